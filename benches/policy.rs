@@ -27,11 +27,10 @@ use konverge_base::{
     secrets::{HashKey, Secrets},
 };
 use konverge_config::Config;
-use konverge_policy::{
-    self as policy,
-    sets::{PolicyFile, PolicySet, PolicySets},
+use konverge_policy_sets::{
+    self as policy_sets, PolicyFile, PolicySet, PolicySets,
+    workers::{RuleLimits, RuleWorkers},
 };
-use konverge_rules::{RuleLimits, RuleWorkers};
 use konverge_testkit::{performance, process::peak_kib};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -240,7 +239,7 @@ fn document(number: usize) -> StackDocument {
         )
     });
     let plan = StackPlan::new(RepoPath::root(), stack.clone(), Basis::Live, plans.collect());
-    policy::document(&plan, Vec::new())
+    policy_sets::document(&plan, Vec::new())
 }
 
 fn object(number: usize, at: usize) -> (String, Value) {

@@ -16,12 +16,13 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_cloud::RegistryLogin;
+use konverge_delivery as delivery;
 use konverge_export::{
     Bundle, BundleRequest, Document, ExportTarget, Exported, LeaveOut, export, stack_slug,
 };
 use konverge_publish::{ArtifactReference, Published, RegistryClient};
 use konverge_report::json;
-use konverge_run::{RunContext, delivery, repository_root, stack_outputs};
+use konverge_run::{RunContext, repository_root, stack_outputs};
 
 /// Name of the file with which an export describes itself.
 const DOCUMENT: &str = "konverge.json";

@@ -7,7 +7,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
-use konverge_policy::sets::PolicySets;
+use konverge_policy_sets::PolicySets;
 use konverge_run::{OpenRevision, plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 
 /// The policy sets of a revision, for Specs alone.

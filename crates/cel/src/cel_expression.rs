@@ -1,6 +1,6 @@
 //! A CEL expression: parsed within a limit of its length and its nesting, and evaluated. CEL has no loops except those over
 //! lists and maps, no input and no output. Nothing here limits what an evaluation costs: policies are evaluated in processes
-//! that can be ended (`crates/rules/`), and rules of readiness have few loops (`crates/kubernetes/src/health/cel.rs`).
+//! that can be ended (`crates/policy-sets/src/workers/`), and rules of readiness have few loops (`crates/kubernetes/src/health/cel.rs`).
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,8 @@ use konverge_base::{
     spans::Stages,
 };
 use konverge_forge::StatusState;
-use konverge_policy::{Stage, sets::MovedResources};
+use konverge_policy::Stage;
+use konverge_policy_sets::MovedResources;
 use konverge_report as report;
 use konverge_run::{
     SkippedRemovals, Target,

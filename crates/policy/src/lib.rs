@@ -1,9 +1,8 @@
 //! Policies: what may be applied, when, and by whom, and whether it was reviewed. Pure functions over facts
-//! that others look up. The rules come from `konverge.yaml` on the default branch; [`sets`] has the rules that are
+//! that others look up. The rules come from `konverge.yaml` on the default branch; `policy-sets` has the rules that are
 //! code.
 
 mod codeowners;
-mod document;
 mod evaluate;
 mod own_secret_store;
 mod reference_form;
@@ -12,10 +11,8 @@ pub mod rollout;
 mod rules;
 mod secret_access;
 mod secret_refusal;
-pub mod sets;
 
 pub use codeowners::CodeOwners;
-pub use document::{document, update_document};
 pub use evaluate::{evaluate, may_apply, owned_file};
 pub use review_match::{LastWrites, Objection, ReviewedUnits, Unreviewed};
 pub use rules::{Approval, EffectivePolicy, Freeze, PolicyFacts, Role, Stage, Teams};

@@ -14,7 +14,6 @@ use tracing::Instrument as _;
 use crate::{
     Planner, StateBackend, StepCounter, Target, TargetPlan,
     applied_spec::{self, AppliedSpec},
-    delivery::{self, ControllerStatus},
     redact, stack_outputs,
 };
 use konverge_base::{
@@ -31,6 +30,7 @@ use konverge_base::{
     },
     spans,
 };
+use konverge_delivery as delivery;
 use konverge_state::Versioned;
 
 /// The number of stacks checked concurrently.
@@ -299,7 +299,7 @@ async fn check_drift(
     found.digest = digest(&found, state.commit.as_ref());
     let mut drift = StackDrift::new(found, obstacle);
     drift.health = health;
-    if is_live && let Some(controller) = ControllerStatus::read(planning, target, &state).await? {
+    if is_live && let Some(controller) = planning.controller_status(target, &state).await? {
         let found = controller.difference(&target.id);
         found
             .into_iter()

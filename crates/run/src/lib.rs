@@ -17,7 +17,6 @@ mod compared_revisions;
 pub mod compiler;
 mod context;
 pub mod core_lookup;
-pub mod delivery;
 pub mod drift;
 mod earlier_failure;
 mod early_compiler;

@@ -17,7 +17,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_engine::LatePlan;
-use konverge_policy::sets::PolicySets;
+use konverge_policy_sets::PolicySets;
 
 /// Approves what another approver approves and no rule denies.
 pub struct WithPolicySets {

@@ -12,7 +12,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask, TruePlan};
-use konverge_policy as policy;
+use konverge_policy_sets as policy_sets;
 
 /// Receives each stack of a preview as soon as it is planned. Nothing of it is kept.
 #[async_trait]
@@ -56,7 +56,7 @@ impl PlannedDocument<'_> {
             attributes: masked_map(&desired.attributes, self.secrets),
             ..desired
         });
-        policy::document(&plan, desired.collect())
+        policy_sets::document(&plan, desired.collect())
     }
 }
 
@@ -64,7 +64,7 @@ impl PlannedDocument<'_> {
 pub fn for_rules(truth: TruePlan) -> StackDocument {
     StackDocument {
         hidden: truth.hidden,
-        ..policy::document(&truth.plan, truth.desired)
+        ..policy_sets::document(&truth.plan, truth.desired)
     }
 }
 

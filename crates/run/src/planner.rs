@@ -11,7 +11,6 @@ use crate::{
     RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
     compiler::{self, CompileCounts, Compiler},
-    delivery::{self, DeliveryChoice, has_objects},
     hook_file, infrastructure, kusion_releases,
     logins::{LoginUse, Logins, StackLoginChoice},
     other_names::NameLookup,
@@ -25,6 +24,7 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
+    interrupt::Interrupt,
     model::{
         Digest, StackId,
         hook::{HookPurpose, HookRules},
@@ -36,6 +36,9 @@ use konverge_base::{
     secrets::{Secrets, StackReferences},
 };
 use konverge_config::{Config, EffectiveStack, HookTool};
+use konverge_delivery::{
+    self as delivery, ChosenRuntimes, ControllerStatus, DeliveryChoice, DeliveryWarning, has_objects,
+};
 use konverge_engine::{
     self as engine, ComparedSpecs, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, SpecMask,
 };
@@ -297,6 +300,38 @@ impl Planner {
         }
     }
 
+    /// Asks the controller of a target; `None` if no controller delivers it, or the last delivery has not ended.
+    ///
+    /// # Errors
+    /// The cluster of the controller cannot be asked, a cloud refuses the login, or the record cannot be read.
+    pub(crate) async fn controller_status(
+        &self,
+        target: &Target,
+        state: &StackState,
+    ) -> Result<Option<ControllerStatus>, UserError> {
+        ControllerStatus::read(&target.id, state, self.clusters_of_delivery(target)).await
+    }
+
+    async fn clusters_of_delivery(&self, target: &Target) -> Result<Option<Kubernetes>, UserError> {
+        if self.is_delivered(target) {
+            Ok(self.runtimes_to_read(target).await?.1)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn warn_of_delivery(&self, stack: &StackId, warning: DeliveryWarning) {
+        match warning {
+            DeliveryWarning::Stops(refusal) => {
+                self.run.warn(&format!("an apply of {stack} would stop"), refusal);
+            }
+            DeliveryWarning::Unwell(says) => {
+                let note = format!("{stack}: the last delivery is not well: {says}");
+                self.run.notes.warning(&note);
+            }
+        }
+    }
+
     /// The clusters of a target, with the login of applies.
     ///
     /// # Errors
@@ -442,7 +477,8 @@ impl Planner {
         let (runtimes, kubernetes) = self.runtimes_as(target, &login).await?;
         // A controller is in the place of the Kubernetes runtime if one delivers the stack.
         let delivery = DeliveryChoice {
-            run: &self.run,
+            env: &self.run.env,
+            interrupt: Interrupt::new(self.run.cancel.clone()),
             config: &self.config,
             secrets: self.secrets(),
             stack: &target.id,
@@ -453,7 +489,10 @@ impl Planner {
             cluster: cluster.as_ref(),
             named: delivery::named_cluster(&wanted),
         };
-        let runtimes = delivery.runtimes(runtimes, kubernetes).await?;
+        let ChosenRuntimes { runtimes, warning } = delivery.runtimes(runtimes, kubernetes).await?;
+        if let Some(warning) = warning {
+            self.warn_of_delivery(&target.id, warning);
+        }
         // Before the engine plans, so that runtimes, secrets and rules see plain values.
         let FilledSpec {
             spec: wanted,

@@ -6,7 +6,7 @@ use konverge_base::model::{
     file_source::{FileKind, Source},
 };
 use konverge_config::{Config, PolicyLanguage, PolicySetConfig};
-use konverge_policy::sets::{PolicyFile, PolicySet, PolicySets};
+use konverge_policy_sets::{PolicyFile, PolicySet, PolicySets};
 
 /// The sets of a configuration, with their files from a revision. A set that cannot be read denies, and says
 /// why.

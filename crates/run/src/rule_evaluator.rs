@@ -12,8 +12,10 @@ use konverge_base::{
     model::{plan_document::StackDocument, policy_finding::PolicyFinding},
     secrets::Secrets,
 };
-use konverge_policy::sets::{FailedTest, PolicySet, PolicySets};
-use konverge_rules::{self as rule_host, RuleLimits, RuleWorkers, ServeError};
+use konverge_policy_sets::{
+    FailedTest, PolicySet, PolicySets,
+    workers::{self, RuleLimits, RuleWorkers, ServeError},
+};
 
 /// Evaluates rules. Cheap to clone; the clones share the workers.
 #[derive(Debug, Clone)]
@@ -98,5 +100,5 @@ impl RuleEvaluator {
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail.
 pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), ServeError> {
-    rule_host::serve(limits, input, output)
+    workers::serve(limits, input, output)
 }

@@ -28,7 +28,7 @@ use konverge_base::{
     },
 };
 use konverge_config::Config;
-use konverge_policy::sets::PolicySets;
+use konverge_policy_sets::PolicySets;
 use konverge_repo::git::Repository;
 
 /// A request.

@@ -1,6 +1,6 @@
 //! The health of the recorded objects of a stack, of each object and of all together.
 
-use crate::{Planner, Target, delivery::ControllerStatus, observe_recorded};
+use crate::{Planner, Target, observe_recorded};
 use konverge_base::{
     error::UserError,
     model::{apply_result::Waiting, health::Health, spec::RuntimeKind, stack_status::ObjectStatus},
@@ -83,7 +83,7 @@ pub async fn observe(
     });
     let mut objects: Vec<_> = objects.collect();
     if kind == RuntimeKind::Kubernetes
-        && let Some(controller) = ControllerStatus::read(planning, target, &prior.state).await?
+        && let Some(controller) = planning.controller_status(target, &prior.state).await?
     {
         let mut status = controller.health();
         status.message = planning.secrets().mask(&status.message);

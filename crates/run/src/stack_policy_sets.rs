@@ -14,7 +14,7 @@ use konverge_base::{
     },
 };
 use konverge_engine::LatePlan;
-use konverge_policy::{self as policy, sets::PolicySets};
+use konverge_policy_sets::{self as policy_sets, PolicySets};
 
 /// The policy sets that were in force when a stack was approved, with its plan document.
 pub struct ActiveSets {
@@ -105,7 +105,7 @@ impl ActiveSets {
             return Ok(());
         };
         let (plan, hidden) = late.judged();
-        policy::update_document(Arc::make_mut(document), &plan);
+        policy_sets::update_document(Arc::make_mut(document), &plan);
         Arc::make_mut(document).hidden.extend(hidden);
         let mut denied = BTreeSet::new();
         for version in &self.versions {
@@ -159,7 +159,7 @@ mod tests {
         secrets::{HashKey, Secrets},
     };
     use konverge_config::Config;
-    use konverge_policy::sets::{PolicyFile, PolicySet};
+    use konverge_policy_sets::{PolicyFile, PolicySet};
 
     fn secrets() -> Secrets {
         Secrets::new(HashKey::derive("k"))
@@ -219,7 +219,7 @@ mod tests {
         let refusal = async |versions: Vec<PolicySets>| {
             let evaluator = RuleEvaluator::here(&secrets());
             let mut document = document();
-            policy::update_document(&mut document, &plan);
+            policy_sets::update_document(&mut document, &plan);
             let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
                 let denied = findings.iter().filter(|_| *sets == own);
                 let overrides = denied.map(|finding| PolicyOverride {

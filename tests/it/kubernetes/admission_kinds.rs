@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use konverge_config::Config;
-use konverge_policy::sets::{PolicyFile, PolicySet};
+use konverge_policy_sets::{PolicyFile, PolicySet};
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},

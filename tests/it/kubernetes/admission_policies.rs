@@ -14,10 +14,7 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 use konverge_config::Config;
-use konverge_policy::{
-    self as policy,
-    sets::{PolicyFile, PolicySet},
-};
+use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySet};
 use kube::{
     Api,
     api::{DeleteParams, PostParams},
@@ -67,7 +64,7 @@ pub(super) fn denied(
     );
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
     let findings = set.findings(
-        &policy::document(&plan, Vec::new()),
+        &policy_sets::document(&plan, Vec::new()),
         &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
     );
     let findings = findings

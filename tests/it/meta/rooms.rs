@@ -118,7 +118,7 @@ fn the_files_of_the_program_are_those_without_tests() {
     // Names as those of tests; a module of tests, with a path, and in a module of tests.
     assert!(is_there("crates/ci/src/stack_test_job.rs") && is_there("src/ops/check/kcl_tests.rs"));
     for path in [
-        "crates/policy/src/sets/tests.rs",
+        "crates/policy-sets/src/tests.rs",
         "crates/export/src/target_tests.rs",
         "crates/export/src/target_size_tests.rs",
     ] {

@@ -12,10 +12,7 @@ use konverge_base::{
     secrets::{HashKey, Secrets},
 };
 use konverge_config::Config;
-use konverge_policy::{
-    self as policy,
-    sets::{PolicyFile, PolicySet},
-};
+use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySet};
 use serde_json::Value;
 
 /// A folder of `tests/fixtures/policy`.
@@ -83,5 +80,5 @@ pub fn created(objects: &[Value]) -> StackDocument {
         )
     });
     let plan = StackPlan::new(RepoPath::root(), stack.clone(), Basis::Live, plans.collect());
-    policy::document(&plan, Vec::new())
+    policy_sets::document(&plan, Vec::new())
 }

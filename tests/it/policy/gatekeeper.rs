@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, process::Command};
 
 use konverge_base::model::policy_finding::Enforcement;
-use konverge_policy::sets::PolicyFile;
+use konverge_policy_sets::PolicyFile;
 use serde_json::Value;
 
 use super::created_objects;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use konverge_policy::sets::PolicyFile;
+use konverge_policy_sets::PolicyFile;
 use serde_json::{Value, json};
 
 use super::{created_objects, opa_table::denied_by_conftest};

@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use konverge_policy::sets::PolicyFile;
+use konverge_policy_sets::PolicyFile;
 use serde_json::{Value, json};
 
 use super::created_objects;

@@ -15,10 +15,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
-use konverge_policy::{
-    self as policy,
-    sets::{PolicyFile, PolicySets},
-};
+use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySets};
 use serde_json::{Map, Value, json};
 
 use super::created_objects;
@@ -57,7 +54,7 @@ fn document(before: &[Value], after: &[Value], secrets: &Secrets) -> StackDocume
     let truth = engine::true_spec_plan(&shown, specs, None, secrets);
     StackDocument {
         hidden: truth.hidden,
-        ..policy::document(&truth.plan, truth.desired)
+        ..policy_sets::document(&truth.plan, truth.desired)
     }
 }
 

@@ -18,11 +18,10 @@ use konverge_base::{
     secrets::{HashKey, Secrets},
 };
 use konverge_config::Config;
-use konverge_policy::{
-    self as policy,
-    sets::{PolicyFile, PolicySet, PolicySets},
+use konverge_policy_sets::{
+    self as policy_sets, PolicyFile, PolicySet, PolicySets,
+    workers::{RuleLimits, RuleWorkers},
 };
-use konverge_rules::{RuleLimits, RuleWorkers};
 use serde_json::json;
 
 /// The limits of these tests: two seconds to be exact on a machine without optimization.
@@ -71,7 +70,7 @@ fn document(stack: &str) -> Arc<StackDocument> {
     let id = "v1:Service:shop:a".parse().unwrap();
     let plan = ResourcePlan::new(&stack, id, RuntimeKind::Kubernetes, Action::Create, vec![change]);
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
-    Arc::new(policy::document(&plan, Vec::new()))
+    Arc::new(policy_sets::document(&plan, Vec::new()))
 }
 
 fn sets(sets: Vec<PolicySet>) -> PolicySets {

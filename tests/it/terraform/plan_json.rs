@@ -14,10 +14,7 @@ use konverge_base::model::{
     spec::{Resource, RuntimeKind},
 };
 use konverge_config::Config;
-use konverge_policy::{
-    self as policy,
-    sets::{PolicyFile, PolicySet},
-};
+use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -109,7 +106,7 @@ fn ours(plan: StackPlan, wanted: &[Resource]) -> BTreeSet<String> {
         known_before_write: true,
     });
     let findings = set.findings(
-        &policy::document(&plan, desired.collect()),
+        &policy_sets::document(&plan, desired.collect()),
         &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
     );
     let denied = findings

@@ -12,7 +12,8 @@ use konverge_base::{
     model::{CommitId, RepoPath, StackId, file_source::Source, plan::StackPlan},
 };
 use konverge_config::{Config, DriftPolicy};
-use konverge_policy::{CodeOwners, EffectivePolicy, sets::PolicySets};
+use konverge_policy::{CodeOwners, EffectivePolicy};
+use konverge_policy_sets::PolicySets;
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_run::policy_set_loader;
 

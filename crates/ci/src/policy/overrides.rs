@@ -7,7 +7,8 @@ use konverge_base::model::{
     authorization::PolicyOverride,
     policy_finding::{Enforcement, PassedBy, PolicyFinding},
 };
-use konverge_policy::{Teams, sets::PolicySets};
+use konverge_policy::Teams;
+use konverge_policy_sets::PolicySets;
 
 /// The logins of people who gave an override, each with the reason.
 pub(crate) type OverrideReasons = BTreeMap<String, String>;
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
     use konverge_base::model::policy_finding::SetPlace;
     use konverge_config::Config;
-    use konverge_policy::sets::{PolicyFile, PolicySet};
+    use konverge_policy_sets::{PolicyFile, PolicySet};
 
     /// The set `s`, with these settings.
     fn sets(settings: &str) -> PolicySets {

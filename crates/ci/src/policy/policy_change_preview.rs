@@ -20,7 +20,7 @@ use konverge_base::{
     },
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
-use konverge_policy::sets::PolicySets;
+use konverge_policy_sets::PolicySets;
 use konverge_run::{Planner, SpecSource, Target, plan_documents, rule_evaluator::RuleEvaluator};
 
 /// The number of stacks that are compiled at the same time.
@@ -188,7 +188,7 @@ async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> 
 mod tests {
     use super::*;
     use konverge_config::Config;
-    use konverge_policy::sets::PolicySet;
+    use konverge_policy_sets::PolicySet;
 
     fn sets(names: &[&str]) -> PolicySets {
         let sets = names.iter().map(|name| {

@@ -33,9 +33,8 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_config::{DriftPolicy, Rotation};
-use konverge_policy::{
-    self as policy, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage, sets::PolicySets,
-};
+use konverge_policy::{self as policy, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage};
+use konverge_policy_sets::PolicySets;
 use konverge_run::{
     RunContext,
     apply::{Decisions, PriorState, ProposedPlan, Refusal},

@@ -308,7 +308,7 @@ mod tests {
     use konverge_base::model::plan::Action;
 
     use konverge_config::Config;
-    use konverge_policy::sets::{PolicySet, PolicySets};
+    use konverge_policy_sets::{PolicySet, PolicySets};
 
     use super::*;
     use crate::{

@@ -14,7 +14,7 @@ use super::{
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
-    PlanStart, Planner, StackSecrets, Target, apply_freeze, delivery,
+    PlanStart, Planner, StackSecrets, Target, apply_freeze,
     kusion_releases::{self, ReleaseTurn},
     lease_wait::HolderWatch,
     plan_documents,
@@ -35,6 +35,7 @@ use konverge_base::{
     spans,
 };
 use konverge_config::WorkflowTime;
+use konverge_delivery as delivery;
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions, Versioned};
 

@@ -8,7 +8,7 @@ use super::{
     options::ApplyOptions,
     outcome::{has_succeeded, not_started},
 };
-use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, delivery, stack_order::OthersFirst};
+use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, stack_order::OthersFirst};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -18,6 +18,7 @@ use konverge_base::{
         spec::Spec,
     },
 };
+use konverge_delivery as delivery;
 use konverge_engine::{
     self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Publication, Review as _,
 };

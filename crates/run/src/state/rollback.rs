@@ -23,7 +23,7 @@ use konverge_base::{
     },
 };
 use konverge_config::Config;
-use konverge_policy::sets::PolicySets;
+use konverge_policy_sets::PolicySets;
 use konverge_repo::git::{GitCredentials, GitError, Repository};
 
 /// A prepared rollback: the plan and its apply.

@@ -1,0 +1,128 @@
+//! The end of a delivery: the object of the controller is gone, and Konverge takes the fields of the objects back.
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        ClusterName, StackId,
+        spec::{RuntimeKind, Spec},
+        state::StackState,
+    },
+};
+use konverge_config::DeliveryTool;
+use konverge_engine::runtime::{Item, Needs};
+use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
+
+use super::{controller::managers_besides, record::DeliveryRecord};
+
+/// The reason why an earlier delivery ends.
+pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
+pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
+
+/// Stops if the object of an earlier delivery is still there: the controller would undo what another one applies, or
+/// delete it.
+///
+/// # Errors
+/// It is there, or the cluster does not say.
+pub(crate) async fn check_released(
+    kubernetes: &Kubernetes,
+    stack: &StackId,
+    before: &DeliveryRecord,
+    why: &str,
+) -> Result<(), UserError> {
+    let earlier = &before.target;
+    if earlier.object(kubernetes).await?.is_none() {
+        return Ok(());
+    }
+    let what = format!("`{stack}` is delivered by {}, and {why}", earlier.title());
+    let how = match earlier.tool {
+        DeliveryTool::Argocd => format!(
+            "delete it without its objects, and run again: `argocd app delete {} --cascade=false`",
+            earlier.name
+        ),
+        DeliveryTool::Flux => {
+            "set `spec.deletionPolicy: Orphan` in its Kustomizations, delete them and the OCIRepository, and run again".to_owned()
+        }
+    };
+    Err(UserError::new(ErrorKind::Policy, what).hint(how))
+}
+
+/// Returns true if the delivery of a stack ends with an apply: Konverge applies its objects again, or there are none.
+/// `has_rule`: a rule names a controller.
+///
+/// # Errors
+/// The record of the delivery cannot be read.
+pub fn ends(has_rule: bool, wanted: &Spec, state: &StackState) -> Result<bool, UserError> {
+    let has_ended = !(has_rule && has_objects(wanted));
+    Ok(has_ended && DeliveryRecord::read(&state.runtime)?.is_some())
+}
+
+/// Returns true if a Spec has Kubernetes objects.
+pub fn has_objects(spec: &Spec) -> bool {
+    let mut kinds = spec.resources.iter().map(|resource| resource.runtime);
+    kinds.any(|kind| kind == RuntimeKind::Kubernetes)
+}
+
+/// The cluster that the objects of a Spec name, if they name one. An artifact is for one.
+pub fn named_cluster(spec: &Spec) -> Option<ClusterName> {
+    let objects = spec
+        .resources
+        .iter()
+        .filter(|one| one.runtime == RuntimeKind::Kubernetes);
+    let mut named = objects.filter_map(|one| one.extensions.get("cluster")?.as_str()?.parse().ok());
+    named.next()
+}
+
+/// Makes Konverge the manager of the fields of a stack again. A second call changes nothing.
+///
+/// # Errors
+/// A cluster cannot be reached, or refuses.
+pub async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Result<(), UserError> {
+    let objects = state
+        .resources
+        .iter()
+        .filter(|one| one.runtime == RuntimeKind::Kubernetes);
+    let items = objects.map(|recorded| Item {
+        id: recorded.id.clone(),
+        cluster: recorded.cluster.clone(),
+        prior: Some(recorded.clone()),
+        desired: None,
+        needs: Needs::default(),
+    });
+    let items: Vec<Item> = items.collect();
+    kubernetes
+        .hand_over(
+            &state.stack,
+            &items,
+            &managers_besides(FIELD_MANAGER),
+            FIELD_MANAGER,
+        )
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ended, recorded};
+    use konverge_base::model::{RepoPath, state::JournalEntry};
+    use serde_json::json;
+
+    #[test]
+    fn a_delivery_ends_without_a_rule_or_without_objects() {
+        let object = json!({"id": "v1:ConfigMap:a:b", "type": "Kubernetes", "attributes": {}});
+        let spec = Spec {
+            resources: vec![serde_json::from_value(object).unwrap()],
+            ..Spec::default()
+        };
+        let none = Spec::default();
+        let mut state = StackState::empty("a/dev".parse().unwrap(), RepoPath::normalize("a/dev").unwrap());
+        assert!(!ends(false, &spec, &state).unwrap(), "there was none");
+        state.runtime = recorded();
+        assert!(!ends(true, &spec, &state).unwrap());
+        assert!(ends(false, &spec, &state).unwrap() && ends(true, &none, &state).unwrap());
+        let JournalEntry::Runtime { key, value } = ended() else {
+            panic!("it is data of a runtime")
+        };
+        state.runtime.insert(key, value);
+        assert!(!ends(false, &spec, &state).unwrap(), "it has ended");
+    }
+}

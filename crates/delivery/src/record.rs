@@ -1,0 +1,176 @@
+//! [`DeliveryRecord`]: the record of a delivery in the state.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::state::{JournalEntry, StackState},
+};
+
+use super::controller::DeliveryTarget;
+
+/// The key of the record in the runtimes' part of a state.
+const KEY: &str = "delivery";
+
+/// Who delivers the objects of a stack, and which artifacts were pushed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeliveryRecord {
+    /// The controller and its object.
+    #[serde(flatten)]
+    pub target: DeliveryTarget,
+    /// The digests to which the tag may point, the newest last. There is one after a delivery that ended well.
+    pub digests: Vec<String>,
+    /// The artifact with which the controller was healthy last: `oci://HOST/NAME:TAG@DIGEST`. `None` if it never was.
+    #[serde(default)]
+    pub delivered: Option<String>,
+}
+
+impl DeliveryRecord {
+    /// The record before a push: until the controller is healthy at the digest, the delivery is not settled.
+    pub(crate) fn pushing(before: Option<&Self>, target: &DeliveryTarget, digest: &str) -> Self {
+        let mut digests = Self::pushed(before, target);
+        digests.retain(|one| one != digest);
+        digests.push(digest.to_owned());
+        let controller = before.filter(|before| before.target.is_same_object(target));
+        Self {
+            target: target.clone(),
+            digests,
+            delivered: controller.and_then(|before| before.delivered.clone()),
+        }
+    }
+
+    /// The record after the controller was healthy at a digest.
+    pub(crate) fn settled(target: &DeliveryTarget, digest: String) -> Self {
+        Self {
+            target: target.clone(),
+            delivered: Some(target.with_digest(&digest)),
+            digests: vec![digest],
+        }
+    }
+
+    /// The digests that applies of the stack pushed to the artifact of a target.
+    pub(crate) fn pushed(before: Option<&Self>, target: &DeliveryTarget) -> Vec<String> {
+        let before = before.filter(|before| before.target.artifact == target.artifact);
+        before.map(|before| before.digests.clone()).unwrap_or_default()
+    }
+
+    /// Returns the digest to which the tag certainly points, if the controller was healthy with it.
+    pub(crate) fn settled_digest(&self) -> Option<&str> {
+        match self.digests.as_slice() {
+            [only] if self.delivered.as_ref() == Some(&self.target.with_digest(only)) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The record of a stack; `None` if Konverge itself applies its objects.
+    ///
+    /// # Errors
+    /// A newer Konverge wrote it.
+    pub(crate) fn read(data: &BTreeMap<String, Value>) -> Result<Option<Self>, UserError> {
+        let Some(value) = data.get(KEY).filter(|value| !value.is_null()) else {
+            return Ok(None);
+        };
+        let record = Self::deserialize(value).map_err(|error| {
+            let what = format!("its record of the delivery cannot be read: {error}");
+            UserError::new(ErrorKind::State, what).hint("use the version of Konverge that wrote it")
+        })?;
+        Ok(Some(record))
+    }
+
+    /// Its key and value in the state.
+    pub(crate) fn entry(&self) -> (&'static str, Value) {
+        let value = serde_json::to_value(self).expect("a record is plain data");
+        (KEY, value)
+    }
+}
+
+/// Returns the journal entry that says that Konverge manages the fields of the objects again. If a run is killed before
+/// the entry is written, the next run takes the fields once more.
+pub fn ended() -> JournalEntry {
+    JournalEntry::Runtime {
+        key: KEY.to_owned(),
+        value: Value::Null,
+    }
+}
+
+/// Removes the record: Konverge applies the objects again, or there are none.
+pub fn forget(state: &mut StackState) {
+    state.runtime.remove(KEY);
+}
+
+/// The runtimes' data of a stack that was delivered.
+#[cfg(test)]
+pub(super) fn recorded() -> BTreeMap<String, Value> {
+    let record = DeliveryRecord::settled(&tests::target("oci://r/a"), "sha256:1".to_owned());
+    let (key, value) = record.entry();
+    [(key.to_owned(), value)].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_config::DeliveryTool;
+
+    pub(super) fn target(artifact: &str) -> DeliveryTarget {
+        DeliveryTarget {
+            tool: DeliveryTool::Flux,
+            name: "a".to_owned(),
+            namespace: "flux-system".to_owned(),
+            cluster: None,
+            artifact: artifact.to_owned(),
+            tag: "live".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_delivery_is_settled_only_after_the_controller_was_healthy() {
+        let (ours, moved) = (target("oci://r/a"), target("oci://other/a"));
+        let first = DeliveryRecord::pushing(None, &ours, "sha256:1");
+        assert_eq!((first.settled_digest(), &first.delivered), (None, &None));
+        let again = DeliveryRecord::pushing(Some(&first), &ours, "sha256:1");
+        assert_eq!(again, first, "a second run knows no more than the first");
+        let done = DeliveryRecord::settled(&ours, "sha256:1".to_owned());
+        assert_eq!(done.settled_digest(), Some("sha256:1"));
+        assert_eq!(DeliveryRecord::pushing(Some(&done), &ours, "sha256:1"), done);
+
+        let second = DeliveryRecord::pushing(Some(&done), &ours, "sha256:2");
+        assert_eq!(second.digests, ["sha256:1", "sha256:2"]);
+        assert_eq!(
+            (second.settled_digest(), &second.delivered),
+            (None, &done.delivered)
+        );
+        let back = DeliveryRecord::pushing(Some(&second), &ours, "sha256:1");
+        assert_eq!((back.digests.len(), back.settled_digest()), (2, None));
+
+        // The same content elsewhere is a delivery of its own, by a controller that has the objects.
+        let elsewhere = DeliveryRecord::pushing(Some(&done), &moved, "sha256:1");
+        assert_eq!(elsewhere.digests, ["sha256:1"]);
+        assert_eq!(
+            (elsewhere.settled_digest(), &elsewhere.delivered),
+            (None, &done.delivered)
+        );
+        let other = DeliveryTarget {
+            tool: DeliveryTool::Argocd,
+            ..ours
+        };
+        assert_eq!(
+            DeliveryRecord::pushing(Some(&done), &other, "sha256:1").delivered,
+            None
+        );
+    }
+
+    #[test]
+    fn a_record_without_the_healthy_artifact_is_not_settled() {
+        let mut value = DeliveryRecord::settled(&target("oci://r/a"), "sha256:1".to_owned())
+            .entry()
+            .1;
+        value.as_object_mut().unwrap().remove("delivered");
+        let record = DeliveryRecord::read(&[(KEY.to_owned(), value)].into())
+            .unwrap()
+            .unwrap();
+        assert_eq!(record.settled_digest(), None);
+    }
+}

@@ -1,0 +1,377 @@
+//! The expressions of a ValidatingAdmissionPolicy, or of a Gatekeeper template in CEL, and their evaluation for one
+//! request. The order is the API server's: match conditions, variables, validations, annotations of audit events.
+
+use std::{collections::HashMap, sync::Arc};
+
+use cel::{
+    Context, Env,
+    common::types::{CelMapKey, Kind},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::request::AdmissionRequest;
+use crate::{
+    kubernetes_cel::{
+        self,
+        conjuncts::{self, Conjunct},
+    },
+    possible_reads::Mentions,
+    rule::Severity,
+};
+use konverge_cel::{
+    cel_expression::{CelError, CelExpression},
+    cel_value::{shared_map, to_cel},
+};
+
+/// The longest text of a messageExpression, as in Kubernetes.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// Meaning of an error in an expression: the request is denied, or the error is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub(crate) enum FailurePolicy {
+    #[default]
+    Fail,
+    Ignore,
+}
+
+/// A match condition or a variable.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedText {
+    pub name: String,
+    pub expression: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ValidationText {
+    pub expression: String,
+    #[serde(default)]
+    pub message: Option<String>,
+    #[serde(default)]
+    pub message_expression: Option<String>,
+    /// The reason in the answer of the API server.
+    #[serde(default, rename = "reason")]
+    pub _reason: Option<String>,
+}
+
+/// An annotation of an audit event decides nothing, unless its expression fails.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AnnotationText {
+    pub key: String,
+    pub value_expression: String,
+}
+
+/// The expressions as they are written.
+#[derive(Default)]
+pub(crate) struct AdmissionText {
+    pub failure_policy: FailurePolicy,
+    pub match_conditions: Vec<NamedText>,
+    pub variables: Vec<NamedText>,
+    pub validations: Vec<ValidationText>,
+    pub audit_annotations: Vec<AnnotationText>,
+}
+
+/// The expressions of a policy.
+pub(crate) struct AdmissionCode {
+    pub fails: FailurePolicy,
+    conditions: Vec<(String, CelExpression)>,
+    /// Words of the match conditions, which say what they may read.
+    condition_mentions: Mentions,
+    variables: Vec<(String, CelExpression)>,
+    validations: Vec<Validation>,
+    annotations: Vec<(String, CelExpression)>,
+}
+
+struct Validation {
+    source: String,
+    expression: CelExpression,
+    message: Option<String>,
+    message_expression: Option<CelExpression>,
+    /// The parts of the expression, each with what it and its variables may read.
+    conjuncts: Vec<Conjunct>,
+    message_mentions: Mentions,
+}
+
+impl AdmissionCode {
+    /// Compiles the expressions.
+    ///
+    /// # Errors
+    /// One is not CEL, is too large, or calls a function that is not known here.
+    pub(crate) fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
+        let compile = |source: &str| kubernetes_cel::compile(source, env);
+        let named = |list: Vec<NamedText>| -> Result<Vec<_>, String> {
+            let compiled = list.into_iter().map(|one| {
+                let expression = compile(&one.expression).map_err(|why| format!("`{}`: {why}", one.name))?;
+                Ok((one.name, expression))
+            });
+            compiled.collect()
+        };
+        let mut condition_mentions = Mentions::default();
+        for condition in &text.match_conditions {
+            condition_mentions.add(&condition.expression);
+        }
+        let of_variables = variable_mentions(&text.variables);
+        let with_variables = |mentions: &mut Mentions| {
+            for (name, read) in &of_variables {
+                if mentions.has_word(name) {
+                    mentions.add_all(read);
+                }
+            }
+        };
+        let validations = text.validations.into_iter().map(|validation| {
+            let mut conjuncts = conjuncts::compile(&validation.expression, env);
+            conjuncts
+                .iter_mut()
+                .for_each(|part| with_variables(&mut part.mentions));
+            let mut message_mentions = Mentions::default();
+            message_mentions.add(validation.message_expression.as_deref().unwrap_or_default());
+            with_variables(&mut message_mentions);
+            let message_expression = validation.message_expression.as_deref().map(compile);
+            Ok(Validation {
+                expression: compile(&validation.expression)
+                    .map_err(|why| format!("`{}`: {why}", validation.expression))?,
+                source: validation.expression,
+                message: validation.message,
+                message_expression: message_expression.transpose()?,
+                conjuncts,
+                message_mentions,
+            })
+        });
+        let annotations = text.audit_annotations.into_iter().map(|annotation| {
+            let compiled = compile(&annotation.value_expression);
+            let compiled = compiled.map_err(|why| format!("`auditAnnotations` {}: {why}", annotation.key))?;
+            Ok((annotation.value_expression, compiled))
+        });
+        Ok(Self {
+            fails: text.failure_policy,
+            conditions: named(text.match_conditions)?,
+            condition_mentions,
+            variables: named(text.variables)?,
+            validations: validations.collect::<Result<_, String>>()?,
+            annotations: annotations.collect::<Result<_, String>>()?,
+        })
+    }
+}
+
+/// Returns the words of each variable, with those of the variables before it that it names. A name counts wherever
+/// the word is.
+fn variable_mentions(variables: &[NamedText]) -> Vec<(String, Mentions)> {
+    let mut found: Vec<(String, Mentions)> = Vec::new();
+    for variable in variables {
+        let mut mentions = Mentions::default();
+        mentions.add(&variable.expression);
+        for (name, read) in &found {
+            if mentions.has_word(name) {
+                mentions.add_all(read);
+            }
+        }
+        found.push((variable.name.clone(), mentions));
+    }
+    found
+}
+
+/// The functions that expressions call: made once for a set.
+pub(crate) struct AdmissionLibrary {
+    root: Context<'static, 'static>,
+}
+
+impl AdmissionLibrary {
+    /// The functions of an environment.
+    pub(crate) fn new(env: &Arc<Env>) -> Self {
+        let mut root = Context::with_env(Arc::clone(env));
+        kubernetes_cel::add(&mut root);
+        Self { root }
+    }
+}
+
+/// The variables of one request, for all policies.
+pub(crate) struct RequestVariables<'r> {
+    context: Context<'r, 'r>,
+}
+
+impl<'r> RequestVariables<'r> {
+    /// The variables for a request. `about` is its variable `request`.
+    pub(crate) fn new(
+        library: &'r AdmissionLibrary,
+        request: &AdmissionRequest<'r>,
+        about: &'r Value,
+        namespace: Option<&'r Value>,
+    ) -> Self {
+        let root: &Context<'r, 'r> = &library.root;
+        let mut context = root.new_inner_scope();
+        let values = [
+            ("object", request.object.unwrap_or(&Value::Null)),
+            ("oldObject", request.old_object.unwrap_or(&Value::Null)),
+            ("namespaceObject", namespace.unwrap_or(&Value::Null)),
+            ("request", about),
+        ];
+        for (name, value) in values {
+            context.add_variable_as_val(name, to_cel(value));
+        }
+        Self { context }
+    }
+
+    /// The denials and warnings of a policy with a parameter.
+    pub(crate) fn judge(
+        &self,
+        policy: &AdmissionCode,
+        params: &Value,
+        severity: Severity,
+    ) -> Vec<(Severity, String)> {
+        self.evaluation(params).judge(policy, severity)
+    }
+
+    /// The denials that a request has whatever its unknown values turn out to be. `reads` says whether words may read one
+    /// of them.
+    pub(crate) fn judge_certain(
+        &self,
+        policy: &AdmissionCode,
+        params: &Value,
+        severity: Severity,
+        reads: impl Fn(&Mentions) -> bool,
+    ) -> Vec<(Severity, String)> {
+        // An expression may read by a name that a parameter has.
+        let mut names = Mentions::default();
+        names.add_texts(params);
+        if reads(&names) {
+            Vec::new()
+        } else {
+            self.evaluation(params).judge_certain(policy, severity, reads)
+        }
+    }
+
+    fn evaluation<'p>(&'p self, params: &'p Value) -> Evaluation<'p, 'p> {
+        let outer: &Context<'p, 'p> = &self.context;
+        let mut context = outer.new_inner_scope();
+        context.add_variable_as_val("params", to_cel(params));
+        Evaluation { context }
+    }
+}
+
+/// The evaluation of a policy for one request and one parameter.
+struct Evaluation<'p, 'v> {
+    context: Context<'p, 'v>,
+}
+
+impl Evaluation<'_, '_> {
+    fn judge(mut self, policy: &AdmissionCode, severity: Severity) -> Vec<(Severity, String)> {
+        let mut failed = None;
+        for (name, condition) in &policy.conditions {
+            match condition.holds(&self.context) {
+                Ok(true) => {}
+                Ok(false) => return Vec::new(),
+                Err(error) => failed = failed.or_else(|| Some(format!("matchCondition {name}: {error}"))),
+            }
+        }
+        if let Some(text) = failed {
+            return failure(policy.fails, severity, &text).into_iter().collect();
+        }
+        self.add_variables(policy);
+        let mut found = Vec::new();
+        for validation in &policy.validations {
+            match validation.expression.holds(&self.context) {
+                Ok(true) => {}
+                Ok(false) => found.push((severity, self.message(validation))),
+                Err(error) => {
+                    let text = format!("expression '{}' resulted in error: {error}", validation.source);
+                    match (policy.fails, error) {
+                        // A value that is missing here may be one that the server fills in, or a limit of this
+                        // evaluation.
+                        (FailurePolicy::Ignore, CelError::Other(_)) => found.push((severity, text)),
+                        (fails, _) => found.extend(failure(fails, severity, &text)),
+                    }
+                }
+            }
+        }
+        for (source, annotation) in &policy.annotations {
+            let text = match annotation.evaluate(&self.context) {
+                Ok(value) if matches!(value.get_type().kind(), Kind::String | Kind::NullType) => continue,
+                Ok(other) => format!("it returns {}, not a string or null", other.get_type().name()),
+                Err(error) => error.to_string(),
+            };
+            // As in Kubernetes, the binding's actions do not count here.
+            let text = format!("valueExpression '{source}' resulted in error: {text}");
+            found.extend(failure(policy.fails, Severity::Deny, &text));
+        }
+        found
+    }
+
+    /// Returns the denials that read no unknown value. An error counts only later, when all values are known.
+    fn judge_certain(
+        mut self,
+        policy: &AdmissionCode,
+        severity: Severity,
+        reads: impl Fn(&Mentions) -> bool,
+    ) -> Vec<(Severity, String)> {
+        let holds = |(_, condition): &(String, CelExpression)| condition.holds(&self.context) == Ok(true);
+        if reads(&policy.condition_mentions) || !policy.conditions.iter().all(holds) {
+            return Vec::new();
+        }
+        self.add_variables(policy);
+        let denies = |validation: &&Validation| {
+            let mut known = validation.conjuncts.iter().filter(|part| !reads(&part.mentions));
+            known.any(|part| part.is_false(&self.context))
+        };
+        let denied = policy.validations.iter().filter(denies).map(|validation| {
+            let message = if reads(&validation.message_mentions) {
+                own_message(validation)
+            } else {
+                self.message(validation)
+            };
+            (severity, message)
+        });
+        denied.collect()
+    }
+
+    /// A variable whose expression fails is absent: whatever reads it fails, as in Kubernetes.
+    fn add_variables(&mut self, policy: &AdmissionCode) {
+        let mut values = HashMap::new();
+        for (name, expression) in &policy.variables {
+            self.context
+                .add_variable_as_val("variables", shared_map(values.clone()));
+            if let Ok(value) = expression.evaluate(&self.context) {
+                values.insert(CelMapKey::from(name.as_str().to_owned()), value);
+            }
+        }
+        self.context.add_variable_as_val("variables", shared_map(values));
+    }
+
+    /// The message, as Kubernetes chooses it.
+    fn message(&self, validation: &Validation) -> String {
+        let expression = validation.message_expression.as_ref();
+        let text = expression.and_then(|expression| expression.text(&self.context).ok()?);
+        if let Some(text) = text {
+            let text = text.trim();
+            if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+                return text.to_owned();
+            }
+        }
+        own_message(validation)
+    }
+}
+
+/// The message without a `messageExpression`.
+fn own_message(validation: &Validation) -> String {
+    match &validation.message {
+        Some(message) if !message.trim().is_empty() => message.trim().to_owned(),
+        _ => format!("failed expression: {}", validation.source.trim()),
+    }
+}
+
+/// An error under a failure policy: `Ignore` lets it pass, which is shown.
+fn failure(fails: FailurePolicy, severity: Severity, text: &str) -> Option<(Severity, String)> {
+    match fails {
+        FailurePolicy::Fail => Some((severity, text.to_owned())),
+        FailurePolicy::Ignore => Some((
+            Severity::Warn,
+            format!("passes because of `failurePolicy: Ignore`: {text}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+#[path = "code_tests.rs"]
+mod tests;

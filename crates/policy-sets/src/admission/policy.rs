@@ -1,0 +1,174 @@
+//! ValidatingAdmissionPolicies and their bindings as they are written.
+
+use cel::Env;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    code::{AdmissionCode, AdmissionText, AnnotationText, FailurePolicy, NamedText, ValidationText},
+    matching::{LabelSelector, MatchResources},
+    policy_objects::ClusterReads,
+};
+use crate::{possible_reads::Mentions, rule::Severity};
+
+/// Words of an expression for values that only the API server knows.
+const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PolicySpec {
+    #[serde(default)]
+    param_kind: Option<ParamKind>,
+    match_constraints: MatchResources,
+    #[serde(default)]
+    validations: Vec<ValidationText>,
+    #[serde(default)]
+    failure_policy: FailurePolicy,
+    #[serde(default)]
+    match_conditions: Vec<NamedText>,
+    #[serde(default)]
+    variables: Vec<NamedText>,
+    #[serde(default)]
+    audit_annotations: Vec<AnnotationText>,
+}
+
+/// The kind of the parameters of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ParamKind {
+    pub api_version: String,
+    pub kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct BindingSpec {
+    policy_name: String,
+    #[serde(default)]
+    param_ref: Option<ParamRef>,
+    #[serde(default)]
+    match_resources: Option<MatchResources>,
+    validation_actions: Vec<Action>,
+}
+
+/// Reference of a binding to its parameters.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ParamRef {
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub selector: Option<LabelSelector>,
+    #[serde(default)]
+    pub parameter_not_found_action: Option<NotFound>,
+}
+
+/// Effect of missing parameters on a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum NotFound {
+    Allow,
+    Deny,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Action {
+    Deny,
+    Warn,
+    Audit,
+}
+
+/// A policy with its bindings.
+pub(super) struct AdmissionPolicy {
+    pub name: String,
+    pub constraints: MatchResources,
+    pub param_kind: Option<ParamKind>,
+    pub code: AdmissionCode,
+    pub mentions: Mentions,
+    pub reads: ClusterReads,
+    pub bindings: Vec<Binding>,
+}
+
+/// A binding of a policy.
+pub(super) struct Binding {
+    pub name: String,
+    pub resources: MatchResources,
+    pub params: Option<ParamRef>,
+    pub severity: Severity,
+}
+
+impl AdmissionPolicy {
+    /// The rule of its findings by a binding.
+    pub(super) fn rule(&self, binding: &Binding) -> String {
+        format!("{}:{}", self.name, binding.name)
+    }
+
+    /// Reads a policy without its bindings.
+    ///
+    /// # Errors
+    /// It has another form, or an expression cannot be compiled.
+    pub(super) fn load(name: &str, spec: &Value, env: &Env) -> Result<Self, String> {
+        let mut mentions = Mentions::default();
+        mentions.add_texts(spec);
+        let spec: PolicySpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
+        let text = AdmissionText {
+            failure_policy: spec.failure_policy,
+            match_conditions: spec.match_conditions,
+            variables: spec.variables,
+            validations: spec.validations,
+            audit_annotations: spec.audit_annotations,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            constraints: spec.match_constraints,
+            param_kind: spec.param_kind,
+            code: AdmissionCode::compile(text, env)?,
+            reads: ClusterReads::of(&mentions, &UNKNOWN_WORDS),
+            mentions,
+            bindings: Vec::new(),
+        })
+    }
+}
+
+impl Binding {
+    /// Reads a binding, with the name of its policy.
+    ///
+    /// # Errors
+    /// It has another form.
+    pub(super) fn load(name: String, spec: &Value) -> Result<(String, Self), String> {
+        let spec: BindingSpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
+        let severity = if spec.validation_actions.contains(&Action::Deny) {
+            Severity::Deny
+        } else {
+            Severity::Warn
+        };
+        let binding = Self {
+            name,
+            resources: spec.match_resources.unwrap_or_default(),
+            params: spec.param_ref,
+            severity,
+        };
+        Ok((spec.policy_name, binding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes_cel::environment;
+    use konverge_base::model::spec::RuntimeKind;
+
+    #[test]
+    fn a_word_behind_a_line_break_or_a_quote_is_a_word() {
+        let expression = "object.\nimage == \"x\" || object.\timages == 'y'";
+        let spec = json!({"matchConstraints": {}, "validations": [{"expression": expression}]});
+        let policy = AdmissionPolicy::load("p", &spec, &environment()).unwrap();
+        for path in ["/image", "/images"] {
+            assert!(policy.mentions.may_read(RuntimeKind::Kubernetes, path), "{path}");
+        }
+        assert!(!policy.mentions.may_read(RuntimeKind::Kubernetes, "/other"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The libraries of Kubernetes' CEL for addresses and networks.
+
+use std::{net::IpAddr, sync::Arc};
+
+use cel::{
+    Context, Env, ExecutionError, Value as CelValue,
+    common::{
+        functions::Function,
+        types::{CelString, STRING_TYPE, Type},
+        value::CowVal,
+    },
+    extractors::This,
+    objects::Opaque,
+};
+use ipnet::IpNet;
+
+use super::arguments::{CelResult, error, opaque, text};
+
+type AddressTest = fn(IpAddr) -> bool;
+
+/// An address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Address(IpAddr);
+
+impl Opaque for Address {
+    fn runtime_type_name(&self) -> &str {
+        "net.IP"
+    }
+}
+
+/// A network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Network(IpNet);
+
+impl Opaque for Network {
+    fn runtime_type_name(&self) -> &str {
+        "net.CIDR"
+    }
+}
+
+/// A name that is declared already stays as it is there.
+macro_rules! function {
+    ($context:expr, $name:expr, $function:expr) => {
+        let _ = $context.add_function($name, $function);
+    };
+}
+
+/// An address as the API server reads it: no IPv4 within IPv6.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let address: IpAddr = text.parse().ok()?;
+    let is_mapped = matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
+    (!is_mapped).then_some(address)
+}
+
+/// An address or a network as a text.
+fn printed<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let value = arguments.first().map(|value| CelValue::try_from(value.as_ref()));
+    let value = value.ok_or_else(|| error("string", "it needs a value"))??;
+    let text = match (opaque::<Address>(&value), opaque::<Network>(&value)) {
+        (Some(Address(address)), _) => address.to_string(),
+        (None, Some(Network(network))) => network.to_string(),
+        (None, None) => return Err(error("string", "it needs an address or a network")),
+    };
+    Ok(CowVal::owned(CelString::from(text)))
+}
+
+fn parse_network(text: &str) -> Option<Network> {
+    let (address, prefix) = text.split_once('/')?;
+    let is_plain = prefix == "0" || !prefix.starts_with(['0', '+']);
+    let prefix = prefix.parse().ok().filter(|_| is_plain)?;
+    IpNet::new(parse_address(address)?, prefix).ok().map(Network)
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
+    match value {
+        CelValue::String(text) => parse_address(text).ok_or_else(|| error(function, "it needs an address")),
+        value => opaque(value)
+            .map(|Address(address)| address)
+            .ok_or_else(|| error(function, "it needs an address")),
+    }
+}
+
+/// Declares what has the name of a function of another type.
+pub(super) fn declare(env: &mut Env) {
+    let texts: [(&str, &str, Function); 2] = [
+        ("ip_to_string", "net.IP", |found| printed(&found)),
+        ("cidr_to_string", "net.CIDR", |found| printed(&found)),
+    ];
+    let _ = env.add_overload("ip", "string_to_ip", vec![STRING_TYPE], |found| {
+        let value = found
+            .first()
+            .map(|value| CelValue::try_from(value.as_ref()))
+            .transpose()?;
+        let address = match &value {
+            Some(CelValue::String(text)) => parse_address(text),
+            _ => None,
+        };
+        let address = address.ok_or_else(|| error("ip", "it is not an address"))?;
+        Ok(CowVal::Owned(
+            CelValue::Opaque(Arc::new(Address(address))).try_into()?,
+        ))
+    });
+    let _ = env.add_member_overload(
+        "ip",
+        "cidr_ip",
+        Type::new_opaque_type("net.CIDR"),
+        Vec::new(),
+        |found| {
+            let value = found
+                .first()
+                .map(|value| CelValue::try_from(value.as_ref()))
+                .transpose()?;
+            let network = value.as_ref().and_then(opaque::<Network>);
+            let Network(network) = network.ok_or_else(|| error("ip", "it needs a network"))?;
+            let address = CelValue::Opaque(Arc::new(Address(network.addr())));
+            Ok(CowVal::Owned(address.try_into()?))
+        },
+    );
+    for (id, name, function) in texts {
+        let _ = env.add_overload("string", id, vec![Type::new_opaque_type(name)], function);
+    }
+}
+
+/// Adds the library to a context.
+pub(super) fn add(context: &mut Context) {
+    function!(context, "isIP", |value: CelValue| -> CelResult {
+        Ok(CelValue::Bool(parse_address(&text("isIP", &value)?).is_some()))
+    });
+    function!(context, "ip.isCanonical", |value: CelValue| -> CelResult {
+        let text = text("ip.isCanonical", &value)?;
+        let address = parse_address(&text).ok_or_else(|| error("ip.isCanonical", "it is not an address"))?;
+        Ok(CelValue::Bool(address.to_string() == *text))
+    });
+    function!(context, "family", |This(this): This<CelValue>| -> CelResult {
+        Ok(CelValue::Int(if address("family", &this)?.is_ipv4() {
+            4
+        } else {
+            6
+        }))
+    });
+    function!(context, "isLoopback", |This(this): This<CelValue>| -> CelResult {
+        Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
+    });
+    let kinds: [(&'static str, AddressTest); 4] = [
+        ("isUnspecified", |address| address.is_unspecified()),
+        ("isLinkLocalMulticast", |address| match address {
+            IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
+            IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
+        }),
+        ("isLinkLocalUnicast", is_link_local),
+        ("isGlobalUnicast", |address| {
+            let special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+            let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+            !special && !broadcast && !is_link_local(address)
+        }),
+    ];
+    for (name, is) in kinds {
+        function!(context, name, move |This(this): This<CelValue>| -> CelResult {
+            Ok(CelValue::Bool(is(address(name, &this)?)))
+        });
+    }
+    function!(context, "isCIDR", |value: CelValue| -> CelResult {
+        Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
+    });
+    function!(context, "cidr", |value: CelValue| -> CelResult {
+        let parsed = parse_network(&text("cidr", &value)?);
+        let parsed = parsed.ok_or_else(|| error("cidr", "it is not a network"))?;
+        Ok(CelValue::Opaque(Arc::new(parsed)))
+    });
+    let network = |function: &'static str, value: &CelValue| {
+        let network = opaque::<Network>(value).map(|Network(network)| network);
+        network.ok_or_else(|| error(function, "it needs a network"))
+    };
+    function!(context, "containsIP", move |This(this): This<CelValue>,
+                                           other: CelValue|
+          -> CelResult {
+        let network = network("containsIP", &this)?;
+        Ok(CelValue::Bool(network.contains(&address("containsIP", &other)?)))
+    });
+    function!(context, "containsCIDR", move |This(this): This<CelValue>,
+                                             other: CelValue|
+          -> CelResult {
+        let outer = network("containsCIDR", &this)?;
+        let inner = match &other {
+            CelValue::String(text) => parse_network(text).map(|Network(network)| network),
+            other => Some(network("containsCIDR", other)?),
+        };
+        let inner = inner.ok_or_else(|| error("containsCIDR", "it is not a network"))?;
+        let is_narrower = outer.prefix_len() <= inner.prefix_len();
+        Ok(CelValue::Bool(is_narrower && outer.contains(&inner.addr())))
+    });
+    function!(
+        context,
+        "masked",
+        move |This(this): This<CelValue>| -> CelResult {
+            Ok(CelValue::Opaque(Arc::new(Network(
+                network("masked", &this)?.trunc(),
+            ))))
+        }
+    );
+    function!(
+        context,
+        "prefixLength",
+        move |This(this): This<CelValue>| -> CelResult {
+            Ok(CelValue::Int(i64::from(
+                network("prefixLength", &this)?.prefix_len(),
+            )))
+        }
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{all_fail, all_hold};
+
+    #[test]
+    fn an_address_is_of_its_kinds() {
+        all_hold(&[
+            "['10.0.0.1', '0.0.0.0', '::1', '2001:DB8::1'].all(a, isIP(a))",
+            "['', '10.0.0', '010.0.0.1', '10.0.0.1/8', '::ffff:10.0.0.1'].all(a, !isIP(a))",
+            "ip.isCanonical('10.0.0.1') && !ip.isCanonical('2001:DB8::1')",
+            "ip('10.0.0.1').family() == 4 && ip('::1').family() == 6",
+            "['127.0.0.1', '127.9.9.9', '::1'].all(a, ip(a).isLoopback())",
+            "['128.0.0.1', '::2'].all(a, !ip(a).isLoopback())",
+            "['0.0.0.0', '::'].all(a, ip(a).isUnspecified())",
+            "['0.0.0.1', '::1'].all(a, !ip(a).isUnspecified())",
+            "['224.0.0.1', '224.0.0.255', 'ff02::1', 'ff12::1'].all(a, ip(a).isLinkLocalMulticast())",
+            "['224.0.1.1', '10.0.0.1', 'ff05::1', 'fe80::1', '::1'].all(a, !ip(a).isLinkLocalMulticast())",
+            "['169.254.1.1', 'fe80::1'].all(a, ip(a).isLinkLocalUnicast())",
+            "['169.255.1.1', 'fc00::1', 'ff02::1'].all(a, !ip(a).isLinkLocalUnicast())",
+            "['10.0.0.1', '8.8.8.8', '2001:db8::1', 'fc00::1'].all(a, ip(a).isGlobalUnicast())",
+            "['0.0.0.0', '127.0.0.1', '224.0.1.1', '255.255.255.255', '169.254.1.1'].all(a, !ip(a).isGlobalUnicast())",
+            "['::', '::1', 'ff05::1', 'fe80::1'].all(a, !ip(a).isGlobalUnicast())",
+        ]);
+        all_fail(&[
+            "isIP(1)",
+            "ip('10.0.0') == ip('10.0.0')",
+            "ip(1) == ip(1)",
+            "ip.isCanonical('10.0.0')",
+            "semver('1.2.3').family() == 4",
+            "cidr('10.0.0.0/8').family() == 4",
+            "string(semver('1.2.3')) == ''",
+        ]);
+    }
+
+    #[test]
+    fn a_network_has_a_prefix_of_its_family() {
+        all_hold(&[
+            "['10.0.0.0/0', '10.0.0.0/8', '10.0.0.1/32', '::/0', '2001:db8::1/128'].all(n, isCIDR(n))",
+            "['10.0.0.0', '10.0.0.0/', '10.0.0.0/33', '10.0.0.0/-1', 'x/8', '::/129'].all(n, !isCIDR(n))",
+            "['10.0.0.0/08', '10.0.0.0/00', '10.0.0.0/+8', '::ffff:10.0.0.0/104'].all(n, !isCIDR(n))",
+            "cidr('10.1.2.3/8').prefixLength() == 8 && cidr('::/128').prefixLength() == 128",
+            "string(cidr('10.1.2.3/8')) == '10.1.2.3/8' && cidr('2001:db8::1/8').ip() == ip('2001:db8::1')",
+            "string(cidr('10.1.2.3/12').masked()) == '10.0.0.0/12' && string(cidr('10.1.2.3/0').masked()) == '0.0.0.0/0'",
+            "string(cidr('10.1.2.3/32').masked()) == '10.1.2.3/32'",
+            "string(cidr('2001:db8:1::1/32').masked()) == '2001:db8::/32' && string(cidr('1::1/0').masked()) == '::/0'",
+            "string(cidr('2001:db8::1/128').masked()) == '2001:db8::1/128'",
+        ]);
+        all_fail(&[
+            "isCIDR(1)",
+            "cidr('10.0.0.0/33').prefixLength() == 33",
+            "cidr(8).prefixLength() == 8",
+            "ip('10.0.0.1').prefixLength() == 32",
+            "ip('10.0.0.1').masked() == ip('10.0.0.1')",
+        ]);
+    }
+
+    #[test]
+    fn a_network_contains_narrower_networks_within_it() {
+        all_hold(&[
+            "['10.1.2.3', '10.255.255.255'].all(a, cidr('10.0.0.0/8').containsIP(a))",
+            "cidr('0.0.0.0/0').containsIP('1.2.3.4') && cidr('::/0').containsIP('2001:db8::1') && cidr('10.0.0.1/32').containsIP('10.0.0.1')",
+            "!cidr('0.0.0.0/0').containsIP('::1') && !cidr('::/96').containsIP('0.0.0.1') && !cidr('10.0.0.1/32').containsIP('10.0.0.2')",
+            "!cidr('0.0.0.0/0').containsCIDR('::/0') && !cidr('::/0').containsCIDR('0.0.0.0/0')",
+            "cidr('10.0.0.0/8').containsIP(ip('10.1.2.3')) && !cidr('10.0.0.0/8').containsIP(ip('11.0.0.0'))",
+            "['10.1.0.0/16', '10.0.0.0/8', '10.0.0.1/32'].all(n, cidr('10.0.0.0/8').containsCIDR(n))",
+            "['10.0.0.0/7', '11.0.0.0/16', '::/8'].all(n, !cidr('10.0.0.0/8').containsCIDR(n))",
+            "cidr('10.0.0.0/8').containsCIDR(cidr('10.1.0.0/16')) && !cidr('10.0.0.0/8').containsCIDR(cidr('10.0.0.0/7'))",
+        ]);
+        all_fail(&[
+            "cidr('10.0.0.0/8').containsIP('x')",
+            "cidr('10.0.0.0/8').containsIP(cidr('10.0.0.0/8'))",
+            "cidr('10.0.0.0/8').containsCIDR('10.0.0.1')",
+            "cidr('10.0.0.0/8').containsCIDR(ip('10.0.0.1'))",
+            "ip('10.0.0.1').containsIP('10.0.0.1')",
+        ]);
+    }
+}

@@ -1,0 +1,292 @@
+//! The CEL of Kubernetes: the standard library, its string and list functions, and the libraries `sets`, `quantity` and
+//! `ip`/`cidr`. A function that is not known here is an error when a policy is read, so nothing passes it.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use cel::{
+    Context, Env, ExecutionError, Value as CelValue,
+    common::{
+        functions::Function,
+        types::{CelBool, CelInt, CelList, Kind, LIST_TYPE},
+        value::{CowVal, Val},
+    },
+    extensions,
+    extractors::This,
+    objects::Opaque,
+};
+
+use super::{
+    addresses,
+    arguments::{CelResult, error, opaque, text},
+    formats,
+    libraries::{self, Version},
+    pairs, regex, urls,
+};
+use konverge_base::model::quantity::{Quantity, UNIT};
+use konverge_cel::cel_expression::CelExpression;
+
+/// Functions that expressions may call, besides operators: the standard library, texts, lists, quantities and addresses.
+const KNOWN: &str = "\
+    size contains startsWith endsWith matches string int uint double bool bytes type dyn has all exists \
+    exists_one map filter optional.of optional.none optional.ofNonZeroValue hasValue value orValue or \
+    optMap optFlatMap charAt indexOf lastIndexOf join lowerAscii upperAscii trim replace split substring \
+    isSorted sum min max quantity isQuantity isInteger asInteger sign add sub isGreaterThan isLessThan \
+    compareTo asApproximateFloat isIP ip family isLoopback isUnspecified isLinkLocalMulticast \
+    isLinkLocalUnicast isGlobalUnicast isCIDR cidr containsIP prefixLength containsCIDR masked \
+    isCanonical existsOne duration timestamp getFullYear getMonth getDate getDayOfMonth getDayOfWeek \
+    getDayOfYear getHours getMinutes getSeconds getMilliseconds quote strings.quote";
+
+/// The standard library, and the functions of strings and lists.
+pub(crate) fn environment() -> Env {
+    let mut env = Env::stdlib();
+    // It is the first extension, which is the only way in which this fails.
+    let _ = env.add_extension(extensions::strings);
+    let _ = env.add_extension(extensions::lists);
+    libraries::declare(&mut env);
+    declare_lists(&mut env);
+    regex::declare(&mut env);
+    pairs::declare(&mut env);
+    addresses::declare(&mut env);
+    env
+}
+
+/// Compiles an expression that calls known functions only, or asks the API server's `authorizer`.
+///
+/// # Errors
+/// Not CEL, too large, or an unknown function.
+pub(crate) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> {
+    let expression = CelExpression::compile_with(source, env).map_err(|error| error.to_string())?;
+    let may_ask = expression.reads("authorizer");
+    let is_operator = |name: &str| !name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let unknown = expression.functions().into_iter().find(|name| {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let asks = may_ask && AUTHORIZER.split(' ').any(|known| known == last);
+        !(is_operator(name) || is_known(last) || asks)
+    });
+    match unknown {
+        Some(name) => Err(format!("the function `{name}` is not known here")),
+        None => Ok(expression),
+    }
+}
+
+/// The functions of `authorizer`. A policy that reads it is not evaluated.
+const AUTHORIZER: &str = "\
+    path serviceAccount group resource subresource namespace name fieldSelector labelSelector check \
+    allowed reason errored error";
+
+/// An expression says a name without its namespace.
+fn is_known(name: &str) -> bool {
+    let known = KNOWN.split(' ').chain(libraries::KNOWN.split(' '));
+    let mut known = known.chain(formats::NAMES);
+    known.any(|known| known.rsplit('.').next() == Some(name))
+}
+
+/// A quantity of Kubernetes as a value of CEL.
+#[derive(Debug, Clone, Copy)]
+struct CelQuantity {
+    /// In billionths.
+    value: i128,
+    /// True if Kubernetes keeps it as a whole number.
+    whole: bool,
+}
+
+impl PartialEq for CelQuantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for CelQuantity {}
+
+impl Opaque for CelQuantity {
+    fn runtime_type_name(&self) -> &str {
+        "kubernetes.Quantity"
+    }
+}
+
+fn parse_quantity(text: &str) -> Option<CelQuantity> {
+    let parsed = Quantity::parse(text)?;
+    Some(CelQuantity {
+        value: parsed.billionths,
+        whole: parsed.is_whole,
+    })
+}
+
+fn quantity(function: &str, value: &CelValue) -> Result<CelQuantity, ExecutionError> {
+    let whole = |number: i64| CelQuantity {
+        value: i128::from(number) * UNIT,
+        whole: true,
+    };
+    match value {
+        CelValue::Int(number) => Ok(whole(*number)),
+        value => opaque(value).ok_or_else(|| error(function, "it needs a quantity")),
+    }
+}
+
+/// Adds the libraries to a context.
+pub(crate) fn add(context: &mut Context) {
+    quantities(context);
+    addresses::add(context);
+    libraries::add(context);
+    regex::add(context);
+    urls::add(context);
+    formats::add(context);
+}
+
+/// A name that the standard library has already stays as it is there.
+macro_rules! function {
+    ($context:expr, $name:expr, $function:expr) => {
+        let _ = $context.add_function($name, $function);
+    };
+}
+
+/// The items of the lists that a call gets.
+fn lists_of<'b, 'v, const N: usize>(
+    function: &str,
+    arguments: &'b [CowVal<'_, 'v>],
+) -> Result<[&'b [Box<dyn Val + 'v>]; N], ExecutionError> {
+    let lists: Option<Vec<_>> = arguments
+        .iter()
+        .map(|value| value.downcast_ref::<CelList>().map(CelList::inner))
+        .collect();
+    let lists = lists.and_then(|lists| lists.try_into().ok());
+    lists.ok_or_else(|| error(function, "it needs a list"))
+}
+
+fn compare(function: &str, one: &dyn Val, two: &dyn Val) -> Result<Ordering, ExecutionError> {
+    let comparer = one.as_comparer();
+    comparer
+        .ok_or_else(|| error(function, "the items cannot be compared"))?
+        .compare(two)
+}
+
+/// The smallest or the largest item.
+fn best<'b, 'v>(
+    function: &'static str,
+    order: Ordering,
+    call: &[CowVal<'b, 'v>],
+) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [items] = lists_of(function, call)?;
+    let mut best = items
+        .first()
+        .ok_or_else(|| error(function, "the list is empty"))?;
+    for item in items {
+        if compare(function, item.as_ref(), best.as_ref())? == order {
+            best = item;
+        }
+    }
+    Ok(CowVal::Owned(best.clone()))
+}
+
+fn declare_lists(env: &mut Env) {
+    let functions: [(&str, Function); 4] = [
+        ("isSorted", |call| {
+            let [items] = lists_of("isSorted", &call)?;
+            for pair in items.windows(2) {
+                if compare("isSorted", pair[0].as_ref(), pair[1].as_ref())?.is_gt() {
+                    return Ok(CowVal::owned(CelBool::from(false)));
+                }
+            }
+            Ok(CowVal::owned(CelBool::from(true)))
+        }),
+        ("sum", |call| {
+            let [items] = lists_of("sum", &call)?;
+            let Some((first, rest)) = items.split_first() else {
+                return Ok(CowVal::owned(CelInt::from(0)));
+            };
+            let mut sum = first.clone();
+            for item in rest {
+                let is_number = |kind| matches!(kind, Kind::Int | Kind::UInt | Kind::Double | Kind::Duration);
+                let adder = sum.as_adder().filter(|_| is_number(item.get_type().kind()));
+                let adder = adder.ok_or_else(|| error("sum", "the items cannot be added"))?;
+                sum = adder.add(item.as_ref())?.into_owned();
+            }
+            Ok(CowVal::Owned(sum))
+        }),
+        ("min", |call| best("min", Ordering::Less, &call)),
+        ("max", |call| best("max", Ordering::Greater, &call)),
+    ];
+    for (name, function) in functions {
+        let _ = env.add_member_overload(name, name, LIST_TYPE, Vec::new(), function);
+    }
+}
+
+type Sum = fn(i128, i128) -> Option<i128>;
+type OrderResult = fn(Ordering) -> CelValue;
+
+fn quantities(context: &mut Context) {
+    let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
+    function!(context, "isQuantity", |value: CelValue| -> CelResult {
+        Ok(CelValue::Bool(
+            parse_quantity(&text("isQuantity", &value)?).is_some(),
+        ))
+    });
+    function!(context, "quantity", move |value: CelValue| -> CelResult {
+        let parsed = parse_quantity(&text("quantity", &value)?);
+        parsed
+            .map(make)
+            .ok_or_else(|| error("quantity", "it is not a quantity"))
+    });
+    function!(context, "sign", |This(this): This<CelValue>| -> CelResult {
+        let sign = quantity("sign", &this)?.value.signum();
+        Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
+    });
+    function!(context, "isInteger", |This(this): This<CelValue>| -> CelResult {
+        let CelQuantity { value, whole } = quantity("isInteger", &this)?;
+        Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
+    });
+    function!(context, "asInteger", |This(this): This<CelValue>| -> CelResult {
+        let CelQuantity { value, whole } = quantity("asInteger", &this)?;
+        match i64::try_from(value / UNIT) {
+            Ok(number) if whole => Ok(CelValue::Int(number)),
+            _ => Err(error("asInteger", "it is not a whole number")),
+        }
+    });
+    let both = |function: &'static str, one: &CelValue, two: &CelValue| -> Result<_, ExecutionError> {
+        Ok((quantity(function, one)?, quantity(function, two)?))
+    };
+    // Versions have the same functions.
+    let order = move |function: &'static str, one: &CelValue, two: &CelValue| match (
+        Version::from_cel(one),
+        Version::from_cel(two),
+    ) {
+        (Some(one), Some(two)) => Ok(one.cmp(&two)),
+        _ => both(function, one, two).map(|(one, two)| one.value.cmp(&two.value)),
+    };
+    function!(
+        context,
+        "asApproximateFloat",
+        |This(this): This<CelValue>| -> CelResult {
+            let CelQuantity { value, .. } = quantity("asApproximateFloat", &this)?;
+            Ok(CelValue::Float(value as f64 / UNIT as f64))
+        }
+    );
+    let sums: [(&'static str, Sum); 2] = [("add", i128::checked_add), ("sub", i128::checked_sub)];
+    for (name, sum) in sums {
+        function!(context, name, move |This(this): This<CelValue>,
+                                       other: CelValue|
+              -> CelResult {
+            let (one, two) = both(name, &this, &other)?;
+            let whole = one.whole && two.whole;
+            sum(one.value, two.value)
+                .map(|value| make(CelQuantity { value, whole }))
+                .ok_or_else(|| error(name, "the quantity is too large"))
+        });
+    }
+    let orders: [(&'static str, OrderResult); 3] = [
+        ("isGreaterThan", |order| CelValue::Bool(order.is_gt())),
+        ("isLessThan", |order| CelValue::Bool(order.is_lt())),
+        ("compareTo", |order| CelValue::Int(order as i64)),
+    ];
+    for (name, answer) in orders {
+        function!(context, name, move |This(this): This<CelValue>,
+                                       other: CelValue|
+              -> CelResult {
+            order(name, &this, &other).map(answer)
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "functions_tests.rs"]
+mod tests;

@@ -1,0 +1,209 @@
+//! Further libraries of Kubernetes' CEL: `semver`, `sets`, and positions in lists.
+
+use std::sync::Arc;
+
+use cel::{
+    Context, Env, ExecutionError, Value as CelValue,
+    common::{
+        functions::Function,
+        types::{CelBool, CelInt, CelList, CelOptional, DYN_TYPE, LIST_TYPE},
+        value::{CowVal, Val},
+    },
+    extractors::{Arguments, This},
+    objects::Opaque,
+};
+
+use super::arguments::{CelResult, error, opaque, text};
+use konverge_cel::cel_value::shared_list;
+
+/// Functions that expressions may call: sets, semantic versions, URLs, regular expressions, optional values, and the crate's
+/// extensions for lists and texts. Not `lists.range`, which no oracle was asked about.
+pub(super) const KNOWN: &str = "\
+    sets.contains sets.equivalent sets.intersects semver isSemver major minor patch url isURL getScheme \
+    getHost getHostname getPort getEscapedPath getQuery find findAll distinct flatten slice sort sortBy \
+    @sortByAssociatedKeys reverse format validate named first last unwrap unwrapOpt";
+
+/// Adds what is declared for lists beside a function of the same name for texts.
+pub(super) fn declare(env: &mut Env) {
+    // They are the only ones of these types, which is the only way in which this fails.
+    let _ = env.add_member_overload(
+        "indexOf",
+        "list.indexOf(dyn)",
+        LIST_TYPE,
+        vec![DYN_TYPE],
+        |found| position(&found, false),
+    );
+    let _ = env.add_member_overload(
+        "lastIndexOf",
+        "list.lastIndexOf(dyn)",
+        LIST_TYPE,
+        vec![DYN_TYPE],
+        |found| position(&found, true),
+    );
+    let of_lists: [(&str, Function); 3] = [
+        ("first", |call| edge(&call, false)),
+        ("last", |call| edge(&call, true)),
+        ("unwrapOpt", |call| present(&call)),
+    ];
+    for (name, function) in of_lists {
+        let _ = env.add_member_overload(name, name, LIST_TYPE, Vec::new(), function);
+    }
+    let _ = env.add_overload("optional.unwrap", "unwrap", vec![LIST_TYPE], |call| {
+        present(&call)
+    });
+    let of_two: [(&str, Function); 3] = [
+        ("sets.contains", |call| sets(&call, |all, some| within(all, some))),
+        ("sets.equivalent", |call| {
+            sets(&call, |one, two| within(one, two) && within(two, one))
+        }),
+        ("sets.intersects", |call| {
+            sets(&call, |one, two| one.iter().any(|item| is_in(item.as_ref(), two)))
+        }),
+    ];
+    for (name, function) in of_two {
+        let _ = env.add_overload(name, name, vec![LIST_TYPE, LIST_TYPE], function);
+    }
+}
+
+fn is_in(item: &dyn Val, list: &[Box<dyn Val + '_>]) -> bool {
+    list.iter().any(|one| one.equals(item))
+}
+
+fn within<'v>(all: &[Box<dyn Val + 'v>], some: &[Box<dyn Val + 'v>]) -> bool {
+    some.iter().all(|item| is_in(item.as_ref(), all))
+}
+
+/// A function of `sets`.
+fn sets<'b, 'v>(
+    arguments: &[CowVal<'b, 'v>],
+    answer: impl Fn(&[Box<dyn Val + 'v>], &[Box<dyn Val + 'v>]) -> bool,
+) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let answer = answer(items(arguments)?, items(arguments.get(1..).unwrap_or_default())?);
+    Ok(CowVal::owned(CelBool::from(answer)))
+}
+
+fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + 'v>], ExecutionError> {
+    let list = arguments.first().and_then(|list| list.downcast_ref::<CelList>());
+    list.map(CelList::inner)
+        .ok_or_else(|| error("list", "it needs a list"))
+}
+
+/// The first or the last item of a list, if it has one.
+fn edge<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let items = items(arguments)?;
+    let item = if last { items.last() } else { items.first() };
+    Ok(CowVal::owned(match item {
+        Some(item) => CelOptional::of(item.clone()),
+        None => CelOptional::none(),
+    }))
+}
+
+/// The values of the optional items that have one.
+fn present<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let mut values = Vec::new();
+    for item in items(arguments)? {
+        let optional = item.downcast_ref::<CelOptional>();
+        let optional = optional.ok_or_else(|| error("unwrap", "it needs optional values"))?;
+        values.extend(optional.option().map(Val::clone_as_boxed));
+    }
+    Ok(CowVal::Owned(shared_list(values)))
+}
+
+/// The first or the last place of an item in a list, or -1.
+fn position<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [list, wanted] = arguments else {
+        return Err(error("indexOf", "it needs an item"));
+    };
+    let list = list.as_ref().as_iterable();
+    let mut items = list.ok_or_else(|| error("indexOf", "it needs a list"))?.iter();
+    let (mut at, mut found) = (0_i64, -1);
+    while let Some(item) = items.next() {
+        if (last || found < 0) && item.equals(wanted.as_ref()) {
+            found = at;
+        }
+        at += 1;
+    }
+    Ok(CowVal::owned(CelInt::from(found)))
+}
+
+/// Adds the libraries to a context.
+pub(super) fn add(context: &mut Context) {
+    versions(context);
+}
+
+/// A semantic version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version(semver::Version);
+
+impl Opaque for Version {
+    fn runtime_type_name(&self) -> &str {
+        "kubernetes.Semver"
+    }
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let mut version = semver::Version::parse(text).ok()?;
+        // The API server knows no longer numbers, and compares without the build.
+        let mut release = version.pre.split('.');
+        let is_small = |part: &str| !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u64>().is_ok();
+        let is_known = version.pre.is_empty() || release.all(is_small);
+        version.build = semver::BuildMetadata::EMPTY;
+        is_known.then_some(Self(version))
+    }
+
+    /// A short or padded version, such as `v1.02`.
+    fn parse_loosely(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
+        for part in parts.iter_mut().filter(|part| !part.is_empty()) {
+            let trimmed = part.trim_start_matches('0');
+            *part = if trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+                trimmed.to_owned()
+            } else {
+                format!("0{trimmed}")
+            };
+        }
+        // A short version with a pre-release or a build has no third number then, and is none.
+        parts.resize(3, "0".to_owned());
+        Self::parse(&parts.join("."))
+    }
+
+    /// The version that a value is.
+    pub(super) fn from_cel(value: &CelValue) -> Option<Self> {
+        opaque(value)
+    }
+}
+
+/// The version in the first argument, read as the second one says.
+fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, ExecutionError> {
+    match arguments {
+        [of] | [of, CelValue::Bool(false)] => Ok(Version::parse(&text(function, of)?)),
+        [of, CelValue::Bool(true)] => Ok(Version::parse_loosely(&text(function, of)?)),
+        _ => Err(error(function, "it needs a string, and true or false")),
+    }
+}
+
+fn versions(context: &mut Context) {
+    let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> CelResult {
+        Ok(CelValue::Bool(version("isSemver", &all)?.is_some()))
+    });
+    let _ = context.add_function("semver", |Arguments(all): Arguments| -> CelResult {
+        let found = version("semver", &all)?.ok_or_else(|| error("semver", "it is not a version"))?;
+        Ok(CelValue::Opaque(Arc::new(found)))
+    });
+    for (at, name) in ["major", "minor", "patch"].into_iter().enumerate() {
+        let part = move |This(this): This<CelValue>| -> CelResult {
+            let Version(version) =
+                Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
+            let number = i64::try_from([version.major, version.minor, version.patch][at])
+                .map_err(|_| error(name, "integer overflow"))?;
+            Ok(CelValue::Int(number))
+        };
+        let _ = context.add_function(name, part);
+    }
+}
+
+#[cfg(test)]
+#[path = "libraries_tests.rs"]
+mod tests;

@@ -1,0 +1,277 @@
+//! Functions of OPA that the engine lacks: `json.patch`, `yaml.unmarshal`, hashes, `net.cidr_merge`, and what reads a web
+//! token. Where the answer may be another one than OPA's there is none, so that the rule denies.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::LazyLock};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac, digest::Digest};
+use ipnet::IpNet;
+use regex::Regex;
+use regorus::{Engine, Value as RegoValue};
+use serde_json::{Value, json};
+
+use super::{
+    differences::{RegoDifference, RegoDifference::NoValue, extend},
+    functions::items,
+    json_patch,
+    value::{from_json, rego_value},
+};
+
+type Hash = fn(&[u8]) -> String;
+/// A hash of a text with a key.
+type KeyedHash = fn(&'static str, &str, &str) -> Result<Vec<u8>, RegoDifference>;
+
+/// Adds the functions to an engine.
+pub(super) fn add(engine: &mut Engine) {
+    extend(engine, "json.patch", 2, |arguments| {
+        let name = "json.patch";
+        let (mut document, patches) = (as_json(name, arguments, 0)?, as_json(name, arguments, 1)?);
+        let patches = patches.as_array().ok_or("the patches are a list");
+        for patch in patches.map_err(|why| NoValue(name, why.to_owned()))? {
+            json_patch::apply(&mut document, patch).map_err(|why| NoValue(name, why))?;
+        }
+        Ok(rego_value(&document))
+    });
+    extend(engine, "json.unmarshal", 1, |arguments| {
+        json_of("json.unmarshal", arguments)
+    });
+    extend(engine, "json.is_valid", 1, |arguments| {
+        Ok(RegoValue::from(json_of("json.is_valid", arguments).is_ok()))
+    });
+    extend(engine, "yaml.unmarshal", 1, |arguments| {
+        yaml_of("yaml.unmarshal", arguments).map(|value| rego_value(&value))
+    });
+    extend(engine, "yaml.is_valid", 1, |arguments| {
+        yaml_of("yaml.is_valid", arguments).map(|_| RegoValue::from(true))
+    });
+    let hashes: [(&'static str, Hash); 3] = [
+        ("crypto.md5", |of| hex::encode(md5::Md5::digest(of))),
+        ("crypto.sha1", |of| hex::encode(sha1::Sha1::digest(of))),
+        ("crypto.sha256", |of| hex::encode(sha2::Sha256::digest(of))),
+    ];
+    for (name, hash) in hashes {
+        extend(engine, name, 1, move |arguments| {
+            Ok(RegoValue::from(hash(text(name, arguments, 0)?.as_bytes())))
+        });
+    }
+    let with_key: [(&'static str, KeyedHash); 4] = [
+        ("crypto.hmac.md5", keyed::<Hmac<md5::Md5>>),
+        ("crypto.hmac.sha1", keyed::<Hmac<sha1::Sha1>>),
+        ("crypto.hmac.sha256", keyed::<Hmac<sha2::Sha256>>),
+        ("crypto.hmac.sha512", keyed::<Hmac<sha2::Sha512>>),
+    ];
+    for (name, hash) in with_key {
+        extend(engine, name, 2, move |arguments| {
+            let hash = hash(name, text(name, arguments, 1)?, text(name, arguments, 0)?)?;
+            Ok(RegoValue::from(hex::encode(hash)))
+        });
+    }
+    extend(engine, "crypto.hmac.equal", 2, |arguments| {
+        let name = "crypto.hmac.equal";
+        Ok(RegoValue::from(
+            text(name, arguments, 0)? == text(name, arguments, 1)?,
+        ))
+    });
+    extend(engine, "net.cidr_merge", 1, |arguments| {
+        let name = "net.cidr_merge";
+        let networks = arguments.first().and_then(items);
+        let networks = networks.ok_or_else(|| NoValue(name, "it needs a list or a set".to_owned()))?;
+        let networks = networks.map(|item| {
+            let network = item.as_string().ok().and_then(|text| network(text));
+            network.ok_or_else(|| NoValue(name, format!("{item} is not a network")))
+        });
+        let networks: Vec<_> = networks.collect::<Result<_, _>>()?;
+        let merged = IpNet::aggregate(&networks).into_iter();
+        let merged: BTreeSet<_> = merged.map(|one| RegoValue::from(one.to_string())).collect();
+        Ok(RegoValue::from(merged))
+    });
+    extend(engine, "io.jwt.decode", 1, |arguments| {
+        let name = "io.jwt.decode";
+        let token = SignedToken::read(name, text(name, arguments, 0)?)?;
+        Ok(rego_value(&json!([
+            token.header,
+            token.payload,
+            hex::encode(token.signature)
+        ])))
+    });
+    let signed: [(&'static str, KeyedHash); 3] = [
+        ("io.jwt.verify_hs256", keyed::<Hmac<sha2::Sha256>>),
+        ("io.jwt.verify_hs384", keyed::<Hmac<sha2::Sha384>>),
+        ("io.jwt.verify_hs512", keyed::<Hmac<sha2::Sha512>>),
+    ];
+    for (name, hash) in signed {
+        extend(engine, name, 2, move |arguments| {
+            let token = SignedToken::read(name, text(name, arguments, 0)?)?;
+            let hash = hash(name, text(name, arguments, 1)?, token.signed)?;
+            Ok(RegoValue::from(hash == token.signature))
+        });
+    }
+}
+
+fn json_of(name: &'static str, arguments: &[RegoValue]) -> Result<RegoValue, RegoDifference> {
+    let read = from_json(text(name, arguments, 0)?);
+    read.map_err(|error| NoValue(name, error.to_string()))
+}
+
+fn text<'a>(name: &'static str, arguments: &'a [RegoValue], at: usize) -> Result<&'a str, RegoDifference> {
+    match arguments.get(at) {
+        Some(RegoValue::String(text)) => Ok(text),
+        _ => Err(NoValue(name, "it needs a string".to_owned())),
+    }
+}
+
+/// An argument as JSON, if JSON holds all of it: no set, and each number as it is.
+fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Value, RegoDifference> {
+    let value = arguments.get(at).unwrap_or(&RegoValue::Undefined);
+    let json = serde_json::to_value(value).ok();
+    let json = json.filter(|json| rego_value(json) == *value);
+    json.ok_or_else(|| {
+        NoValue(
+            name,
+            "it needs a value without sets and very large numbers".to_owned(),
+        )
+    })
+}
+
+/// Plain words that are booleans here, as for `kubectl`, and texts in OPA.
+static BOOLEANS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?im)(^|[\s\[{,:])(yes|no|on|off|y|n)[ \t\r]*($|[,\]}:#])").ok());
+
+/// The one document of a YAML text. What is not YAML here may be so there: there a later key wins over an earlier one, and
+/// only the first document is read.
+fn yaml_of(name: &'static str, arguments: &[RegoValue]) -> Result<Value, RegoDifference> {
+    let text = text(name, arguments, 0)?;
+    if BOOLEANS.as_ref().is_none_or(|words| words.is_match(text)) {
+        let why = "one of the words yes, no, on, off, y and n is a boolean or a text: put it in quotes";
+        return Err(NoValue(name, why.to_owned()));
+    }
+    // Go's reader refuses a half of a surrogate pair.
+    if ["\\x", "\\u", "\\U"].iter().any(|escape| text.contains(escape)) {
+        return Err(NoValue(
+            name,
+            "it has an escape by code point (`\\x41`): write the character itself".to_owned(),
+        ));
+    }
+    let read = konverge_base::yaml::documents(text);
+    let documents = read.map_err(|error| NoValue(name, error.to_string()))?;
+    match <[Value; 1]>::try_from(documents) {
+        Ok([document]) => Ok(document),
+        Err(_) => Err(NoValue(name, "it needs one document".to_owned())),
+    }
+}
+
+/// A network. To an address without a length OPA gives that of its class.
+fn network(text: &str) -> Option<IpNet> {
+    let network: IpNet = text.parse().ok()?;
+    let is_mapped = matches!(network.addr(), IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
+    (!is_mapped).then(|| network.trunc())
+}
+
+fn keyed<M: Mac + KeyInit>(name: &'static str, key: &str, of: &str) -> Result<Vec<u8>, RegoDifference> {
+    let mac = <M as KeyInit>::new_from_slice(key.as_bytes());
+    let mut mac = mac.map_err(|error| NoValue(name, error.to_string()))?;
+    mac.update(of.as_bytes());
+    Ok(mac.finalize().into_bytes().to_vec())
+}
+
+/// A web token that is signed.
+struct SignedToken<'t> {
+    header: Value,
+    payload: Value,
+    signature: Vec<u8>,
+    /// The part of the token that the signature covers.
+    signed: &'t str,
+}
+
+impl<'t> SignedToken<'t> {
+    fn read(name: &'static str, text: &'t str) -> Result<Self, RegoDifference> {
+        let read = || {
+            let (signed, signature) = text.rsplit_once('.')?;
+            let (header, payload) = signed.split_once('.')?;
+            let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+            let object = |part: &str| {
+                let value: Option<Value> = serde_json::from_slice(&bytes(part)?).ok();
+                value.filter(Value::is_object)
+            };
+            let header = object(header)?;
+            // One that is encrypted, or holds another one, is read in another way.
+            let is_plain = header.get("enc").is_none() && header.get("cty").is_none();
+            is_plain.then_some(())?;
+            Some(Self {
+                header,
+                payload: object(payload)?,
+                signature: bytes(signature)?,
+                signed,
+            })
+        };
+        read().ok_or_else(|| NoValue(name, "it is not a signed token of two JSON objects".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(expression: &str) -> Result<String, String> {
+        let mut engine = Engine::new();
+        engine.set_strict_builtin_errors(true);
+        add(&mut engine);
+        let rule = format!("package a\nx := {expression}\n");
+        let added = engine.add_policy("a.rego".to_owned(), rule);
+        added.map_err(|error| error.to_string())?;
+        let value = engine.eval_rule("data.a.x".to_owned());
+        value
+            .map(|value| value.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    const TOKEN: &str = "eyJhbGciOiJIUzI1NiJ9.eyJhIjoxfQ";
+
+    /// What conftest says of each is asked by `tests/it/policy/opa_table.rs`.
+    #[test]
+    fn what_would_be_read_in_another_way_has_no_answer() {
+        for (expression, why) in [
+            ("json.patch({1}, [])", "without sets"),
+            ("json.patch({\"a\": {1}}, [])", "without sets"),
+            ("json.patch({}, {})", "a list"),
+            ("yaml.unmarshal(\"a: 1\\na: 2\")", "duplicate"),
+            ("yaml.unmarshal(\"a: 1\\n---\\nb: 1\")", "one document"),
+            ("yaml.is_valid(\"[\")", "yaml.is_valid"),
+            ("crypto.sha256(1)", "needs a string"),
+            ("yaml.unmarshal(\"a: yes\")", "in quotes"),
+            ("yaml.unmarshal(\"{\\\"a\\\":Off}\")", "in quotes"),
+            ("yaml.unmarshal(\"- [1, n]\")", "in quotes"),
+            ("yaml.unmarshal(\"y: 1\")", "in quotes"),
+            ("net.cidr_merge([\"::1\"])", "not a network"),
+            ("net.cidr_merge([\"10.0.0.1\"])", "not a network"),
+            ("net.cidr_merge([\"::ffff:10.0.0.1/128\"])", "not a network"),
+            ("net.cidr_merge(1)", "a list or a set"),
+            ("io.jwt.decode(\"a.b.c\")", "not a signed token"),
+            // Its header says `{"enc":"x"}`.
+            ("io.jwt.decode(\"eyJlbmMiOiJ4In0.e30.\")", "not a signed token"),
+        ] {
+            let refused = answer(expression).unwrap_err();
+            assert!(refused.contains(why), "{expression}: {refused}");
+        }
+    }
+
+    #[test]
+    fn words_within_texts_are_no_booleans() {
+        let text = r#"yaml.unmarshal("a: turn it on now\nb: 'yes'\nc: no-one")"#;
+        assert_eq!(
+            answer(text).unwrap(),
+            r#"{"a":"turn it on now","b":"yes","c":"no-one"}"#
+        );
+    }
+
+    #[test]
+    fn a_token_is_verified_by_its_own_key_alone() {
+        let hash = keyed::<Hmac<sha2::Sha256>>("n", "key", TOKEN).unwrap();
+        let signed = format!("{TOKEN}.{}", URL_SAFE_NO_PAD.encode(hash));
+        let verify = |token: &str, key: &str| answer(&format!("io.jwt.verify_hs256(\"{token}\", \"{key}\")"));
+        assert_eq!(verify(&signed, "key").unwrap(), "true");
+        assert_eq!(verify(&signed, "other").unwrap(), "false");
+        assert_eq!(verify(&format!("{TOKEN}."), "key").unwrap(), "false");
+        assert!(verify(TOKEN, "key").is_err());
+    }
+}

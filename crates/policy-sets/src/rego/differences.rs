@@ -1,0 +1,263 @@
+//! Functions that differ between the engine and OPA: here they answer as OPA does, or not at all. A rule that cannot be
+//! evaluated denies, so that a difference is never a pass. docs/reference/rego.md has the table.
+
+use regorus::{Engine, Value as RegoValue};
+
+use crate::go_regex::{self, GoRegexes};
+use konverge_config::RegoVersion;
+
+pub(super) type RegoResult = Result<RegoValue, RegoDifference>;
+
+/// Reasons why a function gives no value.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RegoDifference {
+    #[error("{0}: {1}")]
+    NoValue(&'static str, String),
+    #[error("{name}: '{pattern}': {why}")]
+    Regex {
+        name: &'static str,
+        pattern: String,
+        why: String,
+    },
+    #[error("{0}: its arguments must be strings and integers")]
+    Arguments(&'static str),
+    #[error("{0} differs from OPA, so it is refused: {1}")]
+    Differs(&'static str, &'static str),
+    #[error("operands and arguments must be numbers (`%`: integers; `-`: numbers or sets)")]
+    Numbers,
+    #[error("division by zero")]
+    ByZero,
+    #[error(
+        "OPA computes with more digits than this engine, and they may decide here: compute with whole numbers, such as thousandths"
+    )]
+    TooManyDigits,
+}
+
+/// Adds the functions to an engine, in place of its own. The first version of Rego has `re_match`, too.
+pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
+    let regexes = GoRegexes::default();
+    let old = (version == RegoVersion::V0).then_some("re_match");
+    for name in ["regex.match"].into_iter().chain(old) {
+        let known = regexes.clone();
+        extend(engine, name, 2, move |arguments| {
+            let [pattern, value] = texts(name, arguments)?;
+            Ok(RegoValue::from(get(&known, name, pattern)?.is_match(value)))
+        });
+    }
+    extend(engine, "regex.is_valid", 1, |arguments| {
+        let name = "regex.is_valid";
+        let Ok([pattern]) = texts(name, arguments) else {
+            return Ok(RegoValue::from(false));
+        };
+        let is_valid = go_regex::is_valid(pattern);
+        is_valid
+            .map(RegoValue::from)
+            .map_err(|why| problem(name, pattern, &why))
+    });
+    let known = regexes.clone();
+    extend(engine, "regex.split", 2, move |arguments| {
+        let [pattern, value] = texts("regex.split", arguments)?;
+        let parts = get(&known, "regex.split", pattern)?;
+        let parts = parts.split(value).map(RegoValue::from);
+        Ok(RegoValue::from(parts.collect::<Vec<_>>()))
+    });
+    let known = regexes.clone();
+    extend(engine, "regex.replace", 3, move |arguments| {
+        let [value, pattern, with] = texts("regex.replace", arguments)?;
+        let pattern = get(&known, "regex.replace", pattern)?;
+        Ok(RegoValue::from(pattern.replace_all(value, with).into_owned()))
+    });
+    let known = regexes.clone();
+    extend(engine, "regex.find_n", 3, move |arguments| {
+        let name = "regex.find_n";
+        let [pattern, value] = texts(name, arguments.get(..2).unwrap_or_default())?;
+        let most = most(name, arguments)?;
+        let pattern = get(&known, name, pattern)?;
+        let found = pattern.find_iter(value).take(most);
+        Ok(RegoValue::from(
+            found
+                .map(|found| RegoValue::from(found.as_str()))
+                .collect::<Vec<_>>(),
+        ))
+    });
+    extend(engine, "regex.find_all_string_submatch_n", 3, move |arguments| {
+        let name = "regex.find_all_string_submatch_n";
+        let [pattern, value] = texts(name, arguments.get(..2).unwrap_or_default())?;
+        let most = most(name, arguments)?;
+        let pattern = get(&regexes, name, pattern)?;
+        let found = pattern.captures_iter(value).take(most).map(|found| {
+            let groups = found.iter().map(|group| group.map_or("", |group| group.as_str()));
+            RegoValue::from(groups.map(RegoValue::from).collect::<Vec<_>>())
+        });
+        Ok(RegoValue::from(found.collect::<Vec<_>>()))
+    });
+    extend(engine, "regex.template_match", 4, |_| {
+        Err(RegoDifference::Differs(
+            "regex.template_match",
+            "write an expression for regex.match",
+        ))
+    });
+    extend(engine, "upper", 1, |arguments| {
+        cased("upper", arguments, |c| c.to_uppercase())
+    });
+    extend(engine, "lower", 1, |arguments| {
+        cased("lower", arguments, |c| c.to_lowercase())
+    });
+    extend(engine, "semver.is_valid", 1, |arguments| {
+        let name = "semver.is_valid";
+        let Ok([text]) = texts(name, arguments) else {
+            return Ok(RegoValue::from(false));
+        };
+        Ok(RegoValue::from(is_version(text)))
+    });
+}
+
+/// Adds a function to an engine.
+pub(super) fn extend(
+    engine: &mut Engine,
+    name: &str,
+    arity: u8,
+    function: impl Fn(&[RegoValue]) -> RegoResult + Clone + Send + Sync + 'static,
+) {
+    let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments)?);
+    // It is the first extension of this name, which is the only way in which this fails.
+    let _ = engine.add_extension(name.to_owned(), arity, Box::new(call));
+}
+
+fn texts<'a, const N: usize>(
+    name: &'static str,
+    arguments: &'a [RegoValue],
+) -> Result<[&'a str; N], RegoDifference> {
+    let texts = arguments.iter().map(|argument| match argument {
+        RegoValue::String(text) => Ok(text.as_ref()),
+        _ => Err(RegoDifference::Arguments(name)),
+    });
+    let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
+    texts.try_into().map_err(|_| RegoDifference::Arguments(name))
+}
+
+/// The number of matches that the third argument asks for; negative: all.
+fn most(name: &'static str, arguments: &[RegoValue]) -> Result<usize, RegoDifference> {
+    let number = arguments.get(2).and_then(|number| number.as_i64().ok());
+    let number = number.ok_or(RegoDifference::Arguments(name))?;
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+fn get(
+    known: &GoRegexes,
+    name: &'static str,
+    pattern: &str,
+) -> Result<std::sync::Arc<regex::Regex>, RegoDifference> {
+    known.get(pattern).map_err(|why| problem(name, pattern, &why))
+}
+
+fn problem(name: &'static str, pattern: &str, why: &go_regex::RegexProblem) -> RegoDifference {
+    RegoDifference::Regex {
+        name,
+        pattern: pattern.escape_debug().to_string(),
+        why: why.to_string(),
+    }
+}
+
+/// Go maps each character to one. Where that is more than one here, Go has another answer.
+fn cased<I: Iterator<Item = char>>(
+    name: &'static str,
+    arguments: &[RegoValue],
+    case: impl Fn(char) -> I,
+) -> RegoResult {
+    let [text] = texts(name, arguments)?;
+    let mut mapped = String::with_capacity(text.len());
+    for c in text.chars() {
+        let mut one = case(c);
+        match (one.next(), one.next()) {
+            (Some(one), None) => mapped.push(one),
+            _ => {
+                return Err(RegoDifference::Differs(
+                    name,
+                    "a letter of the text has several in the other case",
+                ));
+            }
+        }
+    }
+    Ok(RegoValue::from(mapped))
+}
+
+/// Returns true if OPA accepts a text as a version: Semantic Versioning 2, which may begin with `v`.
+fn is_version(text: &str) -> bool {
+    let version = semver::Version::parse(text.strip_prefix('v').unwrap_or(text));
+    version.is_ok_and(|of| {
+        [of.major, of.minor, of.patch]
+            .iter()
+            .all(|part| i64::try_from(*part).is_ok())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rego::engine::RuleEngine;
+
+    fn answer(expression: &str) -> Result<String, String> {
+        let mut engine = RuleEngine::new(RegoVersion::V1, expression);
+        engine.add_file("a.rego", &format!("package a\nx := {expression}\n"))?;
+        Ok(engine.evaluate("data.a.x")?.to_string())
+    }
+
+    /// What conftest says of each is asked by `tests/it/policy/opa_table.rs`.
+    #[test]
+    fn functions_answer_as_opa_or_not_at_all() {
+        for (expression, value) in [
+            (r#"regex.match(`^\d+$`, "٣")"#, "false"),
+            (r#"regex.match(`^\d+$`, "3")"#, "true"),
+            (r#"regex.is_valid("(")"#, "false"),
+            (r#"regex.is_valid("a")"#, "true"),
+            (r#"regex.split(`\s`, "a b")"#, r#"["a","b"]"#),
+            (r#"regex.replace("aéb", `\w`, "x")"#, r#""xéx""#),
+            (r#"regex.find_n(`\w`, "aéb", -1)"#, r#"["a","b"]"#),
+            (r#"regex.find_n(`\w`, "aéb", 1)"#, r#"["a"]"#),
+            (
+                r#"regex.find_all_string_submatch_n(`(\w)(x)?`, "a", -1)"#,
+                r#"[["a","a",""]]"#,
+            ),
+            (r#"semver.is_valid("v1.0.0")"#, "true"),
+            (r#"semver.is_valid("V1.0.0")"#, "false"),
+            (r#"semver.is_valid("01.0.0")"#, "false"),
+            (r#"semver.is_valid("1.0.0-01")"#, "false"),
+            (r#"semver.is_valid("1.0.0-0a+01")"#, "true"),
+            (r#"semver.is_valid("99999999999999999999.0.0")"#, "false"),
+            (r#"semver.is_valid("1.0.0-rc.1+b")"#, "true"),
+            (r#"semver.is_valid("1.0")"#, "false"),
+            (r#"upper("aé")"#, r#""AÉ""#),
+            (r#"lower("AΣ")"#, r#""aσ""#),
+            ("{} < set()", "true"),
+            ("set() >= {1: 2}", "true"),
+            ("{1, 2} - {2}", "[1]"),
+            ("0.1 + 0.2 == 0.3", "true"),
+            ("floor(0.29 * 100)", "29"),
+            ("1 / 3 < 0.34", "true"),
+            ("round(100 * (2 / 3))", "67"),
+            ("abs(-1.5) + sum([0.1, 0.2])", "1.8"),
+            ("product([2, 3])", "6"),
+        ] {
+            assert_eq!(answer(expression).as_deref(), Ok(value), "{expression}");
+        }
+        for (expression, why) in [
+            (r#"upper("ß")"#, "differs from OPA"),
+            (
+                r#"regex.template_match("a{.}b", "axb", "{", "}")"#,
+                "differs from OPA",
+            ),
+            (r#"regex.match("[a&&b]", "a")"#, "means something else in Go"),
+            (r#"regex.match("a", 1)"#, "must be strings"),
+            ("walk([1])", "write `walk(DOCUMENT, [path, value])`"),
+            ("3 * 1.1 != 3.3", "more digits than this engine"),
+            ("product([2, 0.5])", "fewer digits than `*`"),
+            ("ceil(-0.5)", "between -1 and 0"),
+            ("product(numbers.range(2, 90000))", "more digits than this engine"),
+            ("sum([1.1, 1.1, 1.1]) > 3.3", "more digits than this engine"),
+        ] {
+            let refused = answer(expression).unwrap_err();
+            assert!(refused.contains(why), "{expression}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The views of a plan document that rules get as their input.
+
+use regorus::Value as RegoValue;
+use serde_json::{Map, Value, json};
+
+use super::{
+    engine::without_comments,
+    value::{rego_value, with_fields},
+};
+use konverge_base::model::{
+    FieldPath, GroupKind,
+    other_names::OtherNames,
+    plan::Action,
+    plan_document::{DocumentChange, DocumentResource, StackDocument},
+    spec::RuntimeKind,
+};
+
+/// Keys of Terraform's own plan that [`terraform_plan`] has not.
+const MISSING_KEYS: [&str; 4] = ["configuration", "resource_drift", "relevant_attributes", "checks"];
+
+/// The Kubernetes objects that the stack wants, as conftest gets manifests.
+pub(crate) fn objects(document: &StackDocument) -> impl Iterator<Item = (&DocumentResource, &Value)> {
+    let resources = document.resources.iter();
+    resources
+        .filter(|resource| resource.runtime == RuntimeKind::Kubernetes)
+        .filter_map(|resource| Some((resource, resource.after.as_ref()?)))
+}
+
+/// The whole document, without some resources.
+pub(crate) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> RegoValue {
+    let resources = document.resources.iter();
+    let resources = resources.filter(|resource| !without.iter().any(|other| other.id == resource.id));
+    let rest = StackDocument {
+        version: document.version,
+        stack: document.stack.clone(),
+        basis: document.basis,
+        known_as: OtherNames::default(),
+        hidden: Default::default(),
+        resources: Vec::new(),
+    };
+    let resources: Vec<_> = resources.map(plan_resource).collect();
+    with_fields(&rest, [("resources", RegoValue::from(resources))])
+}
+
+/// A resource of the plan document. The object that it creates is also the value of its change.
+fn plan_resource(resource: &DocumentResource) -> RegoValue {
+    let side = |value: &Option<Value>| value.as_ref().map_or(RegoValue::Null, rego_value);
+    let (before, after) = (side(&resource.before), side(&resource.after));
+    let shared = |value: &Value| match value {
+        whole if resource.after.as_ref() == Some(whole) => after.clone(),
+        whole if resource.before.as_ref() == Some(whole) => before.clone(),
+        value => rego_value(value),
+    };
+    let changes = resource.changes.iter().map(|change| {
+        let rest = DocumentChange {
+            path: change.path.clone(),
+            from: None,
+            to: None,
+            origin: change.origin.clone(),
+        };
+        let values = [("from", &change.from), ("to", &change.to)];
+        with_fields(
+            &rest,
+            values
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, shared(value.as_ref()?)))),
+        )
+    });
+    let changes = RegoValue::from(changes.collect::<Vec<_>>());
+    let rest = DocumentResource {
+        id: resource.id.clone(),
+        runtime: resource.runtime,
+        kind: resource.kind.clone(),
+        cluster: resource.cluster.clone(),
+        action: resource.action,
+        replace: resource.replace.clone(),
+        data_loss: resource.data_loss,
+        before: None,
+        after: None,
+        changes: Vec::new(),
+        unknown: resource.unknown.clone(),
+        secret: resource.secret.clone(),
+        known_before_write: resource.known_before_write,
+    };
+    with_fields(
+        &rest,
+        [("before", before), ("after", after), ("changes", changes)],
+    )
+}
+
+/// The Terraform resources in the form of `terraform show -json`, without some of them.
+pub(crate) fn terraform_plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
+    let resources: Vec<_> = document
+        .resources
+        .iter()
+        .filter(|resource| resource.runtime == RuntimeKind::Terraform)
+        .filter(|resource| !without.iter().any(|other| other.id == resource.id))
+        .collect();
+    let changes: Vec<_> = resources
+        .iter()
+        .map(|resource| resource_change(resource))
+        .collect();
+    let values = resources.iter().filter_map(|resource| {
+        let mut value = named(resource);
+        value.insert("values".to_owned(), resource.after.clone()?);
+        Some(Value::Object(value))
+    });
+    let prior = resources.iter().filter_map(|resource| {
+        let mut value = named(resource);
+        value.insert("values".to_owned(), resource.before.clone()?);
+        Some(Value::Object(value))
+    });
+    json!({
+        "format_version": "1.2",
+        "resource_changes": changes,
+        "planned_values": {"root_module": {"resources": values.collect::<Vec<_>>()}},
+        "prior_state": {"format_version": "1.0", "values": {"root_module": {"resources": prior.collect::<Vec<_>>()}}},
+        // Konverge writes values into its module, so that there are neither variables nor outputs.
+        "variables": {},
+        "output_changes": {},
+    })
+}
+
+/// The document without the fields of Kubernetes objects that are null; `None` if no policy sees one. An API server drops most
+/// of them before a policy sees the object, and keeps others, by the type of the field.
+pub(crate) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
+    // About what stays there is no request; but a Namespace is `namespaceObject` in those about what is in it.
+    let is_namespace = |object: &Option<Value>| {
+        object
+            .as_ref()
+            .is_some_and(|object| GroupKind::from_object(object) == GroupKind::NAMESPACE)
+    };
+    let is_object = |resource: &DocumentResource| {
+        resource.runtime == RuntimeKind::Kubernetes
+            && (!matches!(resource.action, Action::Unchanged | Action::Forget)
+                || is_namespace(&resource.after))
+    };
+    let has = |side: &Option<Value>| side.as_ref().is_some_and(has_null);
+    let mut objects = document.resources.iter().filter(|resource| is_object(resource));
+    if !objects.any(|object| has(&object.before) || has(&object.after)) {
+        return None;
+    }
+    let mut without = document.clone();
+    for object in without
+        .resources
+        .iter_mut()
+        .filter(|resource| is_object(resource))
+    {
+        let objects = [&mut object.before, &mut object.after];
+        objects.into_iter().flatten().for_each(drop_nulls);
+    }
+    Some(without)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|field| field.is_null() || has_null(field)),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// A key of Terraform's plan that a rule reads and that this input lacks. It would be undefined there, and the rule
+/// would find nothing.
+pub(crate) fn missing_terraform_key(source: &str) -> Option<&'static str> {
+    let source = without_comments(source);
+    let words: Vec<_> = source.split_whitespace().collect();
+    let aliases = words.windows(4).filter_map(|words| match words {
+        ["import", "input", "as", alias] => Some(*alias),
+        _ => None,
+    });
+    let names: Vec<_> = std::iter::once("input")
+        .chain(aliases)
+        .map(regex::escape)
+        .collect();
+    let names = names.join("|");
+    MISSING_KEYS.into_iter().find(|key| {
+        let read = regex::Regex::new(&format!(r#"\b({names})\s*(\.\s*{key}\b|\[\s*"{key}"\s*\])"#));
+        read.is_ok_and(|read| read.is_match(&source))
+    })
+}
+
+fn resource_change(resource: &DocumentResource) -> Value {
+    let actions = match resource.action {
+        Action::Create => json!(["create"]),
+        Action::Replace => json!(["delete", "create"]),
+        Action::Delete => json!(["delete"]),
+        Action::Forget => json!(["forget"]),
+        Action::Run => json!(["run"]),
+        Action::Unchanged => json!(["no-op"]),
+        Action::Update | Action::Adopt | Action::Unknown => json!(["update"]),
+    };
+    let mut unknown = Value::Object(Map::new());
+    for path in &resource.unknown {
+        mark(&mut unknown, path);
+    }
+    let mut sensitive = Value::Object(Map::new());
+    for path in &resource.secret {
+        mark(&mut sensitive, path);
+    }
+    let mut value = named(resource);
+    let change = json!({
+        "actions": actions,
+        "before": resource.before,
+        "after": resource.after,
+        "after_unknown": unknown,
+        "after_sensitive": sensitive,
+    });
+    value.insert("change".to_owned(), change);
+    Value::Object(value)
+}
+
+/// Address, type, name and provider. The id of a Terraform resource is `namespace:provider:type:name`.
+fn named(resource: &DocumentResource) -> Map<String, Value> {
+    let name = resource.id.name();
+    let mut value = Map::new();
+    let mut put = |key: &str, text: String| value.insert(key.to_owned(), Value::String(text));
+    put("address", format!("{}.{name}", resource.kind));
+    put("mode", "managed".to_owned());
+    put("type", resource.kind.clone());
+    put("name", name.to_owned());
+    if let Some(parts) = resource.id.terraform() {
+        put(
+            "provider_name",
+            format!("registry.terraform.io/{}/{}", parts.namespace, parts.provider),
+        );
+    }
+    put("konverge_id", resource.id.to_string());
+    value
+}
+
+/// Sets `true` at a path; lists become maps by index, which reads the same in rules.
+fn mark(value: &mut Value, path: &str) {
+    let mut at = value;
+    for key in FieldPath::new(path).components() {
+        let Value::Object(map) = at else { return };
+        at = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    }
+    *at = Value::Bool(true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::{
+        RepoPath,
+        plan::{Basis, ChangeOrigin},
+        plan_document::DocumentStack,
+    };
+
+    #[test]
+    fn the_plan_is_what_the_document_serializes_as() {
+        let object = json!({"kind": "ConfigMap", "data": {"a": "b", "n": [1, -2, 0.5, null]}});
+        let resource = |id: &str, before: Option<&Value>, after: Option<&Value>| DocumentResource {
+            id: id.parse().unwrap(),
+            runtime: RuntimeKind::Kubernetes,
+            kind: "ConfigMap".to_owned(),
+            cluster: Some("prod".parse().unwrap()),
+            action: Action::Replace,
+            replace: vec!["/data".to_owned()],
+            data_loss: true,
+            before: before.cloned(),
+            after: after.cloned(),
+            changes: [
+                (before, after),
+                (None, None),
+                (after, None),
+                (Some(&Value::Null), before),
+            ]
+            .map(|(from, to)| DocumentChange {
+                path: "/data/a~1b".to_owned(),
+                from: from.cloned(),
+                to: to.cloned(),
+                origin: ChangeOrigin::Manager("kubectl".to_owned()),
+            })
+            .into(),
+            unknown: vec!["/status".to_owned()],
+            secret: vec!["/data/a".to_owned()],
+            known_before_write: true,
+        };
+        let small = json!({"kind": "ConfigMap"});
+        let document = StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: "shop/prod".parse().unwrap(),
+                folder: RepoPath::root(),
+            },
+            basis: Basis::Spec,
+            known_as: OtherNames::default(),
+            hidden: std::iter::once("b".to_owned()).collect(),
+            resources: vec![
+                resource("v1:ConfigMap:shop:a", None, Some(&object)),
+                resource("v1:ConfigMap:shop:b", Some(&small), Some(&object)),
+                resource("v1:ConfigMap:shop:c", Some(&object), None),
+            ],
+        };
+        let whole = serde_json::to_value(&document).unwrap();
+        assert_eq!(plan(&document, &[]), rego_value(&whole));
+        let mut without = whole;
+        without["resources"].as_array_mut().unwrap().remove(1);
+        assert_eq!(plan(&document, &[&document.resources[1]]), rego_value(&without));
+    }
+
+    #[test]
+    fn an_unknown_value_of_a_terraform_resource_is_marked_where_terraform_marks_it() {
+        let bucket = DocumentResource {
+            id: "hashicorp:aws:aws_s3_bucket:logs".parse().unwrap(),
+            runtime: RuntimeKind::Terraform,
+            kind: "aws_s3_bucket".to_owned(),
+            cluster: None,
+            action: Action::Create,
+            replace: Vec::new(),
+            data_loss: false,
+            before: None,
+            after: Some(json!({"bucket": "logs"})),
+            changes: Vec::new(),
+            unknown: ["/arn", "/tags/a~1b", "/rule/0/id", "/rule/1/id"]
+                .map(str::to_owned)
+                .into(),
+            secret: Vec::new(),
+            known_before_write: false,
+        };
+        let document = StackDocument {
+            version: 1,
+            stack: DocumentStack {
+                id: "shop/prod".parse().unwrap(),
+                folder: RepoPath::root(),
+            },
+            basis: Basis::Live,
+            known_as: konverge_base::model::other_names::OtherNames::default(),
+            hidden: std::collections::BTreeSet::new(),
+            resources: vec![bucket.clone()],
+        };
+        let shown = terraform_plan(&document, &[]);
+        let change = &shown["resource_changes"][0];
+        assert_eq!(change["address"], "aws_s3_bucket.logs");
+        assert_eq!(change["change"]["actions"], json!(["create"]));
+        assert_eq!(
+            change["change"]["after_unknown"],
+            json!({"arn": true, "tags": {"a/b": true}, "rule": {"0": {"id": true}, "1": {"id": true}}})
+        );
+        let without = terraform_plan(&document, &[&bucket]);
+        assert_eq!(without["resource_changes"], json!([]));
+    }
+}
