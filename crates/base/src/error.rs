@@ -2,7 +2,7 @@
 //!
 //! It always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,10 +110,43 @@ pub struct UserError {
     pub source: RoomError,
 }
 
+/// The cause that an error holds as its `#[source]`. It can be cloned, and two of them are equal if they say the same.
+/// One pointer wide, so that results stay small.
+#[derive(Clone)]
+pub struct SharedError(Arc<Box<dyn Error + Send + Sync>>);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for SharedError {
+    fn from(error: E) -> Self {
+        Self(Arc::new(error.into()))
+    }
+}
+
+impl Deref for SharedError {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.0
+    }
+}
+
+impl fmt::Debug for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", chain(&**self))
+    }
+}
+
+impl PartialEq for SharedError {
+    fn eq(&self, other: &Self) -> bool {
+        chain(&**self) == chain(&**other)
+    }
+}
+
+impl Eq for SharedError {}
+
 /// The typed error that a [`UserError`] was made of. It may hold what is not masked: it is never printed, and two
-/// errors are the same if they say the same. One pointer wide, so that results stay small.
+/// errors are the same if they say the same.
 #[derive(Clone, Default)]
-pub struct RoomError(Option<Arc<Box<dyn Error + Send + Sync>>>);
+pub struct RoomError(Option<SharedError>);
 
 impl fmt::Debug for RoomError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,10 +184,15 @@ impl UserError {
         }
     }
 
+    /// An error that says what the error of a room and its causes say, and keeps it.
+    pub fn from_error(kind: ErrorKind, error: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(kind, chain(&error)).caused_by(error)
+    }
+
     /// Keeps the error of the room that this one was made of.
     #[must_use]
     pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
-        self.source = RoomError(Some(Arc::new(Box::new(error))));
+        self.source = RoomError(Some(error.into()));
         self
     }
 
@@ -270,7 +308,7 @@ pub struct ErrorDocument {
 }
 
 /// The causes of an error, outermost first, joined by `: ` without repeating what a parent already printed.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,5 +1,6 @@
 //! [`NamedKeyService`]: what wraps data keys; [`DataKeys`]: what a run has unwrapped.
 
+use konverge_base::error::chain;
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
@@ -32,8 +33,8 @@ impl NamedKeyService {
 /// Why a service did not do what it was asked for. No message contains what was sent.
 fn reason(problem: SecretProblem) -> String {
     match problem {
-        SecretProblem::Unavailable { why, .. } => format!("does not answer: {why}"),
-        problem => problem.to_string(),
+        SecretProblem::Unavailable { why, .. } => format!("does not answer: {}", chain(&*why)),
+        problem => chain(&problem),
     }
 }
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{CommitId, RepoPath, StackId, digest::DigestBuilder},
 };
 use konverge_cloud::{JobProof, bound_audience, verify_job};
@@ -71,7 +71,7 @@ pub async fn read_dispatch(
     let audience = bound_audience(TYPE, &[&job.info().repository, stack, image, digest]);
     let proof = verify_job(token, &job.token_issuer()?, &audience).await;
     let proof = proof.map_err(|error| {
-        refused(format!("the caller is unknown: {error}")).hint(
+        refused(format!("the caller is unknown: {}", chain(&error))).hint(
             "the token is made for this stack, image and digest alone, and expires in minutes: see the guide",
         )
     })?;

@@ -20,7 +20,7 @@ use super::{
     connect,
     error::{ApiError, ApiStatus},
 };
-use konverge_base::{interrupt::Interrupt, model::ClusterName, retry};
+use konverge_base::{error::chain, interrupt::Interrupt, model::ClusterName, retry};
 use konverge_cloud::CloudError;
 
 /// The deadline of a single request, including the body of the answer.
@@ -206,7 +206,7 @@ impl Api {
             .map_err(|error| match error {
                 kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error)),
                 kube::Error::Service(error) if error.is::<CloudError>() => {
-                    ApiError::Credentials(error.to_string())
+                    ApiError::Credentials(chain(&*error))
                 }
                 other => network(other),
             })
@@ -214,7 +214,7 @@ impl Api {
 }
 
 fn network(error: impl std::error::Error + 'static) -> ApiError {
-    ApiError::Network(konverge_base::error::chain(&error))
+    ApiError::Network(chain(&error))
 }
 
 /// The text of `299 - "text"`.

@@ -63,7 +63,7 @@ impl KeyService for Service {
 }
 
 fn refusal(why: &str) -> SecretProblem {
-    let why = why.to_owned();
+    let why = why.into();
     SecretProblem::Denied { status: None, why }
 }
 
