@@ -54,11 +54,13 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                     ErrorOf::NotFound => ErrorKind::Usage,
                     _ => ErrorKind::Config,
                 };
-                UserError::new(kind, format!("{}: {error}", path.display())).hint(match error.kind() {
-                    ErrorOf::NotFound => "`konverge init` writes one; without it the defaults apply",
-                    ErrorOf::InvalidData => "save it as UTF-8",
-                    _ => "let the user of this run read it",
-                })
+                UserError::from_error(kind, error)
+                    .context(path.display())
+                    .hint(match error.kind() {
+                        ErrorOf::NotFound => "`konverge init` writes one; without it the defaults apply",
+                        ErrorOf::InvalidData => "save it as UTF-8",
+                        _ => "let the user of this run read it",
+                    })
             })?;
             let read = serde_json::to_value(Config::parse(&text)?).expect("plain data");
             context.print(&escape::yaml(&without_unset(read)));

@@ -121,6 +121,24 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for SharedError {
     }
 }
 
+impl SharedError {
+    /// Puts what failed before the cause: `context: cause`.
+    #[must_use]
+    pub fn context(self, context: impl Into<String>) -> Self {
+        let (context, cause) = (context.into(), self);
+        Context { context, cause }.into()
+    }
+}
+
+/// What failed, above its cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{context}")]
+struct Context {
+    context: String,
+    #[source]
+    cause: SharedError,
+}
+
 impl Deref for SharedError {
     type Target = dyn Error + Send + Sync;
 

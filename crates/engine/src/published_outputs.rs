@@ -74,7 +74,7 @@ impl PublishedOutputs {
         let mut known = BTreeMap::new();
         for (name, value) in outputs {
             let refused = |error: &dyn std::fmt::Display| {
-                UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
+                UserError::from_error(ErrorKind::Spec, error).context(format!("the output `{name}`"))
             };
             let one = Map::from_iter([("value".to_owned(), value)]);
             let mut renamed = targets.rename(&one, &names).map_err(|error| refused(&error))?;
@@ -150,7 +150,8 @@ impl PublishedOutputs {
         let of_masked = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
         let value_of = |name: &OutputName, template: &Value, resources: &BTreeSet<ResourceId>| {
             let value = resolve(targets, template, &of_live).map_err(|error| {
-                UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
+                UserError::from_error(ErrorKind::Spec, error)
+                    .context(format!("the output `{name}`"))
                     .hint("name a path that the applied resource has")
             })?;
             let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);

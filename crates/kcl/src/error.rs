@@ -249,7 +249,7 @@ impl From<KclError> for UserError {
 }
 
 fn with_hints(error: KclError) -> UserError {
-    let failure = UserError::new(ErrorKind::Kcl, error.to_string()).caused_by(error.clone());
+    let failure = UserError::from_error(ErrorKind::Kcl, error.clone());
     match error {
             KclError::Untrusted(error) => error.into(),
             KclError::NotInstalled(version) => {

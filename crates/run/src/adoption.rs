@@ -41,7 +41,7 @@ impl Adoption {
     /// It cannot be read, or is invalid.
     pub fn load(source: &dyn Source) -> Result<Option<Self>, UserError> {
         let read = source.read_path(&path()).map_err(|error| {
-            UserError::new(ErrorKind::Config, format!("{FILE_NAME} cannot be read: {error}"))
+            UserError::from_error(ErrorKind::Config, error).context(format!("{FILE_NAME} cannot be read"))
         });
         let Some(bytes) = read? else {
             return Ok(None);

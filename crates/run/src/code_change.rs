@@ -127,7 +127,7 @@ impl<'a> CodeEditor<'a> {
 
     fn content_before(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, UserError> {
         let content = self.revisions.head.source.read_path(path);
-        content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
+        content.map_err(|error| UserError::from_error(ErrorKind::Git, error))
     }
 
     /// Gives a file another content.

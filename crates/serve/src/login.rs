@@ -58,12 +58,13 @@ impl Login {
     pub(super) fn new(settings: LoginSettings, actions: Box<dyn PortalActions>) -> Result<Self, UserError> {
         let is_secure = settings.login.url.starts_with("https://");
         let cookies = CookieSealer::new(settings.cookie_key.as_deref(), is_secure).map_err(|error| {
-            UserError::new(ErrorKind::Config, error.to_string()).hint(format!(
+            UserError::from_error(ErrorKind::Config, error).hint(format!(
                 "set {PORTAL_KEY_VARIABLE} to the output of `openssl rand -hex 32`, the same for every replica"
             ))
         })?;
         let providers = Providers::new().map_err(|error| {
-            UserError::new(ErrorKind::Config, format!("no HTTP client can be made: {error}"))
+            UserError::from_error(ErrorKind::Config, error)
+                .context("no HTTP client can be made")
                 .hint("check the proxy variables and the certificates of the system")
         })?;
         Ok(Self {

@@ -3,7 +3,7 @@
 use super::Holder;
 use crate::store::StoreError;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError, chain},
     model::StackId,
 };
 
@@ -14,11 +14,19 @@ pub enum StateError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A document is truncated, was edited or is not a Konverge document.
-    #[error("`{key}` is damaged: {why}")]
-    Damaged { key: String, why: String },
+    #[error("`{key}` is damaged")]
+    Damaged {
+        key: String,
+        #[source]
+        why: SharedError,
+    },
     /// Documents are marked, and no holder of a key that this run knows marked this one.
-    #[error("`{key}` is not used: {why}")]
-    Unmarked { key: String, why: String },
+    #[error("`{key}` is not used")]
+    Unmarked {
+        key: String,
+        #[source]
+        why: SharedError,
+    },
     /// A newer version of Konverge wrote the document.
     #[error("`{key}` is of format {version}, which this Konverge does not know")]
     Future {
@@ -36,18 +44,20 @@ pub enum StateError {
         ours: String,
     },
     /// The document is encrypted and cannot be decrypted, or must be encrypted and there is no key.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     Sealed {
         /// The key in the store, or what was to be encrypted.
         what: String,
-        why: String,
+        #[source]
+        why: SharedError,
     },
     /// A key service failed.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     KeyService {
         /// The key in the store.
         what: String,
-        why: String,
+        #[source]
+        why: SharedError,
     },
     /// Another holder did not release the lease in time.
     #[error(
@@ -84,7 +94,7 @@ pub enum StateError {
 
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
-        let text = error.to_string();
+        let text = chain(&error);
         match error {
             StateError::Store(error) => error.into(),
             StateError::Damaged { key, .. } => {
@@ -163,7 +173,7 @@ mod tests {
         let hints = |key: &str| {
             let error = StateError::Damaged {
                 key: key.to_owned(),
-                why: "it was cut".to_owned(),
+                why: "it was cut".into(),
             };
             UserError::from(error).hints
         };

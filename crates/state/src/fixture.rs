@@ -221,7 +221,7 @@ pub(super) fn unavailable(key: &Key) -> StoreError {
     StoreError::Unavailable {
         url: "memory:".to_owned(),
         key: key.to_string(),
-        why: "no answer".to_owned(),
+        why: "no answer".into(),
     }
 }
 

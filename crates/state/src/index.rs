@@ -25,7 +25,10 @@ use super::{
     state_store::{Finished, IN_FLIGHT},
 };
 use crate::store::Key;
-use konverge_base::model::{StackId, state::JournalEntry};
+use konverge_base::{
+    error::chain,
+    model::{StackId, state::JournalEntry},
+};
 
 /// With more deltas than this beside a compaction, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
@@ -309,7 +312,9 @@ impl StateStore {
         );
         match self.drift_history().await {
             Ok(history) => known.drift = Some(for_index(history.stacks)),
-            Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the index is rebuilt without the drift history")
+            }
         }
         // Work that was announced and has not reached its stack yet is only in the deltas. What ended is as the stack says:
         // one that is behind its delta was put back, or ended after the listing.
@@ -578,7 +583,7 @@ impl StateStore {
         let deletes: Vec<_> = keys.iter().map(|key| self.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
-                tracing::debug!(%error, "the index kept an old document");
+                tracing::debug!(error = %chain(&error), "the index kept an old document");
             }
         }
         self.finished().compacted = true;
@@ -597,7 +602,11 @@ fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
     match read {
         Ok(document) => Ok(Some(document)),
         Err(StateError::Damaged { key, why }) => {
-            tracing::warn!(key, why, "a damaged document of the index is skipped");
+            tracing::warn!(
+                key,
+                why = chain(&*why),
+                "a damaged document of the index is skipped"
+            );
             Ok(None)
         }
         Err(error) => Err(error),

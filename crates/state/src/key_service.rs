@@ -1,6 +1,6 @@
 //! [`NamedKeyService`]: what wraps data keys; [`DataKeys`]: what a run has unwrapped.
 
-use konverge_base::error::chain;
+use konverge_base::error::SharedError;
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
@@ -17,7 +17,7 @@ pub struct NamedKeyService {
 }
 
 impl NamedKeyService {
-    pub(super) async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, String> {
+    pub(super) async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SharedError> {
         self.service.wrap_key(secret, context).await.map_err(reason)
     }
 
@@ -25,16 +25,16 @@ impl NamedKeyService {
         &self,
         wrapped: &str,
         context: &str,
-    ) -> Result<Zeroizing<Vec<u8>>, String> {
+    ) -> Result<Zeroizing<Vec<u8>>, SharedError> {
         self.service.unwrap_key(wrapped, context).await.map_err(reason)
     }
 }
 
 /// Why a service did not do what it was asked for. No message contains what was sent.
-fn reason(problem: SecretProblem) -> String {
+fn reason(problem: SecretProblem) -> SharedError {
     match problem {
-        SecretProblem::Unavailable { why, .. } => format!("does not answer: {}", chain(&*why)),
-        problem => chain(&problem),
+        SecretProblem::Unavailable { why, .. } => why.context("does not answer"),
+        problem => problem.into(),
     }
 }
 

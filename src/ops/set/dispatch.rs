@@ -139,13 +139,13 @@ impl DispatchedEdit {
         run.begin_writes()?;
         let store = backend.states.store();
         let created = store.create(&key, ours.clone().into_bytes().into()).await;
-        let created = created.map_err(|error| UserError::new(ErrorKind::Store, error.to_string()))?;
+        let created = created.map_err(|error| UserError::from_error(ErrorKind::Store, error))?;
         let is_ours = match created {
             Created::Created => true,
             // The answer to our own request may have been lost.
             Created::Exists => {
                 let found = store.get(&key).await;
-                let found = found.map_err(|error| UserError::new(ErrorKind::Store, error.to_string()))?;
+                let found = found.map_err(|error| UserError::from_error(ErrorKind::Store, error))?;
                 found.is_some_and(|found| found[..] == *ours.as_bytes())
             }
         };
