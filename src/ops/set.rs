@@ -232,7 +232,7 @@ async fn golden_files(
         let golden = check::updated_golden(run, &change.revision, repository.root(), stack, &spec)?;
         let Some((path, text)) = golden else { continue };
         let before = change.revision.source.read_path(&path);
-        let before = before.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+        let before = before?;
         files.push(EditedFile {
             path,
             before: before.unwrap_or_default(),

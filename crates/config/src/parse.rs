@@ -52,7 +52,9 @@ impl From<ConfigError> for UserError {
                 };
                 failure.hint("`konverge config schema` prints every key with its meaning")
             }
-            ConfigError::Source(error) => UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
+            ConfigError::Source(error) => {
+                UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {}", chain(error)))
+            }
         };
         failure.caused_by(error)
     }

@@ -105,7 +105,7 @@ impl Pool {
             return Err(KclError::Code(all.collect()));
         }
         serde_json::from_str(&result.ast_json)
-            .map_err(|error| KclError::Answer(format!("its syntax tree: {error}")))
+            .map_err(|error| KclError::Answer(SharedError::from(error).context("its syntax tree")))
     }
 }
 

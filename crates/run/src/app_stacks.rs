@@ -382,7 +382,7 @@ impl WorkspaceFiles<'_> {
 
     fn text(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
         let content = self.tree.read(path);
-        let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+        let content = content?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 }

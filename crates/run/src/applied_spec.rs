@@ -249,15 +249,11 @@ fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {
 }
 
 fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
-    UserError::new(
-        ErrorKind::Git,
-        format!(
-            "commit {}, which was applied last, cannot be read here: {error}",
-            commit.short()
-        ),
-    )
-    .hint(format!(
+    let what = format!(
+        "commit {}, which was applied last, cannot be read here",
+        commit.short()
+    );
+    UserError::from_error(ErrorKind::Git, error).context(what).hint(format!(
         "fetch it from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
     ))
-    .caused_by(error)
 }

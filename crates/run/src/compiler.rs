@@ -651,7 +651,5 @@ pub fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents
 }
 
 fn read(source: &dyn Source, blob: BlobId) -> Result<Arc<[u8]>, UserError> {
-    source
-        .read(blob)
-        .map_err(|error| UserError::from_error(ErrorKind::Git, error))
+    Ok(source.read(blob)?)
 }

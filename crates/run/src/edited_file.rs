@@ -29,7 +29,7 @@ impl OpenRevision {
             return Ok(None);
         };
         let content = self.source.read(entry.blob);
-        let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+        let content = content?;
         let mut edited = content.to_vec();
         edited.push(b'\n');
         let edits = BTreeMap::from([(file.clone(), Arc::from(edited))]);

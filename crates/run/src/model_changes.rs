@@ -36,7 +36,8 @@ pub fn find(
     let found = compare(base, head, affected);
     found.unwrap_or_else(|error| {
         run.notes.warning(&format!(
-            "a generated model could not be read, so the preview does not say what changes in models: {error}"
+            "a generated model could not be read, so the preview does not say what changes in models: {}",
+            chain(&error)
         ));
         Vec::new()
     })

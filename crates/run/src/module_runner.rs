@@ -255,7 +255,7 @@ impl ModuleRunner {
                 let content = context.source.read(*blob);
                 return Ok(FoundBinary {
                     file: file.as_str().rsplit('/').next().unwrap_or_default().to_owned(),
-                    content: content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?,
+                    content: content?,
                     is_pinned: true,
                     is_checked: false,
                 });

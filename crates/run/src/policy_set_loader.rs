@@ -66,7 +66,7 @@ fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, 
         if entry.kind != FileKind::File {
             return Err(format!("{found} is a link: write the file itself"));
         }
-        let bytes = source.read(entry.blob).map_err(|error| error.to_string())?;
+        let bytes = source.read(entry.blob).map_err(|error| chain(&error))?;
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| format!("{found} is not UTF-8"))?;
         files.push(PolicyFile {
             path: found.to_string(),

@@ -88,7 +88,7 @@ impl RevisionFiles for HeadFiles {
         let (Some(source), Some(path)) = (&self.0, RepoPath::normalize(path)) else {
             return Ok(None);
         };
-        source.read_path(&path).map_err(|error| error.to_string())
+        source.read_path(&path).map_err(|error| chain(&error))
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn observe(
                 return ObservedObject {
                     id: item.id.clone(),
                     live: None,
-                    health: (Health::Unknown, error.to_string()),
+                    health: (Health::Unknown, chain(error)),
                     waiting: None,
                     is_suspended_by_spec: false,
                 };

@@ -132,7 +132,7 @@ impl<'a> CheckedFiles<'a> {
         files
             .map(|(path, entry)| {
                 let content = source.read(entry.blob);
-                let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+                let content = content?;
                 Ok((path.clone(), content))
             })
             .collect()

@@ -213,7 +213,7 @@ impl<'a> SchemaProgram<'a> {
             );
         }
         let content = workspace.source.read(entry.blob);
-        let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+        let content = content?;
         let Ok(text) = std::str::from_utf8(&content) else {
             return refused("is not UTF-8", "write it as UTF-8: KCL reads nothing else");
         };

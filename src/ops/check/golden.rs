@@ -60,7 +60,7 @@ impl<'a> GoldenFiles<'a> {
 
     fn read(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
         let content = self.workspace.source.read_path(path);
-        let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+        let content = content?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 

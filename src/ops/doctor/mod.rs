@@ -118,7 +118,7 @@ async fn git(run: &RunContext) -> Result<String, UserError> {
     match Program::new(git).args(["--version"]).run().await {
         Ok(ended) if ended.code == Some(0) => Ok(String::from_utf8_lossy(&ended.stdout).trim().to_owned()),
         Ok(ended) => Err(missing(String::from_utf8_lossy(&ended.stderr).trim().to_owned())),
-        Err(error) => Err(missing(error.to_string())),
+        Err(error) => Err(missing(chain(&error))),
     }
 }
 

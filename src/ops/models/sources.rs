@@ -221,7 +221,7 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
     let mut documents = Vec::new();
     for (file, entry) in found {
         let content = source.read(entry.blob);
-        let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+        let content = content?;
         documents.extend(parse_file(file.as_str(), &content)?);
     }
     Ok(documents)

@@ -45,7 +45,7 @@ impl<'a> TestFiles<'a> {
             }
             for file in files.files {
                 let content = workspace.source.read(file.blob);
-                let content = content.map_err(|error| UserError::from_error(ErrorKind::Git, error))?;
+                let content = content?;
                 match parse(&file.path, &content) {
                     Err(why) => found.invalid.push(invalid(stack, &file.path, why)),
                     Ok(test) => match names.insert(test.name.clone(), file.path.clone()) {

@@ -131,7 +131,7 @@ fn repository_of(url: &str) -> String {
 pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<PackageSource, KclError> {
     let wrong = |why: &str| KclError::Package {
         name: package.name.clone(),
-        why: why.to_owned(),
+        why: why.into(),
     };
     let entry: Value = serde_json::from_str(&package.requirement)
         .map_err(|_| wrong("its entry in kcl.mod cannot be read"))?;

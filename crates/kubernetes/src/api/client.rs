@@ -20,7 +20,7 @@ use super::{
     connect,
     error::{ApiError, ApiStatus},
 };
-use konverge_base::{error::chain, interrupt::Interrupt, model::ClusterName, retry};
+use konverge_base::{interrupt::Interrupt, model::ClusterName, retry};
 use konverge_cloud::CloudError;
 
 /// The deadline of a single request, including the body of the answer.
@@ -118,7 +118,7 @@ impl ApiRequest {
         }
         request
             .body(kube::client::Body::from(bytes))
-            .map_err(|error| ApiError::Protocol(error.to_string()))
+            .map_err(|error| ApiError::Protocol(error.into()))
     }
 }
 
@@ -155,7 +155,7 @@ impl Api {
         };
         let answer = self.policy.run(verdict, || self.send_once(request));
         let (text, warnings) = self.interrupt.unless_silent(answer).await??;
-        let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
+        let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.into()))?;
         Ok(ApiAnswer { value, warnings })
     }
 
@@ -204,17 +204,17 @@ impl Api {
             .send(request.to_http()?)
             .await
             .map_err(|error| match error {
-                kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error)),
+                kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error).into()),
                 kube::Error::Service(error) if error.is::<CloudError>() => {
-                    ApiError::Credentials(chain(&*error))
+                    ApiError::Credentials(error.into())
                 }
                 other => network(other),
             })
     }
 }
 
-fn network(error: impl std::error::Error + 'static) -> ApiError {
-    ApiError::Network(chain(&error))
+fn network(error: impl std::error::Error + Send + Sync + 'static) -> ApiError {
+    ApiError::Network(error.into())
 }
 
 /// The text of `299 - "text"`.

@@ -126,7 +126,7 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, path, "the watch could not be opened");
+                tracing::debug!(error = %chain(&error), path, "the watch could not be opened");
                 if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
@@ -154,7 +154,7 @@ async fn now(api: &Api, path: &str) -> String {
             .unwrap_or_default()
             .to_owned(),
         Err(error) => {
-            tracing::debug!(%error, path, "the watch starts with all that is there");
+            tracing::debug!(error = %chain(&error), path, "the watch starts with all that is there");
             String::new()
         }
     }

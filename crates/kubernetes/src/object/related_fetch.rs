@@ -114,7 +114,7 @@ async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &
     let answer = match cluster.api.call(&request.query("limit", MOST)).await {
         Ok(mut answer) => answer.value["items"].take(),
         Err(error) => {
-            tracing::debug!(%error, kind, "could not be listed");
+            tracing::debug!(error = %chain(&error), kind, "could not be listed");
             return Vec::new();
         }
     };

@@ -247,9 +247,10 @@ fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
         format!(
-            "{}: another field manager took over {} after the plan: {error}",
+            "{}: another field manager took over {} after the plan: {}",
             subject.title(),
-            fields.join(", ")
+            fields.join(", "),
+            chain(error)
         ),
     )
     .hint("run it again: a new plan shows who")

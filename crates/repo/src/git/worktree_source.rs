@@ -180,7 +180,7 @@ impl Source for WorktreeSource {
         let Some(path) = self.on_disk.get(&blob) else {
             return read_blob(&self.handles, &self.submodules, blob);
         };
-        let failed = |why: String| SourceError {
+        let failed = |why: SharedError| SourceError {
             what: path.display().to_string(),
             why,
         };
@@ -188,12 +188,10 @@ impl Source for WorktreeSource {
             Ok(meta) if meta.is_symlink() => link_target(path),
             _ => std::fs::read(path),
         }
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(error.into()))?;
         match hash(&bytes) {
             Ok(now) if now == blob => Ok(bytes.into()),
-            _ => Err(failed(
-                "it was changed meanwhile; run the command again".to_owned(),
-            )),
+            _ => Err(failed("it was changed meanwhile; run the command again".into())),
         }
     }
 

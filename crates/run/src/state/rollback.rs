@@ -179,7 +179,10 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
 fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
     UserError::new(
         ErrorKind::Git,
-        format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),
+        format!(
+            "commit {commit}, which serial {serial} recorded, is not in this clone: {}",
+            chain(error)
+        ),
     )
     .hint(format!(
         "fetch it from a clone that has it: `git fetch REMOTE {commit}`"

@@ -79,9 +79,10 @@ impl ObjectPlanner<'_> {
                 Err(error) if error_classify::cause(&error) == RefusalCause::Invalid => {
                     return Err(subject.refusal_of(&error, &trial, None));
                 }
-                Err(error) => draft
-                    .notes
-                    .push(format!("the new one was not checked by the server: {error}")),
+                Err(error) => draft.notes.push(format!(
+                    "the new one was not checked by the server: {}",
+                    chain(&error)
+                )),
             }
         }
         draft.replace = forced_by(subject, paths, &draft.changes);
@@ -124,9 +125,10 @@ impl ObjectPlanner<'_> {
                 true
             }
             Err(error) => {
-                draft
-                    .notes
-                    .push(format!("its volumes cannot be expanded in place: {error}"));
+                draft.notes.push(format!(
+                    "its volumes cannot be expanded in place: {}",
+                    chain(&error)
+                ));
                 false
             }
         }

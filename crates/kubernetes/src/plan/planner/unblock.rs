@@ -233,8 +233,9 @@ fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -
     UserError::new(
         ErrorKind::Policy,
         format!(
-            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {error}",
-            subject.title()
+            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {}",
+            subject.title(),
+            chain(error)
         ),
     )
     .hint(format!(
