@@ -385,7 +385,10 @@ async fn export_timeline(context: &CliContext) {
     }
     let (timeline, begin) = (context.recorder.timeline(), context.recorder.begin());
     if let Err(error) = otlp::export(&timeline, begin, &context.env, &context.secrets).await {
-        context.say(&Note::warning(format!("the timeline was not sent: {error}")));
+        context.say(&Note::warning(format!(
+            "the timeline was not sent: {}",
+            chain(&error)
+        )));
     }
 }
 

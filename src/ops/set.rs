@@ -249,7 +249,7 @@ async fn golden_files(
 pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
     for file in files {
         let found = checkout::read(root, place(&file.path));
-        let found = found.map_err(|error| refused(&file.path, &error.to_string()))?;
+        let found = found.map_err(|error| refused(&file.path, error))?;
         if found.as_deref() != Some(&*file.before) {
             return Err(refused(
                 &file.path,
@@ -262,7 +262,7 @@ pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), 
         let Err(error) = checkout::write(root, place(&file.path), &file.after, Existing::Replace) else {
             continue;
         };
-        let mut failure = refused(&file.path, &error.to_string());
+        let mut failure = refused(&file.path, error);
         for written in &files[..index] {
             let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
             if restored.is_err() {
@@ -281,8 +281,9 @@ fn place(path: &RepoPath) -> &Path {
     path.as_str().as_ref()
 }
 
-fn refused(path: &RepoPath, why: &str) -> UserError {
-    UserError::new(ErrorKind::Layout, format!("the edit is not written: {why}"))
+fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
+    UserError::from_error(ErrorKind::Layout, why)
+        .context("the edit is not written")
         .at(path.to_string(), None, None)
         .hint("the files are as they were; put a plain file there that you may write, and run it again")
 }

@@ -203,8 +203,13 @@ impl UserError {
     }
 
     /// An error that says what the error of a room and its causes say, and keeps it.
-    pub fn from_error(kind: ErrorKind, error: impl Error + Send + Sync + 'static) -> Self {
-        Self::new(kind, chain(&error)).caused_by(error)
+    pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
+        let error = error.into();
+        let failure = Self::new(kind, chain(&*error));
+        Self {
+            source: RoomError(Some(error)),
+            ..failure
+        }
     }
 
     /// Keeps the error of the room that this one was made of.

@@ -113,12 +113,12 @@ impl Login {
                 self.attempts
                     .take(peer, Instant::now())
                     .map_err(RequestError::TooMany)?;
-                tracing::warn!(%error, peer, "a token was refused");
+                tracing::warn!(error = %chain(&error), peer, "a token was refused");
                 return Err(match error {
                     SignInError::Away(_) => RequestError::Source(
-                        UserError::new(ErrorKind::Config, error.to_string()).hint("try again later"),
+                        UserError::from_error(ErrorKind::Config, error).hint("try again later"),
                     ),
-                    _ => RequestError::SignedOut(error.to_string()),
+                    _ => RequestError::SignedOut(chain(&error)),
                 });
             }
         };

@@ -32,7 +32,7 @@ impl PrometheusNumbers<'_> {
             }
             None => None,
         };
-        Prometheus::new(&url, token.as_deref()).map_err(|error| error.to_string())
+        Prometheus::new(&url, token.as_deref()).map_err(|error| chain(&error))
     }
 
     /// The numbers of a gate by name.
@@ -57,7 +57,7 @@ fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
         Ok(Measurement::NoSeries) => "the query finds no series".to_owned(),
         Ok(Measurement::NotFinite(number)) => format!("the query returns {number}"),
         Ok(Measurement::Several(count)) => format!("the query returns {count} series, not one number"),
-        Err(error) => error.to_string(),
+        Err(error) => chain(&error),
     })
 }
 

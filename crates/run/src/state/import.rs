@@ -229,7 +229,9 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
 /// The text of a file of Kusion's: `from` itself, or `inside` it if it is a folder or a URL that ends in `/`.
 pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Result<String, UserError> {
     let shown = from.split(['?', '#']).next().unwrap_or_default();
-    let unreadable = |why: String| UserError::new(ErrorKind::State, format!("{shown} cannot be read: {why}"));
+    let unreadable = |why: SharedError| {
+        UserError::from_error(ErrorKind::State, why).context(format_args!("{shown} cannot be read"))
+    };
     let found = if from.contains("://") {
         let options = StoreOptions {
             environment: run.env.clone(),
@@ -254,11 +256,11 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
         match std::fs::read(&path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unreadable(error.to_string())),
+            Err(error) => return Err(unreadable(error.into())),
         }
     };
-    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`")))?;
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not text".to_owned()))
+    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`").into()))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not text".into()))
 }
 
 /// Removes hints about `konverge.yaml` from errors of a Kusion source.
