@@ -344,8 +344,10 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     }
     // A minimal image may have no certificates, and then no client can be built, even for a clear-text
     // server.
-    if text.contains("No CA certificates") {
-        text.push_str(" (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)");
+    const NO_CERTIFICATES: &str =
+        " (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)";
+    if text.contains("No CA certificates") && !text.contains(NO_CERTIFICATES) {
+        text.push_str(NO_CERTIFICATES);
     }
     text
 }
@@ -371,8 +373,30 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_says_each_cause_once_and_keeps_them_all() {
+        let cause = "x".parse::<u8>().expect_err("no number");
+        let shared = SharedError::from(cause.clone())
+            .context("the serial")
+            .context("`a`");
+        let failure = UserError::from_error(ErrorKind::State, shared.clone()).context("the serial");
+        assert_eq!(
+            failure.message,
+            "the serial: `a`: the serial: invalid digit found in string"
+        );
+        let room = failure.room_error::<Context>().and_then(Error::source);
+        let room = room.and_then(Error::source);
+        assert_eq!(room.and_then(|error| error.downcast_ref()), Some(&cause));
+        assert_eq!(shared, "`a`: the serial: invalid digit found in string".into());
+        assert_ne!(shared, "`a`".into());
+        // The cause of a text that was rendered before.
+        let missing = chain(&*SharedError::from("No CA certificates were loaded"));
+        assert_eq!(chain(&*SharedError::from(missing.clone())), missing);
+    }
+
+    #[test]
     fn a_result_with_an_error_stays_small() {
         assert!(size_of::<UserError>() < 128, "{}", size_of::<UserError>());
+        assert_eq!(size_of::<Option<SharedError>>(), size_of::<usize>());
     }
 
     #[test]

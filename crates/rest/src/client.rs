@@ -553,7 +553,7 @@ mod tests {
             ..RetryPolicy::default()
         };
         let client = RestClient::new(Arc::new(Silence), secrets).with_patience(once);
-        let cause = async |path| match client.get::<Value>(path, TokenPermission("read")).await {
+        let cause = async |path: &str| match client.get::<Value>(path, TokenPermission("read")).await {
             Err(ForgeError::Unreachable { cause, .. }) => cause,
             other => panic!("{other:?}"),
         };
