@@ -73,12 +73,16 @@ impl PublishedOutputs {
         let targets: Targets = prepared.old_ids.iter().chain(ids).collect();
         let mut known = BTreeMap::new();
         for (name, value) in outputs {
-            let refused = |error: &dyn std::fmt::Display| {
+            let refused = |error: SharedError| {
                 UserError::from_error(ErrorKind::Spec, error).context(format!("the output `{name}`"))
             };
             let one = Map::from_iter([("value".to_owned(), value)]);
-            let mut renamed = targets.rename(&one, &names).map_err(|error| refused(&error))?;
-            let read = targets.referenced(&renamed).map_err(|error| refused(&error))?;
+            let mut renamed = targets
+                .rename(&one, &names)
+                .map_err(|error| refused(error.into()))?;
+            let read = targets
+                .referenced(&renamed)
+                .map_err(|error| refused(error.into()))?;
             let value = renamed.remove("value").unwrap_or_default();
             known.insert(name, (value, read));
         }

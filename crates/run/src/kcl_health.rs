@@ -69,7 +69,7 @@ impl Evaluate for Workers {
             Err(KclError::Code(errors)) if errors.iter().all(is_of_the_object) => {
                 AssertionResult::Failed(describe_errors(&errors))
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(chain(&error)),
         };
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.insert(key, answer.clone());
