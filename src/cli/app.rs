@@ -19,7 +19,7 @@ use tracing_subscriber::{
 
 use super::{Cli, CliContext, Command, common_args::TextOrJson, context::NOTES};
 use konverge_base::{
-    error::{ErrorDocument, ErrorKind, UserError},
+    error::{ErrorDocument, ErrorKind, UserError, chain},
     secrets::{HashKey, Secrets, learn_environment},
     spans, variables,
 };

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use super::check;
 use konverge_base::{
     checkout::{self, Existing},
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         RepoPath, StackId,
         plan::{Plan, StackPlan},

@@ -2,7 +2,7 @@
 
 use super::{Config, StackRule, types::DEFAULT_CORE};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         RepoPath, StackId,
         file_source::{Source, SourceError},

@@ -9,7 +9,7 @@ use super::{
     delivered_secrets::SensitivePlaces, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         ResourceId, masked_value, reference,
         reference::Targets,

@@ -8,7 +8,10 @@ use super::{
     AttributePath, CompileRequest, KclDiagnostic, KclError, Pool,
     protocol::{ParseFileArgs, ParseFileResult, ParseProblem},
 };
-use konverge_base::{error::Location, model::RepoPath};
+use konverge_base::{
+    error::{Location, SharedError},
+    model::RepoPath,
+};
 
 /// A file of a program, with the places where it sets attributes.
 #[derive(Debug, Clone, PartialEq)]

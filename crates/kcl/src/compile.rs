@@ -9,10 +9,13 @@ use super::{
     KclError, diagnostic,
     protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, WorkerStatus},
 };
-use konverge_base::model::{
-    RepoPath, ResourceId,
-    stack::{CompileSetup, Entry, EntryPackage},
-    text::truncate,
+use konverge_base::{
+    error::SharedError,
+    model::{
+        RepoPath, ResourceId,
+        stack::{CompileSetup, Entry, EntryPackage},
+        text::truncate,
+    },
 };
 
 /// What to compile.

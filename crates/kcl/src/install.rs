@@ -14,6 +14,7 @@ use super::{
 };
 use konverge_base::{
     checkout::{Checkout, Executable},
+    error::SharedError,
     process::Program,
     secrets::{AddressParts, credential_in, without_credentials},
     variables,

@@ -10,6 +10,7 @@ use super::{
 };
 use konverge_base::{
     checkout::{Checkout, Executable},
+    error::SharedError,
     process::Program,
     variables,
 };

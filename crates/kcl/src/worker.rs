@@ -20,7 +20,7 @@ use super::{
     protocol::{MAX_ANSWER, WorkerStatus},
     workdir::Workdir,
 };
-use konverge_base::process::die_with_parent;
+use konverge_base::{error::SharedError, process::die_with_parent};
 use konverge_sandbox::{SandboxLayers, SandboxProfile};
 
 const SCRIPT: &str = include_str!("worker.py");

@@ -10,9 +10,12 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{RunContext, compiler::Compilers};
-use konverge_base::model::{
-    Digest, RepoPath,
-    stack::{CompileSetup, Entry},
+use konverge_base::{
+    error::chain,
+    model::{
+        Digest, RepoPath,
+        stack::{CompileSetup, Entry},
+    },
 };
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, KclDiagnostic, KclError};

@@ -7,11 +7,14 @@ use std::{
 };
 
 use crate::{OpenRevision, RunContext};
-use konverge_base::model::{
-    RepoPath, StackId,
-    affected::{Affected, AffectedStack, InputChange},
-    file_source::{Source, SourceError},
-    model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
+use konverge_base::{
+    error::chain,
+    model::{
+        RepoPath, StackId,
+        affected::{Affected, AffectedStack, InputChange},
+        file_source::{Source, SourceError},
+        model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
+    },
 };
 use konverge_config::{Config, ModelSourceConfig};
 use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};

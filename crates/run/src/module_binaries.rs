@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use sha2::{Digest as _, Sha256};
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,

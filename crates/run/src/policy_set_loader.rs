@@ -1,9 +1,12 @@
 //! Reads the policy sets of a revision. In `ci` that is the default branch, and a revision under which a pull
 //! request was reviewed.
 
-use konverge_base::model::{
-    RepoPath,
-    file_source::{FileKind, Source},
+use konverge_base::{
+    error::chain,
+    model::{
+        RepoPath,
+        file_source::{FileKind, Source},
+    },
 };
 use konverge_config::{Config, PolicyLanguage, PolicySetConfig};
 use konverge_policy::sets::{PolicyFile, PolicySet, PolicySets};

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::RunContext;
 use konverge_base::{
+    error::chain,
     model::{ClusterName, RepoPath, file_source::Source},
     secrets::Secrets,
     variables,

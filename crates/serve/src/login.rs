@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use jiff::Timestamp;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, UserError, chain};
 use konverge_config::{PortalConfig, PortalLogin, ProxyRange};
 use konverge_portal::PortalPerson;
 use serde::Deserialize;

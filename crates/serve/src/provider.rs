@@ -8,6 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_base::error::{SharedError, chain};
 use konverge_config::PortalLogin;
 use openidconnect::{
     AdditionalClaims, AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,

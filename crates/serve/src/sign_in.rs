@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use jiff::Timestamp;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, UserError, chain};
 use konverge_portal::html;
 use serde::Deserialize;
 

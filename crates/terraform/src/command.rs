@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::error::TerraformError;
-use konverge_base::process::die_with_parent;
+use konverge_base::{error::SharedError, process::die_with_parent};
 
 /// The maximum of its standard error that is kept, in bytes.
 const STDERR_LIMIT: u64 = 64 * 1024;

@@ -15,6 +15,7 @@ use super::{
     state_document::TerraformState,
 };
 use konverge_base::{
+    error::chain,
     model::{ResourceId, health::Health},
     secrets::WrittenReferences,
 };

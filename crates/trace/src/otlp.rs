@@ -6,7 +6,7 @@ use std::{
 };
 
 use konverge_base::{
-    error::chain,
+    error::{SharedError, chain},
     model::timeline::{PartKind, Timeline, TimelinePart},
     secrets::Secrets,
     variables,

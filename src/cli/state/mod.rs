@@ -12,7 +12,7 @@ use super::{
     completers, confirm,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, note::Note},
 };
 use konverge_report::{self as report, escape::log, terminal::Style};

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::super::selected_stacks::SelectedStacks;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
 use konverge_repo::konfig::{Changes, PackageKind};

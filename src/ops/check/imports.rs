@@ -13,7 +13,7 @@ use super::{
     checked_files::{is_kcl, is_test},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         lint::{Diagnostic, LintRule, LintSeverity},

@@ -12,7 +12,7 @@ mod workflow;
 use super::toolchains;
 pub use finding::{DoctorFinding, DoctorVerdict};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     process::Program,
 };
 use konverge_config::Config;

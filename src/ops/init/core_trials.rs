@@ -7,7 +7,7 @@ use std::{
 
 use super::core_search::{CoreSearch, CoreTrial};
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{StackId, spec::Spec, stack::Stack},
     variables,
 };

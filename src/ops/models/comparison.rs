@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{RepoPath, file_source::Source},
 };
 use konverge_config::ModelSourceConfig;

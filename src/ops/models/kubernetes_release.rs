@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     variables,
 };
 use konverge_http::BodyError;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{EditTarget, WantedEdit};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     yaml,
 };
 use konverge_kcl::{AttributePath, literal};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         stack::Stack,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::test_files::FoundTest;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         stack::Stack,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::job::Job;
+use konverge_base::error::chain;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
 use konverge_policy::rollout::{GateNumber, GateReading, read_gate};

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::CommitId,
 };
 use konverge_forge::{

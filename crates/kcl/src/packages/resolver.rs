@@ -15,6 +15,7 @@ use super::{
 };
 use crate::KclError;
 use konverge_base::{
+    error::SharedError,
     model::{package_lock::PackageLock, stack::RemotePackage},
     variables,
 };

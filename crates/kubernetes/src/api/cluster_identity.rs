@@ -7,7 +7,7 @@ use super::{
     client::{Api, ApiRequest},
     error::ApiError,
 };
-use konverge_base::model::ClusterName;
+use konverge_base::{error::chain, model::ClusterName};
 use konverge_engine::runtime::RunNotes;
 
 /// A cluster as recorded in a state.

@@ -14,6 +14,7 @@ use super::{
     client::{Api, ApiRequest},
     error::ApiError,
 };
+use konverge_base::error::chain;
 
 /// How long a write waits for the watch of its object; afterwards it is sent anyway.
 const OPENING: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use konverge_base::model::GroupKind;
+use konverge_base::{error::chain, model::GroupKind};
 use serde_json::Value;
 
 use super::super::{

@@ -24,7 +24,7 @@ use crate::{
     plan::{dry_run, record},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::state::Recorded,
     retry::{self, RetryDecision},
     secrets::{without_texts, zeroize_texts},

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         ClusterName, GroupKind, ResourceId,
         plan::{Action, FieldChange, PodImpact, ResourcePlan, Validation},

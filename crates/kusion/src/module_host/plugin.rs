@@ -29,7 +29,7 @@ use super::{
     messages::Empty,
     plugin_output::{PluginOutput, drain},
 };
-use konverge_base::{process::die_with_parent, variables};
+use konverge_base::{error::SharedError, process::die_with_parent, variables};
 use konverge_sandbox::{MISSING, SandboxLayers, SandboxMode, SandboxProfile};
 
 /// How long a module may take to end by itself after its answer.

@@ -2,7 +2,7 @@
 
 use konverge_base::{
     checkout::Untrusted,
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     process::ProcessError,
 };
 

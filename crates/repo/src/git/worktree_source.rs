@@ -12,9 +12,12 @@ use super::{
     index_stamp::IndexStamp, object_ids::blob_id, pool::RepositoryPool, submodules::graft_submodules,
     tree_walk::checked_path,
 };
-use konverge_base::model::{
-    CommitId, RepoPath,
-    file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
+use konverge_base::{
+    error::SharedError,
+    model::{
+        CommitId, RepoPath,
+        file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
+    },
 };
 
 /// The working tree at the moment of the listing.

@@ -1,7 +1,7 @@
 //! Why the compiler setup of a folder is unknown.
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{file_source::SourceError, stack::SetupError},
 };
 

@@ -9,7 +9,7 @@ use super::{
 use crate::RunContext;
 use crate::StateBackend;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         RepoPath, ResourceId, StackId, masked_value,
         spec::RuntimeKind,

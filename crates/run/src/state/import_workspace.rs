@@ -4,7 +4,7 @@ use super::import;
 use crate::RunContext;
 use konverge_base::{
     checkout::{self, Existing, WrittenFile},
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::RepoPath,
 };
 use konverge_kusion as kusion;

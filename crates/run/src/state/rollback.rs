@@ -16,7 +16,7 @@ use crate::{
     policy_set_loader, redact, state_backend,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         CommitId, Digest, StackId, apply_result::ApplyReport, file_source::Source, plan::StackPlan,
         policy_finding::PolicyFinding, state::StackState,

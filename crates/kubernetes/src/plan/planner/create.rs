@@ -14,7 +14,7 @@ use crate::{
     plan::dry_run,
 };
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         Digest, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},

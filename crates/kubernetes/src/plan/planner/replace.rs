@@ -14,7 +14,7 @@ use crate::{
     plan::dry_run,
 };
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         GroupKind, masked_value,
         object_rules::{self, MUTABLE_IN_STATEFUL_SET},

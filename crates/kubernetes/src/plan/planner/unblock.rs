@@ -28,7 +28,7 @@ use crate::{
     plan::dry_run::{DryRunAnswer, RefusedDryRun},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::diff,
 };
 

@@ -39,7 +39,7 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         diff, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
