@@ -94,12 +94,15 @@ pub enum StateError {
 
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
+        // The store's own error has its kind and its hints.
+        if let StateError::Store(error) = error {
+            return error.into();
+        }
         let text = chain(&error);
-        match error {
-            StateError::Store(error) => error.into(),
+        let failure = match &error {
             StateError::Damaged { key, .. } => {
                 let failure = UserError::new(ErrorKind::State, text);
-                match stack_of(&key) {
+                match stack_of(key) {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
                         .hint(format!(
@@ -129,7 +132,7 @@ impl From<StateError> for UserError {
                 .hint("if an age recipient is listed too, its identity in KONVERGE_AGE_IDENTITY opens what it was listed for"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was changed")
-                .hint(holder.way_out(&stack)),
+                .hint(holder.way_out(stack)),
             StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
@@ -152,8 +155,9 @@ impl From<StateError> for UserError {
                 .hint(format!(
                     "if all its objects are gone too: `konverge state forget {stack} --yes`; the next apply then creates them"
                 )),
-            StateError::Missing(_) => UserError::new(ErrorKind::State, text),
-        }
+            StateError::Store(_) | StateError::Missing(_) => UserError::new(ErrorKind::State, text),
+        };
+        failure.caused_by(error)
     }
 }
 

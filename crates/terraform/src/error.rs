@@ -435,10 +435,9 @@ impl TerraformError {
 
 impl From<TerraformError> for UserError {
     fn from(error: TerraformError) -> Self {
-        let text = chain(&error);
         let mut failure = match error.kind_of_stack() {
-            Some(kind) => UserError::new(kind, text),
-            None => UserError::new(ErrorKind::Terraform, text).caused_by(ToolUnavailable),
+            Some(kind) => UserError::from_error(kind, error.clone()),
+            None => UserError::new(ErrorKind::Terraform, chain(&error)).caused_by(ToolUnavailable),
         };
         failure.hints = error.remedies();
         failure

@@ -149,7 +149,8 @@ impl ApiError {
             _ => ErrorKind::Kubernetes,
         };
         let said = chain(self);
-        let failure = UserError::new(kind, format!("cluster `{cluster}`: {doing}: {said}"));
+        let failure =
+            UserError::from_error(kind, self.clone()).context(format_args!("cluster `{cluster}`: {doing}"));
         match self {
             // The words of rustls; the second ones are of an issuer with the same name and another key. Of an expired
             // certificate, or one for another name, the message says it all.
