@@ -281,7 +281,7 @@ fn read_manifest(content: &[u8]) -> Result<Manifest, SharedError> {
 const STAND_IN: (&str, &str) = ("linux", "amd64");
 
 /// The digest of the manifest for a platform.
-fn for_platform<'a>(entries: &'a [IndexEntry], os: &str, architecture: &str) -> Result<&'a str, SharedError> {
+fn for_platform<'a>(entries: &'a [IndexEntry], os: &str, architecture: &str) -> Result<&'a str, String> {
     let platforms = entries
         .iter()
         .filter_map(|entry| Some((entry, entry.platform.as_ref()?)));
@@ -298,8 +298,7 @@ fn for_platform<'a>(entries: &'a [IndexEntry], os: &str, architecture: &str) -> 
     Err(format!(
         "it has nothing for {os}/{architecture}: only {}",
         names.escape_debug()
-    )
-    .into())
+    ))
 }
 
 /// `realm="https://…",service="…"` as pairs.

@@ -362,7 +362,7 @@ mod tests {
             r#"{"oci":"oci://me:s3cret-pass@h/x","tag":"1"}"#,
             r#"{"oci":"oci://h/x?token=s3cret-pass","tag":"1"}"#,
         ] {
-            let error = place(bad).unwrap_err().to_string();
+            let error = konverge_base::error::chain(&place(bad).unwrap_err());
             assert!(
                 error.contains("://h/x holds credentials") && !error.contains("s3cret"),
                 "{error}"
