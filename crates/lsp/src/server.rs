@@ -41,8 +41,8 @@ pub enum LspError {
     #[error("the input is not a stream of messages: {}", excerpt(.0))]
     Input(#[source] std::io::Error),
     /// Nobody reads the output.
-    #[error("the output cannot be written")]
-    Write(#[source] std::io::Error),
+    #[error("the output cannot be written: {0}")]
+    Write(std::io::Error),
 }
 
 /// An error may quote the whole message.
