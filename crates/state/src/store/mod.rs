@@ -229,7 +229,7 @@ pub trait Store: Send + Sync {
     async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
         Err(StoreError::Config {
             url: self.url().to_owned(),
-            why: format!("`{key}` cannot be replaced in a store of this kind"),
+            why: format!("`{key}` cannot be replaced in a store of this kind").into(),
         })
     }
 
