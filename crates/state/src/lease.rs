@@ -539,7 +539,7 @@ impl Inner {
         if urgent || journal.waiting.len() >= RESULTS_TOGETHER {
             let flushed = self.flush(&mut journal).await;
             if let Err(StateError::Store(error)) = &flushed {
-                self.lock_renewal().trouble = Some(chain(&error));
+                self.lock_renewal().trouble = Some(chain(error));
             }
             flushed?;
         }
