@@ -137,8 +137,10 @@ impl<'a> CodeEditor<'a> {
             current,
             field: wanted,
         };
-        let edit = self.set_field(stack, &[wanted], place, UnsetAttribute::Refuse);
-        let (line, _) = edit.await?.found()?;
+        let (line, _) = self
+            .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
+            .await?
+            .found()?;
         Ok(Some(line))
     }
 
