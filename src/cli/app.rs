@@ -19,7 +19,7 @@ use tracing_subscriber::{
 
 use super::{Cli, CliContext, Command, common_args::TextOrJson, context::NOTES};
 use konverge_base::{
-    error::{ErrorDocument, ErrorKind, UserError, chain},
+    error::{ErrorDocument, ErrorKind, UserError},
     secrets::{HashKey, Secrets, learn_environment},
     spans, variables,
 };
@@ -378,7 +378,7 @@ enum LogForm {
 /// Sends what the command did to the OpenTelemetry collector that the environment names.
 #[cfg(feature = "otlp")]
 async fn export_timeline(context: &CliContext) {
-    use konverge_base::model::note::Note;
+    use konverge_base::{error::chain, model::note::Note};
 
     if !otlp::is_wanted(&context.env) {
         return;
