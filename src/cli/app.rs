@@ -378,14 +378,17 @@ enum LogForm {
 /// Sends what the command did to the OpenTelemetry collector that the environment names.
 #[cfg(feature = "otlp")]
 async fn export_timeline(context: &CliContext) {
-    use konverge_base::model::note::Note;
+    use konverge_base::{error::chain, model::note::Note};
 
     if !otlp::is_wanted(&context.env) {
         return;
     }
     let (timeline, begin) = (context.recorder.timeline(), context.recorder.begin());
     if let Err(error) = otlp::export(&timeline, begin, &context.env, &context.secrets).await {
-        context.say(&Note::warning(format!("the timeline was not sent: {error}")));
+        context.say(&Note::warning(format!(
+            "the timeline was not sent: {}",
+            chain(&error)
+        )));
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         .filter(|text| !text.is_empty());
     let part = match args.shard.as_ref().or(variable) {
         Some(text) => text.parse::<ShardMode>().map_err(|error| {
-            UserError::new(ErrorKind::Usage, error.to_string())
+            UserError::from_error(ErrorKind::Usage, error)
                 .hint("`2/8` previews the second of eight shards; `all/8` combines their results")
         })?,
         None => ShardMode::Whole,

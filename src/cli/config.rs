@@ -50,15 +50,17 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 .hint("replace the link by the file itself: links are not followed"));
             }
             let text = std::fs::read_to_string(&path).map_err(|error| {
-                let kind = match error.kind() {
-                    ErrorOf::NotFound => ErrorKind::Usage,
-                    _ => ErrorKind::Config,
+                let (kind, hint) = match error.kind() {
+                    ErrorOf::NotFound => (
+                        ErrorKind::Usage,
+                        "`konverge init` writes one; without it the defaults apply",
+                    ),
+                    ErrorOf::InvalidData => (ErrorKind::Config, "save it as UTF-8"),
+                    _ => (ErrorKind::Config, "let the user of this run read it"),
                 };
-                UserError::new(kind, format!("{}: {error}", path.display())).hint(match error.kind() {
-                    ErrorOf::NotFound => "`konverge init` writes one; without it the defaults apply",
-                    ErrorOf::InvalidData => "save it as UTF-8",
-                    _ => "let the user of this run read it",
-                })
+                UserError::from_error(kind, error)
+                    .context(path.display())
+                    .hint(hint)
             })?;
             let read = serde_json::to_value(Config::parse(&text)?).expect("plain data");
             context.print(&escape::yaml(&without_unset(read)));

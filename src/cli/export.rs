@@ -251,7 +251,7 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
         let spec = compiler::read_spec_file(&run.dir.join(file))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let id = StackId::new(None, "spec", &name).map_err(|error| {
-            UserError::new(ErrorKind::Usage, error.to_string()).hint("give the file a name without spaces")
+            UserError::from_error(ErrorKind::Usage, error).hint("give the file a name without spaces")
         })?;
         let stack = CompiledStack {
             id,

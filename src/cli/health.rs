@@ -79,7 +79,8 @@ fn read(paths: &[PathBuf], context: &CliContext) -> Result<Vec<(String, String)>
             (name, std::fs::read_to_string(context.current_dir.join(path)))
         };
         let text = text.map_err(|error| {
-            UserError::new(ErrorKind::Usage, format!("{name} cannot be read: {error}"))
+            UserError::from_error(ErrorKind::Usage, error)
+                .context(format!("{name} cannot be read"))
                 .hint("name files with Kubernetes objects, or `-` for standard input")
         })?;
         Ok((name, text))

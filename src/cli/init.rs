@@ -126,7 +126,7 @@ async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
         &question,
         |name| {
             let named = name.parse::<NamedContext>();
-            named.map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))
+            named.map_err(|error| UserError::from_error(ErrorKind::Usage, error))
         },
         context,
     );

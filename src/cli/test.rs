@@ -86,7 +86,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         let path = context.current_dir.join(file);
         // A link at that place is replaced, never followed: it may come from the repository.
         atomic_file::write(&path, xml.as_bytes()).map_err(|error| {
-            UserError::new(ErrorKind::Usage, format!("the report cannot be written: {error}"))
+            UserError::from_error(ErrorKind::Usage, error)
+                .context("the report cannot be written")
                 .at(file.display().to_string(), None, None)
                 .hint("`--junit` names a file in a folder that may be written")
         })?;

@@ -65,10 +65,8 @@ pub fn write_file(
     existing: Existing,
 ) -> Result<checkout::WrittenFile, UserError> {
     checkout::write(root, FILE_NAME.as_ref(), adoption.text().as_bytes(), existing).map_err(|error| {
-        UserError::new(
-            ErrorKind::Config,
-            format!("could not write {}: {error}", root.join(FILE_NAME).display()),
-        )
-        .hint("make the folder writable and run it again")
+        UserError::from_error(ErrorKind::Config, error)
+            .context(format!("could not write {}", root.join(FILE_NAME).display()))
+            .hint("make the folder writable and run it again")
     })
 }

@@ -112,7 +112,7 @@ async fn lock_module(
 ) -> Result<LockReport, UserError> {
     let file = root.child(LOCK_FILE);
     let refused = |error: std::io::Error| {
-        UserError::new(ErrorKind::Layout, error.to_string()).at(file.to_string(), None, None)
+        UserError::from_error(ErrorKind::Layout, error).at(file.to_string(), None, None)
     };
     // From the disk: a lock that git ignores is in no revision.
     let content = checkout::read(repository.root(), file.as_str().as_ref()).map_err(refused)?;

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use super::check;
 use konverge_base::{
     checkout::{self, Existing},
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         RepoPath, StackId,
         plan::{Plan, StackPlan},
@@ -232,7 +232,7 @@ async fn golden_files(
         let golden = check::updated_golden(run, &change.revision, repository.root(), stack, &spec)?;
         let Some((path, text)) = golden else { continue };
         let before = change.revision.source.read_path(&path);
-        let before = before.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let before = before?;
         files.push(EditedFile {
             path,
             before: before.unwrap_or_default(),
@@ -250,7 +250,7 @@ pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), 
     // All files are compared before one is written: the edit is written as a whole or not at all.
     for file in files {
         let found = checkout::read(root, place(&file.path));
-        let found = found.map_err(|error| refused(&file.path, &error.to_string()))?;
+        let found = found.map_err(|error| refused(&file.path, error))?;
         if found.as_deref() != Some(&*file.before) {
             return Err(refused(
                 &file.path,
@@ -263,7 +263,7 @@ pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), 
         let Err(error) = checkout::write(root, place(&file.path), &file.after, Existing::Replace) else {
             continue;
         };
-        let mut failure = refused(&file.path, &error.to_string());
+        let mut failure = refused(&file.path, error);
         for written in &files[..index] {
             let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
             if restored.is_err() {
@@ -282,8 +282,9 @@ fn place(path: &RepoPath) -> &Path {
     path.as_str().as_ref()
 }
 
-fn refused(path: &RepoPath, why: &str) -> UserError {
-    UserError::new(ErrorKind::Layout, format!("the edit is not written: {why}"))
+fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
+    UserError::from_error(ErrorKind::Layout, why)
+        .context("the edit is not written")
         .at(path.to_string(), None, None)
         .hint("the files are as they were; put a plain file there that you may write, and run it again")
 }

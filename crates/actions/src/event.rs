@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 use serde_json::Value;
 
 use super::{dialect::Dialect, runner::Runner};
-use konverge_base::model::CommitId;
+use konverge_base::{error::SharedError, model::CommitId};
 use konverge_forge::{ForgeError, JobEvent, PullRequestEvent, PushEvent, WorkflowRunEvent};
 
 const DEPENDABOT: &str = "dependabot[bot]";
@@ -18,15 +18,13 @@ impl Runner {
     /// # Errors
     /// An unreadable payload; an event that Konverge does not handle or refuses.
     pub(super) fn read_event(&self) -> Result<JobEvent, ForgeError> {
-        let unreadable = |why: String| ForgeError::Runner {
-            message: format!(
-                "the event's payload {} cannot be read: {why}",
-                self.event_path.display()
-            ),
+        let unreadable = |cause: SharedError| ForgeError::Unusable {
+            message: format!("the event's payload {} cannot be read", self.event_path.display()),
             hint: "in a `container:` job mount the folder that GITHUB_EVENT_PATH names".to_owned(),
+            cause,
         };
-        let text = fs::read_to_string(&self.event_path).map_err(|error| unreadable(error.to_string()))?;
-        let payload: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        let text = fs::read_to_string(&self.event_path).map_err(|error| unreadable(error.into()))?;
+        let payload: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.into()))?;
         self.parse_event(&self.info.event_name, &payload)
     }
 

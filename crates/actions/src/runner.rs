@@ -211,8 +211,9 @@ fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), Forg
         .create(true)
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| ForgeError::Runner {
-        message: format!("{} ({variable}) cannot be written: {error}", path.display()),
+    written.map_err(|error| ForgeError::Unusable {
+        message: format!("{} ({variable}) cannot be written", path.display()),
+        cause: error.into(),
         hint: "the user of the job's container must be able to write it: leave out `options: --user`, or name the runner's own"
             .to_owned(),
     })

@@ -2,7 +2,7 @@
 //!
 //! It always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,10 +110,61 @@ pub struct UserError {
     pub source: RoomError,
 }
 
+/// The cause that an error holds as its `#[source]`. It can be cloned, and two of them are equal if they say the same.
+/// One pointer wide, so that results stay small.
+#[derive(Clone)]
+pub struct SharedError(Arc<Box<dyn Error + Send + Sync>>);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for SharedError {
+    fn from(error: E) -> Self {
+        Self(Arc::new(error.into()))
+    }
+}
+
+impl SharedError {
+    /// Puts what failed before the cause: `context: cause`.
+    #[must_use]
+    pub fn context(self, context: impl Into<String>) -> Self {
+        let (context, cause) = (context.into(), self);
+        Context { context, cause }.into()
+    }
+}
+
+/// What failed, above its cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{context}")]
+struct Context {
+    context: String,
+    #[source]
+    cause: SharedError,
+}
+
+impl Deref for SharedError {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.0
+    }
+}
+
+impl fmt::Debug for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", chain(&**self))
+    }
+}
+
+impl PartialEq for SharedError {
+    fn eq(&self, other: &Self) -> bool {
+        chain(&**self) == chain(&**other)
+    }
+}
+
+impl Eq for SharedError {}
+
 /// The typed error that a [`UserError`] was made of. It may hold unmasked text, so it is never printed. Comparisons
 /// ignore it: two errors are equal if their texts are. One pointer wide, so that results stay small.
 #[derive(Clone, Default)]
-pub struct RoomError(Option<Arc<Box<dyn Error + Send + Sync>>>);
+pub struct RoomError(Option<SharedError>);
 
 impl fmt::Debug for RoomError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,10 +202,20 @@ impl UserError {
         }
     }
 
+    /// An error that says what the error of a room and its causes say, and keeps it.
+    pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
+        let error = error.into();
+        let failure = Self::new(kind, chain(&*error));
+        Self {
+            source: RoomError(Some(error)),
+            ..failure
+        }
+    }
+
     /// Keeps the error of the room that this one was made of.
     #[must_use]
     pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
-        self.source = RoomError(Some(Arc::new(Box::new(error))));
+        self.source = RoomError(Some(error.into()));
         self
     }
 
@@ -270,7 +331,7 @@ pub struct ErrorDocument {
 }
 
 /// The causes of an error, outermost first, joined by `: ` without repeating what a parent already printed.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -283,8 +344,10 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     }
     // A minimal image may have no certificates, and then no client can be built, even for a clear-text
     // server.
-    if text.contains("No CA certificates") {
-        text.push_str(" (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)");
+    const NO_CERTIFICATES: &str =
+        " (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)";
+    if text.contains("No CA certificates") && !text.contains(NO_CERTIFICATES) {
+        text.push_str(NO_CERTIFICATES);
     }
     text
 }
@@ -310,8 +373,30 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_says_each_cause_once_and_keeps_them_all() {
+        let cause = "x".parse::<u8>().expect_err("no number");
+        let shared = SharedError::from(cause.clone())
+            .context("the serial")
+            .context("`a`");
+        let failure = UserError::from_error(ErrorKind::State, shared.clone()).context("the serial");
+        assert_eq!(
+            failure.message,
+            "the serial: `a`: the serial: invalid digit found in string"
+        );
+        let room = failure.room_error::<Context>().and_then(Error::source);
+        let room = room.and_then(Error::source);
+        assert_eq!(room.and_then(|error| error.downcast_ref()), Some(&cause));
+        assert_eq!(shared, "`a`: the serial: invalid digit found in string".into());
+        assert_ne!(shared, "`a`".into());
+        // The cause of a text that was rendered before.
+        let missing = chain(&*SharedError::from("No CA certificates were loaded"));
+        assert_eq!(chain(&*SharedError::from(missing.clone())), missing);
+    }
+
+    #[test]
     fn a_result_with_an_error_stays_small() {
         assert!(size_of::<UserError>() < 128, "{}", size_of::<UserError>());
+        assert_eq!(size_of::<Option<SharedError>>(), size_of::<usize>());
     }
 
     #[test]

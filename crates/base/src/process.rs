@@ -59,7 +59,7 @@ pub enum ProcessError {
     #[error("`{0}` was not found")]
     NotFound(PathBuf),
     /// It could not be started, or communication with it failed.
-    #[error("`{path}` could not be run: {source}")]
+    #[error("`{path}` could not be run")]
     Io { path: PathBuf, source: std::io::Error },
     /// It wrote too much output and was killed.
     #[error("`{path}` wrote more than {limit} bytes and was stopped")]

@@ -135,7 +135,7 @@ pub(super) async fn run(
         )
         .hint(runner.kind().token_hint())
     })?;
-    let shares = Shard::all(of).map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
+    let shares = Shard::all(of).map_err(|error| UserError::from_error(ErrorKind::Usage, error))?;
     let statuses = client.statuses(head).await?;
     let (state, description) = verdict(shares, into, &statuses, runner, shards_succeeded);
     if state == StatusState::Error && runner.info().run_attempt > 1 && !shards_succeeded {

@@ -22,7 +22,7 @@ use crate::{
     workflow_coverage,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         CommitId, Digest, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
@@ -470,7 +470,7 @@ async fn save_index(job: &Job, backend: &StateBackend) {
     if let Err(error) = backend.states.save_index().await {
         job.run
             .notes
-            .warning(&format!("could not update the state index: {error}"));
+            .warning(&format!("could not update the state index: {}", chain(&error)));
     }
 }
 

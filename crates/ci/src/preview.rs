@@ -26,7 +26,7 @@ use crate::{
     unprotected_merge,
 };
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         Digest, Shard, StackId,
         plan::Plan,
@@ -345,7 +345,8 @@ async fn last_push(
         .await
         .inspect_err(|error| {
             job.run.notes.warning(&format!(
-                "the earlier preview could not be read, so the comment does not say what the last push changed: {error}"
+                "the earlier preview could not be read, so the comment does not say what the last push changed: {}",
+                chain(error)
             ));
         })
         .ok()?;

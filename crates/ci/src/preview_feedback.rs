@@ -11,13 +11,16 @@ use crate::{
     policy::review_overrides::comment_digest,
     publisher::{PublishedComment, Publisher},
 };
-use konverge_base::model::{
-    StackId,
-    comment_marker::{CommentMarker, MarkerKind},
-    plan::{Plan, StackPlan, Summary},
-    policy_finding::{Enforcement, PolicyFinding},
-    review::RecordedComment,
-    review_difference::ReviewDifference,
+use konverge_base::{
+    error::chain,
+    model::{
+        StackId,
+        comment_marker::{CommentMarker, MarkerKind},
+        plan::{Plan, StackPlan, Summary},
+        policy_finding::{Enforcement, PolicyFinding},
+        review::RecordedComment,
+        review_difference::ReviewDifference,
+    },
 };
 use konverge_config::DriftPolicy;
 use konverge_report::{self as report, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, StackContext};
@@ -111,7 +114,8 @@ impl PreviewFeedback<'_> {
         };
         if let Err(error) = backend.states.reviews().save_comment(&key, &comment).await {
             self.job.run.notes.warning(&format!(
-                "the text of the comment could not be recorded, so no review of #{number} overrides a finding: {error}"
+                "the text of the comment could not be recorded, so no review of #{number} overrides a finding: {}",
+                chain(&error)
             ));
         }
     }

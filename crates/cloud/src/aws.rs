@@ -243,7 +243,7 @@ impl AwsLogin {
         let token = match self.environment.var(file) {
             Some(path) => {
                 let read = tokio::fs::read_to_string(path).await;
-                let token = read.map_err(|error| CloudError::setting(file, error.to_string()))?;
+                let token = read.map_err(|error| CloudError::setting(file, error))?;
                 Some(token.trim().to_owned())
             }
             None => {

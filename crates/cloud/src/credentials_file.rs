@@ -63,7 +63,7 @@ impl CredentialsFile {
     pub(crate) fn of_environment(environment: &CloudEnvironment) -> Option<Result<Self, CloudError>> {
         if let Some(path) = environment.var(VARIABLE) {
             let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| CloudError::setting(VARIABLE, error.to_string()));
+            let text = text.map_err(|error| CloudError::setting(VARIABLE, error));
             return Some(text.and_then(|text| Self::parse(VARIABLE, &text)));
         }
         let variable = [
@@ -93,7 +93,7 @@ impl ExternalAccount {
         let found = match (&source.file, &source.url) {
             (Some(file), _) => {
                 let read = tokio::fs::read_to_string(file).await;
-                read.map_err(|error| CloudError::setting(file.display().to_string(), error.to_string()))?
+                read.map_err(|error| CloudError::setting(file.display().to_string(), error))?
             }
             (None, Some(url)) => {
                 let request = source

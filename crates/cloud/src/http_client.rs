@@ -7,7 +7,7 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::CloudError;
-use konverge_base::{error::chain, secrets::without_secrets};
+use konverge_base::secrets::without_secrets;
 use konverge_http::xml_text;
 
 /// The maximum duration of a request.
@@ -24,7 +24,7 @@ impl LoginClient {
         let client = konverge_http::client().timeout(REQUEST_DEADLINE).build();
         client
             .map(Self)
-            .map_err(|error| CloudError::refused("an HTTP client", chain(&error)))
+            .map_err(|error| CloudError::refused("an HTTP client", error))
     }
 
     pub(crate) fn get(&self, url: impl reqwest::IntoUrl) -> RequestBuilder {
@@ -51,7 +51,7 @@ impl LoginClient {
 pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, CloudError> {
     let no_answer = |error: reqwest::Error| CloudError::Unavailable {
         what: what.to_owned(),
-        why: chain(&error.without_url()),
+        why: error.without_url().into(),
     };
     let answer = konverge_http::send(request).await.map_err(no_answer)?;
     let status = answer.status();
@@ -63,7 +63,7 @@ pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, 
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
         Err(CloudError::Unavailable {
             what: what.to_owned(),
-            why,
+            why: why.into(),
         })
     } else {
         Err(CloudError::refused(what, why))

@@ -1,7 +1,7 @@
 //! Verifies the OIDC token of a job: its forge signs which repository it runs in, and for whom the token is.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
-use konverge_base::variables;
+use konverge_base::{error::SharedError, variables};
 use serde::Deserialize;
 use url::Url;
 
@@ -39,12 +39,12 @@ pub fn bound_audience(purpose: &str, words: &[&str]) -> String {
 /// # Errors
 /// The token proves nothing, or the keys of the issuer cannot be read.
 pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<JobProof, CloudError> {
-    let refused = |why: String| CloudError::refused(WHAT, why);
-    let header = decode_header(token).map_err(|error| refused(error.to_string()))?;
+    let refused = |why: SharedError| CloudError::refused(WHAT, why);
+    let header = decode_header(token).map_err(|error| refused(error.into()))?;
     if header.alg != Algorithm::RS256 {
-        return Err(refused("it is not signed with RS256".to_owned()));
+        return Err(refused("it is not signed with RS256".into()));
     }
-    let key = header.kid.ok_or_else(|| refused("it names no key".to_owned()))?;
+    let key = header.kid.ok_or_else(|| refused("it names no key".into()))?;
     let place: Option<Url> = format!("{issuer}/.well-known/jwks").parse().ok();
     let place = place.filter(|url| url.scheme() == "https" || addresses::is_this_machine(url));
     let Some(place) = place else {
@@ -55,11 +55,11 @@ pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<Job
     };
     let client = LoginClient::new()?;
     let keys = http_client::json(client.get(place), "the keys of the issuer").await?;
-    let keys: JwkSet = serde_json::from_value(keys).map_err(|error| refused(error.to_string()))?;
+    let keys: JwkSet = serde_json::from_value(keys).map_err(|error| refused(error.into()))?;
     let key = keys
         .find(&key)
-        .ok_or_else(|| refused("its key is not one of the issuer's".to_owned()))?;
-    let key = DecodingKey::from_jwk(key).map_err(|error| refused(error.to_string()))?;
+        .ok_or_else(|| refused("its key is not one of the issuer's".into()))?;
+    let key = DecodingKey::from_jwk(key).map_err(|error| refused(error.into()))?;
     let mut validation = Validation::new(Algorithm::RS256);
     validation.set_audience(&[audience]);
     validation.set_issuer(&[issuer]);
@@ -69,7 +69,7 @@ pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<Job
     let proof = decode::<JobProof>(token, &key, &validation);
     proof
         .map(|proof| proof.claims)
-        .map_err(|error| refused(error.to_string()))
+        .map_err(|error| refused(error.into()))
 }
 
 #[cfg(test)]

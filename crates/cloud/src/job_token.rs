@@ -84,7 +84,7 @@ pub(super) async fn from_file_or_runner(
     match environment.var(variable) {
         Some(path) => {
             let read = tokio::fs::read_to_string(path).await;
-            let token = read.map_err(|error| CloudError::setting(variable, error.to_string()))?;
+            let token = read.map_err(|error| CloudError::setting(variable, error))?;
             Ok(Some(Zeroizing::new(token.trim().to_owned())))
         }
         None => request(client, environment, Some(audience)).await,

@@ -2,7 +2,7 @@
 
 use super::{Config, StackRule, types::DEFAULT_CORE};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         RepoPath, StackId,
         file_source::{Source, SourceError},
@@ -52,7 +52,9 @@ impl From<ConfigError> for UserError {
                 };
                 failure.hint("`konverge config schema` prints every key with its meaning")
             }
-            ConfigError::Source(error) => UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {error}")),
+            ConfigError::Source(error) => {
+                UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {}", chain(error)))
+            }
         };
         failure.caused_by(error)
     }

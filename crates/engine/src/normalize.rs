@@ -74,9 +74,9 @@ fn rename_references(
                 *dependency = name.clone();
             }
         }
-        resource.attributes = targets
-            .rename(&resource.attributes, names)
-            .map_err(|error| UserError::new(ErrorKind::Spec, format!("in `{}`: {error}", resource.id)))?;
+        resource.attributes = targets.rename(&resource.attributes, names).map_err(|error| {
+            UserError::from_error(ErrorKind::Spec, error).context(format!("in `{}`", resource.id))
+        })?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::{
     delivered_secrets::SensitivePaths, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         ResourceId, masked_value, reference,
         reference::Targets,
@@ -73,12 +73,16 @@ impl PublishedOutputs {
         let targets: Targets = prepared.old_ids.iter().chain(ids).collect();
         let mut known = BTreeMap::new();
         for (name, value) in outputs {
-            let refused = |error: &dyn std::fmt::Display| {
-                UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
+            let refused = |error: SharedError| {
+                UserError::from_error(ErrorKind::Spec, error).context(format!("the output `{name}`"))
             };
             let one = Map::from_iter([("value".to_owned(), value)]);
-            let mut renamed = targets.rename(&one, &names).map_err(|error| refused(&error))?;
-            let read = targets.referenced(&renamed).map_err(|error| refused(&error))?;
+            let mut renamed = targets
+                .rename(&one, &names)
+                .map_err(|error| refused(error.into()))?;
+            let read = targets
+                .referenced(&renamed)
+                .map_err(|error| refused(error.into()))?;
             let value = renamed.remove("value").unwrap_or_default();
             known.insert(name, (value, read));
         }
@@ -150,7 +154,8 @@ impl PublishedOutputs {
         let of_masked = |id: &ResourceId| masked.get(id).map_or(KnownValue::Nothing, KnownValue::Final);
         let value_of = |name: &OutputName, template: &Value, resources: &BTreeSet<ResourceId>| {
             let value = resolve(targets, template, &of_live).map_err(|error| {
-                UserError::new(ErrorKind::Spec, format!("the output `{name}`: {error}"))
+                UserError::from_error(ErrorKind::Spec, error)
+                    .context(format!("the output `{name}`"))
                     .hint("name a path that the applied resource has")
             })?;
             // If the masked resources give another value, a part of it is secret.

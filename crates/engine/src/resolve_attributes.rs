@@ -26,7 +26,7 @@ pub(super) fn resolve_attributes<'a>(
 ) -> Result<Resource, UserError> {
     let attributes = targets
         .resolve(&wanted.attributes, keep, lookup)
-        .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
+        .map_err(|error| UserError::from_error(ErrorKind::Spec, error))?;
     if wanted.runtime == RuntimeKind::Kubernetes
         && let Some(path) = gained_reference(&wanted.attributes, &attributes)
     {

@@ -20,11 +20,9 @@ pub(super) fn cluster_of(
     match resource.extensions.get("cluster") {
         None | Some(Value::Null) => Ok(stack.cloned()),
         Some(Value::String(name)) => name.parse().map(Some).map_err(|error| {
-            UserError::new(
-                ErrorKind::Spec,
-                format!("extension `cluster` of `{}`: {error}", resource.id),
-            )
-            .hint("it is a name defined in `konverge.yaml` under `clusters`")
+            UserError::from_error(ErrorKind::Spec, error)
+                .context(format!("extension `cluster` of `{}`", resource.id))
+                .hint("it is a name defined in `konverge.yaml` under `clusters`")
         }),
         Some(_) => Err(UserError::new(
             ErrorKind::Spec,

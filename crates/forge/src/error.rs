@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     retry::RetryDecision,
 };
 
@@ -14,11 +14,12 @@ use crate::kind::{ForgeKind, TwoForges, Unsupported};
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ForgeError {
     /// No answer, or none in time. The request may have been executed.
-    #[error("no answer from {forge} to {operation}: {cause}")]
+    #[error("no answer from {forge} to {operation}")]
     Unreachable {
         forge: ForgeKind,
         operation: String,
-        cause: String,
+        #[source]
+        cause: SharedError,
     },
     /// An internal error of the forge. The request may have been executed.
     #[error("{forge} answered {status} to {operation}")]
@@ -70,11 +71,12 @@ pub enum ForgeError {
         message: String,
     },
     /// The answer has an unexpected form.
-    #[error("{forge}'s answer to {operation} cannot be read: {cause}")]
+    #[error("{forge}'s answer to {operation} cannot be read")]
     Malformed {
         forge: ForgeKind,
         operation: String,
-        cause: String,
+        #[source]
+        cause: SharedError,
     },
     /// The server is too old for a call.
     #[error("{forge} {version} is too old for {operation}: it needs {needed}")]
@@ -87,6 +89,14 @@ pub enum ForgeError {
     /// The runner's environment or the payload of the event lacks something.
     #[error("{message}")]
     Runner { message: String, hint: String },
+    /// Something of the runner's environment cannot be used.
+    #[error("{message}")]
+    Unusable {
+        message: String,
+        hint: String,
+        #[source]
+        cause: SharedError,
+    },
     /// A decision needs a fact that the forge cannot give.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
@@ -97,11 +107,11 @@ pub enum ForgeError {
 
 impl ForgeError {
     /// Creates the error of an answer that has an unexpected form.
-    pub fn malformed(forge: ForgeKind, operation: impl Into<String>, cause: impl ToString) -> Self {
+    pub fn malformed(forge: ForgeKind, operation: impl Into<String>, cause: impl Into<SharedError>) -> Self {
         Self::Malformed {
             forge,
             operation: operation.into(),
-            cause: cause.to_string(),
+            cause: cause.into(),
         }
     }
 
@@ -120,7 +130,7 @@ impl ForgeError {
             | Self::Malformed { forge, .. }
             | Self::Outdated { forge, .. } => Some(*forge),
             Self::Unsupported(unsupported) => Some(unsupported.forge),
-            Self::Runner { .. } | Self::Ambiguous(_) => None,
+            Self::Runner { .. } | Self::Unusable { .. } | Self::Ambiguous(_) => None,
         }
     }
 
@@ -152,7 +162,7 @@ impl ForgeError {
 
 impl From<ForgeError> for UserError {
     fn from(error: ForgeError) -> Self {
-        let failure = UserError::new(ErrorKind::Github, error.to_string());
+        let failure = UserError::from_error(ErrorKind::Github, error.clone());
         let hint = match error.forge() {
             Some(ForgeKind::Gitea) => gitea_hint(&error),
             Some(ForgeKind::Gitlab) => gitlab_hint(&error),
@@ -180,7 +190,7 @@ impl From<ForgeError> for UserError {
             ForgeError::Unreachable { .. } => {
                 failure.hint("check GITHUB_API_URL, and HTTPS_PROXY if the runner is behind a proxy")
             }
-            ForgeError::Runner { hint, .. } => failure.hint(hint),
+            ForgeError::Runner { hint, .. } | ForgeError::Unusable { hint, .. } => failure.hint(hint),
             ForgeError::Server { .. } | ForgeError::Malformed { .. } => failure.hint(
                 "nothing is lost: run the job again; https://www.githubstatus.com says whether GitHub has a fault",
             ),

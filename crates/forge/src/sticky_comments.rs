@@ -8,7 +8,10 @@ use crate::{
     error::ForgeError,
     publishing::{Comment, CommentAccess, Publishing, only_own},
 };
-use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::{
+    error::chain,
+    model::comment_marker::{CommentMarker, MarkerKind},
+};
 
 /// The sizes to try in order while the forge says that a text is too long. GitHub documents 65,536 characters; actual servers
 /// may accept more or less.
@@ -144,7 +147,7 @@ pub trait StickyComments: Publishing {
             Ok(own) => own.current,
             Err(error) => {
                 // The comment is written, which matters most. The next run removes a second one.
-                tracing::warn!(%error, "not checked whether another run has created the comment as well");
+                tracing::warn!(error = %chain(&error), "not checked whether another run has created the comment as well");
                 return Ok(kept);
             }
         };

@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use http::header;
 use konverge_base::{
+    error::SharedError,
     model::{CommitId, InvalidId},
     retry::RetryPolicy,
     secrets::Secrets,
@@ -149,7 +150,7 @@ pub(super) struct User {
 }
 
 /// Creates the error of a response in an unexpected form.
-pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
     ForgeError::malformed(ForgeKind::Gitea, operation, cause)
 }
 

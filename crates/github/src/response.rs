@@ -6,6 +6,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
 use konverge_base::{
+    error::SharedError,
     model::{CommitId, InvalidId},
     retry,
 };
@@ -150,7 +151,7 @@ fn error_text(json: &Value, message: &str) -> String {
 }
 
 /// Creates the error of a response in an unexpected form.
-pub(super) fn malformed(operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
     ForgeError::malformed(ForgeKind::Github, operation, cause)
 }
 

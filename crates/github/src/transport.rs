@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use konverge_base::error::chain;
+use konverge_base::error::SharedError;
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_http::BodyError;
 use konverge_rest::{Answer, ApiAddress, Exchange, MOST_BYTES};
@@ -78,15 +78,15 @@ pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<
 /// Creates the error of a request without a response. octocrab's own texts repeat their sources, and an address may hold a
 /// secret: both are left out.
 pub(super) fn unanswered(operation: String, error: octocrab::Error) -> ForgeError {
-    let cause = match error {
+    let cause: SharedError = match error {
         octocrab::Error::Service { source, .. } => {
             match source.downcast::<TransportError>().map(|error| *error) {
-                Ok(TransportError::Body(BodyError::Transport(error))) => chain(&error.without_url()),
-                Ok(error) => chain(&error),
-                Err(error) => error.to_string(),
+                Ok(TransportError::Body(error)) => error.without_url().into(),
+                Ok(error) => error.into(),
+                Err(error) => error.to_string().into(),
             }
         }
-        error => error.to_string(),
+        error => error.to_string().into(),
     };
     ForgeError::Unreachable {
         forge: ForgeKind::Github,

@@ -147,9 +147,10 @@ impl CiJob for PipelineJob {
             .create(true)
             .open(path)
             .and_then(|mut file| file.write_all(markdown.as_bytes()));
-        written.map_err(|error| ForgeError::Runner {
+        written.map_err(|error| ForgeError::Unusable {
+            cause: error.into(),
             message: format!(
-                "{} ({}) cannot be written: {error}",
+                "{} ({}) cannot be written",
                 path.display(),
                 variables::KONVERGE_SUMMARY
             ),

@@ -78,6 +78,17 @@ pub enum BodyError {
     },
 }
 
+impl BodyError {
+    /// Removes the address of the request, which may hold a credential.
+    #[must_use]
+    pub fn without_url(self) -> Self {
+        match self {
+            Self::Transport(error) => Self::Transport(error.without_url()),
+            other => other,
+        }
+    }
+}
+
 /// Reads a body of at most `most` bytes. A server that sends more fills no memory.
 ///
 /// # Errors

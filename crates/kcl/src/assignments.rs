@@ -8,7 +8,10 @@ use super::{
     AttributePath, CompileRequest, KclDiagnostic, KclError, Pool,
     protocol::{ParseFileArgs, ParseFileResult, ParseProblem},
 };
-use konverge_base::{error::Location, model::RepoPath};
+use konverge_base::{
+    error::{Location, SharedError},
+    model::RepoPath,
+};
 
 /// A file of a program, with the places where it sets attributes.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +108,7 @@ impl Pool {
             return Err(KclError::Code(all.collect()));
         }
         serde_json::from_str(&result.ast_json)
-            .map_err(|error| KclError::Answer(format!("its syntax tree: {error}")))
+            .map_err(|error| KclError::Answer(SharedError::from(error).context("its syntax tree")))
     }
 }
 

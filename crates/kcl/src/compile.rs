@@ -9,10 +9,13 @@ use super::{
     KclError, diagnostic,
     protocol::{Argument, ExecProgramArgs, ExecProgramResult, ExternalPkg, WorkerStatus},
 };
-use konverge_base::model::{
-    RepoPath, ResourceId,
-    stack::{CompileSetup, Entry, EntryPackage},
-    text::truncate,
+use konverge_base::{
+    error::SharedError,
+    model::{
+        RepoPath, ResourceId,
+        stack::{CompileSetup, Entry, EntryPackage},
+        text::truncate,
+    },
 };
 
 /// Program to compile, with everything that it may read.
@@ -136,14 +139,14 @@ pub(super) fn answer(
             });
         }
     }
-    let result = ExecProgramResult::decode(body).map_err(|error| KclError::Answer(error.to_string()))?;
+    let result = ExecProgramResult::decode(body).map_err(|error| KclError::Answer(error.into()))?;
     if !result.err_message.is_empty() {
         return Err(refused(&result.err_message));
     }
     let documents = serde_json::Deserializer::from_str(&result.json_result)
         .into_iter::<Value>()
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| KclError::Answer(format!("its JSON: {error}")))?;
+        .map_err(|error| KclError::Answer(SharedError::from(error).context("its JSON")))?;
     let warnings = diagnostic::plain(&truncate(&result.log_message, LONGEST), root)
         .lines()
         .map(str::to_owned)

@@ -7,7 +7,7 @@ use super::{
 };
 use konverge_base::{
     checkout::Untrusted,
-    error::{Cause, ErrorKind, UserError},
+    error::{Cause, ErrorKind, SharedError, UserError, chain},
     model::{stack::GET_KCL, text::with_place_count},
 };
 
@@ -19,8 +19,8 @@ pub enum KclError {
     #[error("the KCL core {0} is not installed")]
     NotInstalled(String),
     /// `KONVERGE_KCL` names something that cannot host the core.
-    #[error("the Python interpreter `{}` cannot host the KCL core: {why}", .0.display(), why = .1)]
-    Interpreter(PathBuf, String),
+    #[error("the Python interpreter `{}` cannot host the KCL core", .0.display())]
+    Interpreter(PathBuf, #[source] SharedError),
     /// A program or a folder that a branch could bring.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
@@ -50,8 +50,12 @@ pub enum KclError {
     #[error("there is no folder to keep the KCL core in: neither XDG_DATA_HOME nor HOME is set")]
     NoDataFolder,
     /// The core could not be downloaded or installed.
-    #[error("the KCL core {version} could not be installed: {why}")]
-    Install { version: String, why: String },
+    #[error("the KCL core {version} could not be installed")]
+    Install {
+        version: String,
+        #[source]
+        why: SharedError,
+    },
     /// A download does not have its pinned hash.
     #[error("`{file}` has the SHA-256 {found}, but {pinned} is pinned")]
     Checksum {
@@ -62,8 +66,12 @@ pub enum KclError {
         pinned: String,
     },
     /// A dependency of `kcl.mod` is not available.
-    #[error("the package `{name}`: {why}")]
-    Package { name: String, why: String },
+    #[error("the package `{name}`")]
+    Package {
+        name: String,
+        #[source]
+        why: SharedError,
+    },
     /// The package does not have its locked checksum. The actual checksum is not reported: an outsider would
     /// learn which one to lock.
     #[error("the package `{name}` is not what `kcl.mod.lock` pins: it should have the SHA-256 {pinned}")]
@@ -95,17 +103,21 @@ pub enum KclError {
         locked: String,
     },
     /// A lock that cannot be written.
-    #[error("kcl.mod.lock cannot be written: {0}")]
-    Lock(String),
+    #[error("kcl.mod.lock cannot be written")]
+    Lock(#[source] SharedError),
     /// A dependency that would have to be fetched.
     #[error("the package `{0}` was not fetched before, and this is an offline run")]
     Offline(String),
     /// A worker could not be started, or not sandboxed as required.
-    #[error("a KCL worker could not be started: {0}")]
-    Start(String),
+    #[error("a KCL worker could not be started")]
+    Start(#[source] SharedError),
     /// The files could not be written into the working folder.
-    #[error("the files of `{label}` could not be written for the compiler: {why}")]
-    Scratch { label: String, why: String },
+    #[error("the files of `{label}` could not be written for the compiler")]
+    Scratch {
+        label: String,
+        #[source]
+        why: SharedError,
+    },
     /// KCL rejected the code.
     #[error("{}", render(.0))]
     Code(Vec<KclDiagnostic>),
@@ -120,8 +132,8 @@ pub enum KclError {
         why: String,
     },
     /// The core's answer does not follow its protocol.
-    #[error("the KCL core gave an answer that cannot be read: {0}")]
-    Answer(String),
+    #[error("the KCL core gave an answer that cannot be read")]
+    Answer(#[source] SharedError),
 }
 
 /// The cores that give an error.
@@ -251,7 +263,7 @@ impl From<KclError> for UserError {
 }
 
 fn with_hints(error: KclError) -> UserError {
-    let failure = UserError::new(ErrorKind::Kcl, error.to_string()).caused_by(error.clone());
+    let failure = UserError::from_error(ErrorKind::Kcl, error.clone());
     match error {
             KclError::Untrusted(error) => error.into(),
             KclError::NotInstalled(version) => {
@@ -269,7 +281,7 @@ fn with_hints(error: KclError) -> UserError {
             KclError::WrongVersion { found, wanted, .. } => failure
                 .hint(format!("unset KONVERGE_KCL, and run `konverge kcl install {wanted}`"))
                 .hint(format!("or write `kcl.version: {found}` into konverge.yaml")),
-            KclError::Install { why, .. } if why.contains("CPython") => failure.hint(
+            KclError::Install { why, .. } if chain(&*why).contains("CPython") => failure.hint(
                 "install one of these (`apt-get install python3`, on macOS `brew install python@3.13`), or name it where it is not on the PATH: `--interpreter PYTHON`",
             ),
             KclError::Install { .. } => failure
@@ -280,7 +292,7 @@ fn with_hints(error: KclError) -> UserError {
             ))
             .hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
-            KclError::Start(why) if why.contains(konverge_sandbox::MISSING) => {
+            KclError::Start(why) if chain(&*why).contains(konverge_sandbox::MISSING) => {
                 konverge_sandbox::HINTS.into_iter().fold(failure, UserError::hint)
             }
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
@@ -404,7 +416,7 @@ mod tests {
             KclError::Offline(name()),
             KclError::Package {
                 name: name(),
-                why: String::new(),
+                why: "".into(),
             },
             KclError::Code(vec![unresolved]),
         ];

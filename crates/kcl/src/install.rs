@@ -14,6 +14,7 @@ use super::{
 };
 use konverge_base::{
     checkout::{Checkout, Executable},
+    error::SharedError,
     process::Program,
     secrets::{AddressParts, credential_in, without_credentials},
     variables,
@@ -91,11 +92,11 @@ pub async fn install(
         progress(InstallStep::Present);
         return Ok(core);
     }
-    let failed = |why: String| KclError::Install {
+    let failed = |why: SharedError| KclError::Install {
         version: version.to_owned(),
         why,
     };
-    let io = |error: std::io::Error| failed(error.to_string());
+    let io = |error: std::io::Error| failed(error.into());
     let (interpreter, pin) = choose(version, options.interpreter.as_deref(), checkout).await?;
     progress(InstallStep::Fetching(pin.file.to_owned()));
     if let Some(credential) = options
@@ -103,9 +104,8 @@ pub async fn install(
         .as_deref()
         .and_then(|index| credential_in(index, AddressParts::default()))
     {
-        return Err(failed(format!(
-            "--index holds {credential}; set PIP_INDEX_URL instead"
-        )));
+        let why = format!("--index holds {credential}; set PIP_INDEX_URL instead");
+        return Err(failed(why.into()));
     }
     let index = options
         .index
@@ -136,7 +136,7 @@ pub async fn install(
     };
     core.extension = moved(&core.extension);
     core.readable = core.readable.iter().map(|path| moved(path)).collect();
-    let text = serde_json::to_string_pretty(&core).map_err(|error| failed(error.to_string()))?;
+    let text = serde_json::to_string_pretty(&core).map_err(|error| failed(error.into()))?;
     std::fs::write(fresh.path().join("core.json"), text).map_err(io)?;
     std::fs::set_permissions(fresh.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(io)?;
@@ -206,7 +206,7 @@ async fn choose(
     wish: Option<&Path>,
     checkout: &Checkout,
 ) -> Result<(Executable, Pin), KclError> {
-    let failed = |why: String| KclError::Install {
+    let failed = |why: SharedError| KclError::Install {
         version: version.to_owned(),
         why,
     };
@@ -237,7 +237,7 @@ async fn choose(
         let tags: std::collections::BTreeSet<_> = pins.map(|pin| pin.tag).collect();
         tags.into_iter().collect::<Vec<_>>().join(", ")
     };
-    Err(failed(format!(
+    let why = format!(
         "it needs CPython on Linux with glibc ({}), or on macOS from 11.0 with Apple's processors and from 10.12 with Intel's ({}); found {}",
         tags(|pin| !pin.is_of_macos()),
         tags(Pin::is_of_macos),
@@ -246,7 +246,8 @@ async fn choose(
         } else {
             seen.join(", ")
         }
-    )))
+    );
+    Err(failed(why.into()))
 }
 
 async fn fetch(
@@ -254,12 +255,12 @@ async fn fetch(
     pin: &Pin,
     progress: &mut (dyn FnMut(InstallStep) + Send),
 ) -> Result<Vec<u8>, KclError> {
-    let failed = |why: String| KclError::Install {
+    let failed = |why: SharedError| KclError::Install {
         version: pin.version.to_owned(),
         why,
     };
     let shown = without_credentials(index);
-    let network = |error: reqwest::Error| failed(konverge_base::error::chain(&error.without_url()));
+    let network = |error: reqwest::Error| failed(error.without_url().into());
     // An index may send to another host for its files, which have pinned hashes.
     let client = konverge_http::client()
         .redirect(reqwest::redirect::Policy::default())
@@ -269,7 +270,9 @@ async fn fetch(
         .map_err(network)?;
     let page: url::Url = format!("{}/kcl-lib/", index.trim_end_matches('/'))
         .parse()
-        .map_err(|error| failed(format!("`{shown}` is not a URL: {error}")))?;
+        .map_err(|error: url::ParseError| {
+            failed(SharedError::from(error).context(format!("`{shown}` is not a URL")))
+        })?;
     let get = async |url: url::Url| {
         let request = client.get(url).header("accept", "text/html, */*;q=0.1");
         konverge_http::send(request).await?.error_for_status()
@@ -280,11 +283,11 @@ async fn fetch(
         .text()
         .await
         .map_err(network)?;
-    let link =
-        link_to(&html, pin.file).ok_or_else(|| failed(format!("{shown} does not list `{}`", pin.file)))?;
+    let link = link_to(&html, pin.file)
+        .ok_or_else(|| failed(format!("{shown} does not list `{}`", pin.file).into()))?;
     let url = page
         .join(&link)
-        .map_err(|error| failed(format!("{shown} has a bad link: {error}")))?;
+        .map_err(|error| failed(SharedError::from(error).context(format!("{shown} has a bad link"))))?;
     let mut response = get(url).await.map_err(network)?;
     let total = response.content_length();
     let mut wheel = Vec::new();
@@ -317,17 +320,13 @@ fn link_to(html: &str, file: &str) -> Option<String> {
 }
 
 /// A wheel is a zip archive: the interpreter has a reader for it that stays inside the folder.
-async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Result<(), String> {
+async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Result<(), SharedError> {
     let mut program = Program::new(interpreter).args(["-I", "-m", "zipfile", "-e"]);
     program.args.extend([archive.into(), folder.into()]);
-    let ended = program.run().await.map_err(|error| error.to_string())?;
+    let ended = program.run().await?;
     if ended.code != Some(0) {
         let stderr = String::from_utf8_lossy(&ended.stderr);
-        return Err(stderr
-            .lines()
-            .last()
-            .unwrap_or("it could not be unpacked")
-            .to_owned());
+        return Err(stderr.lines().last().unwrap_or("it could not be unpacked").into());
     }
     Ok(())
 }

@@ -111,8 +111,7 @@ impl Pool {
         let text = String::from_utf8_lossy(&body);
         match status {
             protocol::WorkerStatus::Done => {
-                let result =
-                    R::decode(body.as_slice()).map_err(|error| KclError::Answer(error.to_string()))?;
+                let result = R::decode(body.as_slice()).map_err(|error| KclError::Answer(error.into()))?;
                 Ok((result, root))
             }
             protocol::WorkerStatus::Refused => Err(KclError::Code(diagnostic::read(&text, &root))),
@@ -161,7 +160,7 @@ impl Pool {
         // Writing a few small files takes less time than moving the work to another thread.
         worker.scratch.lay(request).map_err(|error| KclError::Scratch {
             label: request.label.clone(),
-            why: error.to_string(),
+            why: error.into(),
         })?;
         let root = worker.scratch.root().to_owned();
         Ok((
@@ -210,7 +209,7 @@ impl Pool {
             .permits
             .acquire()
             .await
-            .map_err(|error| KclError::Start(error.to_string()))?;
+            .map_err(|error| KclError::Start(error.into()))?;
         // The lock ends here: a worker takes a while to start.
         let idle = inner.idle().pop();
         let worker = match idle {

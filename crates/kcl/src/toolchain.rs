@@ -10,6 +10,7 @@ use super::{
 };
 use konverge_base::{
     checkout::{Checkout, Executable},
+    error::SharedError,
     process::Program,
     variables,
 };
@@ -119,7 +120,7 @@ impl Toolchain {
         let found = probe(executable, None).await?;
         found.check_call()?;
         found.core().ok_or_else(|| {
-            KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".to_owned())
+            KclError::Interpreter(interpreter.to_owned(), "it has no package `kcl_lib`".into())
         })
     }
 
@@ -238,25 +239,21 @@ impl Probe {
 /// Queries an interpreter about itself and its core (in `folder`, or in its own environment).
 pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Result<Probe, KclError> {
     let path = interpreter.path().to_owned();
-    let failed = |why: String| KclError::Interpreter(path.clone(), why);
+    let failed = |why: SharedError| KclError::Interpreter(path.clone(), why);
     let mut program = Program::new(interpreter).args(["-I", "-c", PROBE]);
     program.args.extend(folder.map(Into::into));
     // The wrapper scripts of version managers need PATH and HOME to find the real interpreter.
     let kept = [variables::PATH, variables::HOME].map(|name| Some((name.into(), std::env::var_os(name)?)));
     program.env = Some(kept.into_iter().flatten().collect());
     program.deadline = std::time::Duration::from_secs(30);
-    let ended = program.run().await.map_err(|error| failed(error.to_string()))?;
+    let ended = program.run().await.map_err(|error| failed(error.into()))?;
     if ended.code != Some(0) {
         let stderr = String::from_utf8_lossy(&ended.stderr);
         return Err(failed(
-            stderr
-                .lines()
-                .last()
-                .unwrap_or("it ended with an error")
-                .to_owned(),
+            stderr.lines().last().unwrap_or("it ended with an error").into(),
         ));
     }
-    serde_json::from_slice(&ended.stdout).map_err(|error| failed(error.to_string()))
+    serde_json::from_slice(&ended.stdout).map_err(|error| failed(error.into()))
 }
 
 /// The data folder of Konverge: `$XDG_DATA_HOME/konverge`, or else `~/.local/share/konverge`.

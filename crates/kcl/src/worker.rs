@@ -20,7 +20,7 @@ use super::{
     protocol::{MAX_ANSWER, WorkerStatus},
     workdir::Workdir,
 };
-use konverge_base::process::die_with_parent;
+use konverge_base::{error::SharedError, process::die_with_parent};
 use konverge_sandbox::{SandboxLayers, SandboxProfile};
 
 const SCRIPT: &str = include_str!("worker.py");
@@ -65,12 +65,12 @@ struct WorkerStderr {
 impl Worker {
     /// Starts a worker and waits until it has loaded the core.
     pub(super) async fn start(options: &PoolOptions) -> Result<Self, KclError> {
-        let failed = |error: std::io::Error| KclError::Start(error.to_string());
+        let failed = |error: std::io::Error| KclError::Start(error.into());
         let scratch = Workdir::new().map_err(failed)?;
         let temporary = options.temporary_files.then(tempfile::tempdir).transpose();
         let temporary = temporary.map_err(failed)?;
         let sandbox = serde_json::to_string(&sandbox_layers(options, &scratch, temporary.as_ref()))
-            .map_err(|error| KclError::Start(error.to_string()))?;
+            .map_err(|error| KclError::Start(error.into()))?;
         let mut command = Command::new(&options.self_exe);
         command
             .arg("__worker")
@@ -84,14 +84,14 @@ impl Worker {
             // stack.
             .process_group(0);
         die_with_parent(&mut command);
-        let mut child = command
-            .spawn()
-            .map_err(|error| KclError::Start(format!("`{}`: {error}", options.self_exe.display())))?;
+        let mut child = command.spawn().map_err(|error| {
+            KclError::Start(SharedError::from(error).context(format!("`{}`", options.self_exe.display())))
+        })?;
         let (Some(requests), Some(answers), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(KclError::Start(
-                "the pipes of the worker could not be opened".to_owned(),
+                "the pipes of the worker could not be opened".into(),
             ));
         };
         let said = Arc::new(WorkerStderr::default());
@@ -115,19 +115,18 @@ impl Worker {
                     .find_map(|line| line.strip_prefix("warning: ").map(str::to_owned));
                 Ok(worker)
             }
-            Ok(Ok(_)) => Err(KclError::Start("the core did not load".to_owned())),
+            Ok(Ok(_)) => Err(KclError::Start("the core did not load".into())),
             Ok(Err(WorkerLost::Ended(status, said))) => Err(KclError::Start(match said.trim() {
-                "" => format!("it ended at once ({status})"),
-                said => said.trim_start_matches("error: ").to_owned(),
+                "" => format!("it ended at once ({status})").into(),
+                said => said.trim_start_matches("error: ").into(),
             })),
-            Ok(Err(WorkerLost::Garbled(why))) => {
-                Err(KclError::Start(format!("its first answer cannot be read: {why}")))
-            }
-            Ok(Err(WorkerLost::Deadline)) => Err(KclError::Start("it did not answer in time".to_owned())),
-            Err(_) => Err(KclError::Start(format!(
-                "the core did not load within {} s",
-                START.as_secs()
-            ))),
+            Ok(Err(WorkerLost::Garbled(why))) => Err(KclError::Start(
+                format!("its first answer cannot be read: {why}").into(),
+            )),
+            Ok(Err(WorkerLost::Deadline)) => Err(KclError::Start("it did not answer in time".into())),
+            Err(_) => Err(KclError::Start(
+                format!("the core did not load within {} s", START.as_secs()).into(),
+            )),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why there is no measurement.
 
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, SharedError, UserError};
 
 /// There is no measurement. Never contains the address or the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,8 +13,11 @@ pub enum MetricsError {
     #[error("the token for Prometheus is empty, or has a character that an HTTP header cannot have")]
     Token,
     /// No HTTP client can be built.
-    #[error("cannot build an HTTP client: {why}")]
-    Client { why: String },
+    #[error("cannot build an HTTP client")]
+    Client {
+        #[source]
+        why: SharedError,
+    },
     /// The expression is empty, or the time is zero.
     #[error("the expression is empty, or is averaged over no time")]
     Expression,
@@ -86,8 +89,9 @@ impl MetricsError {
 
 impl From<MetricsError> for UserError {
     fn from(error: MetricsError) -> Self {
-        let failure = Self::new(ErrorKind::Config, error.to_string());
-        match error.hint() {
+        let hint = error.hint();
+        let failure = Self::from_error(ErrorKind::Config, error);
+        match hint {
             Some(hint) => failure.hint(hint),
             None => failure,
         }

@@ -53,7 +53,7 @@ impl Prometheus {
         });
         let http = konverge_http::client()
             .build()
-            .map_err(|error| MetricsError::Client { why: chain(&error) })?;
+            .map_err(|error| MetricsError::Client { why: error.into() })?;
         Ok(Self {
             http,
             query_url,

@@ -51,7 +51,7 @@ pub enum ModelError {
 
 impl From<ModelError> for UserError {
     fn from(error: ModelError) -> Self {
-        let failure = Self::new(ErrorKind::Layout, error.to_string()).caused_by(error.clone());
+        let failure = Self::from_error(ErrorKind::Layout, error.clone());
         match &error {
             ModelError::Nothing(_) => failure.hint(
                 "a source is CRDs (YAML or JSON), OpenAPI documents, or the output of `terraform providers schema -json`",

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use konverge_base::{
+    error::{SharedError, chain},
     interrupt::{Interrupt, StopTimeouts},
     retry::{RetryDecision, RetryPolicy},
     secrets::Secrets,
@@ -206,7 +207,7 @@ impl RestClient {
                 Err(ForgeError::Unreachable {
                     forge: self.api.kind(),
                     operation: operation(method, path),
-                    cause: stopped.to_string(),
+                    cause: stopped.into(),
                 })
             })
         })
@@ -245,7 +246,7 @@ impl RestClient {
             .await;
         match tried {
             Err(error) if error.is_uncertain() => {
-                tracing::warn!(%error, "not repeated");
+                tracing::warn!(error = %chain(&error), "not repeated");
                 Ok(())
             }
             done => done.map(|_| ()),
@@ -296,7 +297,7 @@ impl RestClient {
                 Err(error) if error.is_uncertain() => {
                     // The object may exist without our having seen the response. A second one would be a duplicate, so look
                     // before the next attempt, and once more after the last.
-                    tracing::debug!(%error, "checking whether the request took effect");
+                    tracing::debug!(error = %chain(&error), "checking whether the request took effect");
                     tokio::time::sleep(wait)
                         .instrument(spans::wait("another try"))
                         .await;
@@ -330,7 +331,7 @@ impl RestClient {
                 Err(ForgeError::Unreachable {
                     forge: self.api.kind(),
                     operation: operation.to_owned(),
-                    cause: format!("nothing within {} s", self.deadline.as_secs()),
+                    cause: format!("nothing within {} s", self.deadline.as_secs()).into(),
                 })
             })
             .map_err(|error| self.mask_error(error))
@@ -398,10 +399,17 @@ impl RestClient {
     }
 
     fn mask_error(&self, mut error: ForgeError) -> ForgeError {
-        if let ForgeError::Refused { message: said, .. } | ForgeError::Unreachable { cause: said, .. } =
-            &mut error
-        {
-            *said = self.secrets.mask(said);
+        match &mut error {
+            ForgeError::Refused { message, .. } => *message = self.secrets.mask(message),
+            ForgeError::Unreachable { cause, .. } => {
+                let said = chain(&**cause);
+                let masked = self.secrets.mask(&said);
+                // A cause that says a secret is kept as its masked text alone.
+                if masked != said {
+                    *cause = masked.into();
+                }
+            }
+            _ => {}
         }
         error
     }
@@ -422,7 +430,7 @@ impl RestClient {
         serde_json::from_str(text).map_err(|error| self.malformed(operation, error))
     }
 
-    fn malformed(&self, operation: impl Into<String>, cause: impl ToString) -> ForgeError {
+    fn malformed(&self, operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
         ForgeError::malformed(self.api.kind(), operation, cause)
     }
 }
@@ -505,11 +513,58 @@ mod tests {
     #[tokio::test]
     async fn a_page_instead_of_an_answer_is_named() {
         let asked = client().get::<Value>("/user?a=b", TokenPermission("read")).await;
-        let said = asked.unwrap_err().to_string();
+        let said = chain(&asked.unwrap_err());
         assert_eq!(
             said,
             "Gitea's answer to GET /user?a=b cannot be read: it is HTML, as a proxy or a page to log in sends it"
         );
+    }
+
+    /// A server that nothing comes from.
+    struct Silence;
+
+    #[async_trait]
+    impl RestApi for Silence {
+        fn kind(&self) -> ForgeKind {
+            ForgeKind::Gitea
+        }
+
+        fn base_path(&self) -> &str {
+            ""
+        }
+
+        async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+            Err(ForgeError::Unreachable {
+                forge: self.kind(),
+                operation: exchange.operation(),
+                cause: std::io::Error::other(exchange.path.to_owned()).into(),
+            })
+        }
+
+        fn error_of(&self, _: &str, _: &Answer, _: TokenPermission) -> Option<ForgeError> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cause_is_kept_and_one_that_says_a_secret_is_masked() {
+        let secrets = Secrets::new(HashKey::random());
+        secrets.learn("a-token-of-this-run");
+        let once = RetryPolicy {
+            attempts: 1,
+            ..RetryPolicy::default()
+        };
+        let client = RestClient::new(Arc::new(Silence), secrets).with_patience(once);
+        let cause = async |path: &str| match client.get::<Value>(path, TokenPermission("read")).await {
+            Err(ForgeError::Unreachable { cause, .. }) => cause,
+            other => panic!("{other:?}"),
+        };
+        let kept = cause("/user").await;
+        assert_eq!(chain(&*kept), "/user");
+        assert!(kept.is::<std::io::Error>());
+        let masked = cause("/a-token-of-this-run").await;
+        assert!(!format!("{masked:?}").contains("of-this-run"), "{masked:?}");
+        assert!(!masked.is::<std::io::Error>());
     }
 
     #[tokio::test]

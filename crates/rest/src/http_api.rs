@@ -1,9 +1,7 @@
 //! The transport to an API: our HTTP client (proxy, certificates, no redirects), with responses of a limited size.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use konverge_base::error::chain;
 use konverge_forge::{ForgeError, ForgeKind};
-use konverge_http::BodyError;
 
 use crate::{Answer, ApiAddress, Exchange, MOST_BYTES};
 
@@ -19,9 +17,10 @@ pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
         .user_agent(USER_AGENT)
         .default_headers(headers)
         .build()
-        .map_err(|error| ForgeError::Runner {
-            message: format!("no HTTP client: {}", chain(&error)),
+        .map_err(|error| ForgeError::Unusable {
+            message: "no HTTP client".to_owned(),
             hint: "`konverge doctor`, in the same place, tries whatever a job needs".to_owned(),
+            cause: error.into(),
         })
 }
 
@@ -68,20 +67,16 @@ impl HttpApi {
     /// # Errors
     /// There is no answer.
     pub async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
-        let unreachable = |cause: String| ForgeError::Unreachable {
-            forge: self.kind,
-            operation: exchange.operation(),
-            cause,
-        };
         let ApiAddress { origin, base_path } = &self.address;
         let request = exchange.request(&format!("{origin}{base_path}{}", exchange.path));
         let request =
             request.map_err(|error| ForgeError::malformed(self.kind, exchange.operation(), error))?;
         let answer = konverge_http::exchange(&self.http, request, MOST_BYTES).await;
-        let answer = answer.map_err(|error| match error {
-            // The address may hold a secret, so the error is shown without it.
-            BodyError::Transport(error) => unreachable(chain(&error.without_url())),
-            error => unreachable(chain(&error)),
+        // The address may hold a secret, so the error is shown without it.
+        let answer = answer.map_err(|error| ForgeError::Unreachable {
+            forge: self.kind,
+            operation: exchange.operation(),
+            cause: error.without_url().into(),
         })?;
         let (parts, body) = answer.into_parts();
         Ok(Answer {
@@ -89,5 +84,40 @@ impl HttpApi {
             headers: parts.headers,
             body: String::from_utf8_lossy(&body).into_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use http::Method;
+    use konverge_base::error::chain;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_is_in_no_cause_of_an_error() {
+        let address = ApiAddress {
+            // Nothing listens there.
+            origin: "http://127.0.0.1:9".to_owned(),
+            base_path: String::new(),
+        };
+        let api = HttpApi::new(ForgeKind::Gitea, address, (header::AUTHORIZATION, "token x")).unwrap();
+        let asked = api.send(Exchange {
+            method: &Method::GET,
+            path: "/user?access_token=hunter2",
+            etag: None,
+            body: None,
+        });
+        let error = asked.await.unwrap_err();
+        let said = chain(&error);
+        assert!(said.starts_with("no answer from Gitea to GET /user: "), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+            cause = error.source();
+        }
     }
 }

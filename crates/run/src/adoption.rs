@@ -41,7 +41,7 @@ impl Adoption {
     /// It cannot be read, or is invalid.
     pub fn load(source: &dyn Source) -> Result<Option<Self>, UserError> {
         let read = source.read_path(&path()).map_err(|error| {
-            UserError::new(ErrorKind::Config, format!("{FILE_NAME} cannot be read: {error}"))
+            UserError::from_error(ErrorKind::Config, error).context(format!("{FILE_NAME} cannot be read"))
         });
         let Some(bytes) = read? else {
             return Ok(None);
@@ -50,17 +50,15 @@ impl Adoption {
     }
 
     fn parse(text: &str) -> Result<Self, UserError> {
-        let invalid = |why: String| {
-            UserError::new(ErrorKind::Config, format!("{FILE_NAME} is invalid: {why}"))
+        let invalid = |error: yaml::YamlError| {
+            UserError::from_error(ErrorKind::Config, error)
+                .context(format_args!("{FILE_NAME} is invalid"))
                 .hint("`konverge adopt --write` writes it again")
         };
-        if yaml::documents(text)
-            .map_err(|error| invalid(error.to_string()))?
-            .is_empty()
-        {
+        if yaml::documents(text).map_err(invalid)?.is_empty() {
             return Ok(Self::default());
         }
-        yaml::from_str(text).map_err(|error| invalid(error.to_string()))
+        yaml::from_str(text).map_err(invalid)
     }
 
     /// The text of the file.

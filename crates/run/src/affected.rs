@@ -275,7 +275,7 @@ impl Source for EmptySource {
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
         Err(SourceError {
             what: format!("object {blob}"),
-            why: "there is nothing here".to_owned(),
+            why: "there is nothing here".into(),
         })
     }
 

@@ -294,7 +294,7 @@ impl WorkspaceFiles<'_> {
         let kcl_mod = stack.folder.child("kcl.mod");
         let text = self.text(&kcl_mod)?.unwrap_or_default();
         let dependencies = declared_dependencies(text.as_bytes()).map_err(|error| {
-            UserError::new(ErrorKind::Layout, error.to_string()).at(kcl_mod.to_string(), None, None)
+            UserError::from_error(ErrorKind::Layout, error).at(kcl_mod.to_string(), None, None)
         })?;
         let names = kusion::platform_names(&dependencies);
         // Applications need the package of their types: a stack without dependencies has none, and no workspace.
@@ -384,7 +384,7 @@ impl WorkspaceFiles<'_> {
 
     fn text(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
         let content = self.tree.read(path);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 }

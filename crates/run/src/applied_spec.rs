@@ -59,7 +59,30 @@ struct PastRevisions {
     repository: Repository,
     known: AnalysisCache,
     /// By commit and core.
-    revisions: HashMap<(CommitId, String), Result<Arc<OpenRevision>, UserError>>,
+    revisions: HashMap<(CommitId, String), Result<Arc<OpenRevision>, PastFailure>>,
+}
+
+/// Why a commit that was applied is not opened.
+#[derive(Clone)]
+enum PastFailure {
+    /// It is not here, and cannot be fetched.
+    Missing(UserError),
+    /// It is here.
+    Unusable(UserError),
+}
+
+impl From<UserError> for PastFailure {
+    fn from(failure: UserError) -> Self {
+        Self::Unusable(failure)
+    }
+}
+
+impl From<PastFailure> for UserError {
+    fn from(failure: PastFailure) -> Self {
+        match failure {
+            PastFailure::Missing(failure) | PastFailure::Unusable(failure) => failure,
+        }
+    }
 }
 
 impl<'a> AppliedSpec<'a> {
@@ -130,10 +153,9 @@ impl<'a> AppliedSpec<'a> {
     pub(crate) async fn missing_commits(&self) -> Vec<UserError> {
         let opened = self.opened.lock().await;
         let revisions = opened.iter().flat_map(|opened| &opened.revisions);
-        let missing = revisions.filter_map(|((commit, _), revision)| {
-            let failure = revision.as_ref().err()?;
-            failure.room_error::<GitError>()?;
-            Some((commit.clone(), failure.clone()))
+        let missing = revisions.filter_map(|((commit, _), revision)| match revision {
+            Err(PastFailure::Missing(failure)) => Some((commit.clone(), failure.clone())),
+            _ => None,
         });
         missing.collect::<BTreeMap<_, _>>().into_values().collect()
     }
@@ -173,11 +195,11 @@ impl<'a> AppliedSpec<'a> {
         };
         let key = (commit.clone(), core.to_owned());
         if let Some(known) = opened.revisions.get(&key) {
-            return known.clone();
+            return Ok(known.clone()?);
         }
         let revision = self.open(opened, commit, core).await.map(Arc::new);
         opened.revisions.insert(key, revision.clone());
-        revision
+        Ok(revision?)
     }
 
     /// Opens a commit with the configuration of the head. Only the rules for reading settings files come from the
@@ -187,18 +209,23 @@ impl<'a> AppliedSpec<'a> {
         opened: &PastRevisions,
         commit: &CommitId,
         core: &str,
-    ) -> Result<OpenRevision, UserError> {
+    ) -> Result<OpenRevision, PastFailure> {
         let repository = &opened.repository;
         let credentials = self.planning.run.clone_credentials();
         let ensured = repository.ensure(commit, credentials.as_ref()).await;
-        ensured.map_err(|error| missing_commit(error, commit))?;
+        ensured.map_err(|error| PastFailure::Missing(missing_commit(error, commit)))?;
         let mut config = self.planning.config.clone();
-        if let Ok(then) = Config::load(repository.revision(commit)?.as_ref()) {
+        if let Ok(then) = Config::load(repository.revision(commit).map_err(UserError::from)?.as_ref()) {
             config.kcl.settings = then.kcl.settings;
         }
         config.kcl.version = Some(core.to_owned());
         let at = RevisionSpec::Commit(commit.clone());
-        OpenRevision::open_knowing(&opened.known, repository, &at, Some(&config))
+        Ok(OpenRevision::open_knowing(
+            &opened.known,
+            repository,
+            &at,
+            Some(&config),
+        )?)
     }
 }
 
@@ -251,15 +278,11 @@ fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {
 }
 
 fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
-    UserError::new(
-        ErrorKind::Git,
-        format!(
-            "commit {}, which was applied last, cannot be read here: {error}",
-            commit.short()
-        ),
-    )
-    .hint(format!(
+    let what = format!(
+        "commit {}, which was applied last, cannot be read here",
+        commit.short()
+    );
+    UserError::from_error(ErrorKind::Git, error).context(what).hint(format!(
         "fetch it from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
     ))
-    .caused_by(error)
 }

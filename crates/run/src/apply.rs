@@ -17,7 +17,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 
 use crate::{Planner, StateBackend, StepCounter, Target, redact, stack_order::StackOrder};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
@@ -175,7 +175,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
         planning
             .run
             .notes
-            .warning(&format!("could not update the state index: {error}"));
+            .warning(&format!("could not update the state index: {}", chain(&error)));
     }
 }
 

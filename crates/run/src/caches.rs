@@ -97,7 +97,7 @@ fn cache_contents(
     counted: std::io::Result<CacheUse>,
 ) -> Result<CacheContents, UserError> {
     let counted = counted.map_err(|error| {
-        UserError::new(ErrorKind::Config, error.to_string()).at(folder.display().to_string(), None, None)
+        UserError::from_error(ErrorKind::Config, error).at(folder.display().to_string(), None, None)
     })?;
     Ok(CacheContents {
         what,

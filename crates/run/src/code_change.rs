@@ -126,8 +126,7 @@ impl<'a> CodeEditor<'a> {
     }
 
     fn content_before(&self, path: &RepoPath) -> Result<Option<Arc<[u8]>>, UserError> {
-        let content = self.revisions.head.source.read_path(path);
-        content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
+        Ok(self.revisions.head.source.read_path(path)?)
     }
 
     /// Gives a file another content.

@@ -283,7 +283,7 @@ impl Compilers {
         // A job previews the core of a change on a runner whose `KONVERGE_KCL` may still name the earlier one.
         let past = self.past || version != kcl.core() || self.run.in_ci();
         let core = core_lookup::find(&self.run, version, kcl.install, past).await?;
-        let internal = |error: std::io::Error| UserError::new(ErrorKind::Internal, error.to_string());
+        let internal = |error: std::io::Error| UserError::from_error(ErrorKind::Internal, error);
         let executable = match &self.executable {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(internal)?,
@@ -354,11 +354,9 @@ impl Compilers {
             return Ok(found(kept, None));
         }
         let passing = tempfile::tempdir().map_err(|error| {
-            UserError::new(
-                ErrorKind::Internal,
-                format!("there is no folder for packages: {error}"),
-            )
-            .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
+            UserError::from_error(ErrorKind::Internal, error)
+                .context("there is no folder for packages")
+                .hint("set XDG_CACHE_HOME to a folder that may be written, or TMPDIR")
         })?;
         Ok(found(passing.path().to_owned(), Some(passing)))
     }
@@ -609,7 +607,8 @@ pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserEr
 pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        UserError::new(ErrorKind::Usage, format!("the Spec cannot be read: {error}"))
+        UserError::from_error(ErrorKind::Usage, error)
+            .context("the Spec cannot be read")
             .at(name.clone(), None, None)
             .hint("`--spec` names a file, from the folder where konverge runs")
     })?;
@@ -653,7 +652,5 @@ pub fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents
 }
 
 fn read(source: &dyn Source, blob: BlobId) -> Result<Arc<[u8]>, UserError> {
-    source
-        .read(blob)
-        .map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))
+    Ok(source.read(blob)?)
 }

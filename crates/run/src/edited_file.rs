@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{AnalysisCache, OpenRevision};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         affected::Affected,
@@ -30,7 +30,7 @@ impl OpenRevision {
             return Ok(None);
         };
         let content = self.source.read(entry.blob);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         let mut edited = content.to_vec();
         edited.push(b'\n');
         let edits = BTreeMap::from([(file.clone(), Arc::from(edited))]);

@@ -23,7 +23,7 @@ pub fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<He
     for (inside, path, blob) in list_rules(config, source) {
         let text = source
             .read(blob)
-            .map_err(|error| UserError::new(ErrorKind::Config, format!("{path}: {error}")))?;
+            .map_err(|error| UserError::from_error(ErrorKind::Config, error).context(&path))?;
         files.push((
             inside,
             path.to_string(),

@@ -10,7 +10,7 @@ use crate::{
     health_rules, kcl_health,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{ClusterName, file_source::Source, spec::Spec},
     secrets::{SecretValue, Secrets},
     variables,
@@ -77,18 +77,21 @@ impl ClusterSecrets for ClusterReader {
         namespace: &str,
         name: &str,
     ) -> Result<BTreeMap<String, SecretValue>, SecretProblem> {
-        let unavailable = |why: String| SecretProblem::Unavailable { status: None, why };
+        let unavailable = |why: SharedError| SecretProblem::Unavailable { status: None, why };
         let kubernetes = self
             .kubernetes
             .as_ref()
-            .ok_or_else(|| unavailable("no cluster is queried in this run".to_owned()))?;
+            .ok_or_else(|| unavailable("no cluster is queried in this run".into()))?;
         let found = kubernetes.secret_data(self.cluster.as_ref(), namespace, name);
-        match found.await.map_err(|failure| unavailable(failure.message))? {
+        match found
+            .await
+            .map_err(|failure| unavailable(failure.message.into()))?
+        {
             SecretData::Found(data) => Ok(data),
             SecretData::Missing => Err(SecretProblem::Missing(None)),
             SecretData::Denied(failure) => Err(SecretProblem::Denied {
                 status: Some(403),
-                why: failure.message,
+                why: failure.message.into(),
             }),
         }
     }

@@ -10,9 +10,12 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::{RunContext, compiler::Compilers};
-use konverge_base::model::{
-    Digest, RepoPath,
-    stack::{CompileSetup, Entry},
+use konverge_base::{
+    error::chain,
+    model::{
+        Digest, RepoPath,
+        stack::{CompileSetup, Entry},
+    },
 };
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, KclDiagnostic, KclError};
@@ -69,7 +72,7 @@ impl Evaluate for Workers {
             Err(KclError::Code(errors)) if errors.iter().all(is_of_the_object) => {
                 AssertionResult::Failed(describe_errors(&errors))
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(chain(&error)),
         };
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         results.insert(key, result.clone());

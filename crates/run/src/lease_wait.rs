@@ -8,7 +8,10 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{RunContext, forge};
-use konverge_base::model::{StackId, note::Note};
+use konverge_base::{
+    error::chain,
+    model::{StackId, note::Note},
+};
 use konverge_forge::{Forge, ForgeError, ForgeKind};
 use konverge_state::{Holder, LeaseWatch, WaitVerdict};
 
@@ -81,7 +84,8 @@ fn unanswered(forge: ForgeKind, error: &ForgeError, holder: &Holder) -> String {
         _ => String::new(),
     };
     format!(
-        "{forge} does not say whether that run is over: {error}{may}; its lease expires {} s after its last renewal",
+        "{forge} does not say whether that run is over: {}{may}; its lease expires {} s after its last renewal",
+        chain(error),
         holder.term.as_secs()
     )
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use crate::RunContext;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     secrets::{Secrets, learn_environment},
     variables,
 };
@@ -220,7 +220,8 @@ impl StackLogin {
     }
 
     async fn explain(&self, error: CloudError) -> UserError {
-        let failure = UserError::new(ErrorKind::Config, format!("login `{}`: {error}", self.name()));
+        let failure =
+            UserError::from_error(ErrorKind::Config, error).context(format!("login `{}`", self.name()));
         match job_subject(&self.environment).await {
             Ok(Some(subject)) => failure
                 .hint(format!(
@@ -232,7 +233,7 @@ impl StackLogin {
             Ok(None) => failure.hint(
                 "give the job `permissions: {id-token: write}`, so that GitHub gives it a token that the cloud trusts",
             ),
-            Err(unknown) => failure.hint(format!("the subject of this job is not known: {unknown}")),
+            Err(unknown) => failure.hint(format!("the subject of this job is not known: {}", chain(&unknown))),
         }
     }
 }

@@ -6,11 +6,14 @@ use std::{
 };
 
 use crate::{OpenRevision, RunContext};
-use konverge_base::model::{
-    RepoPath, StackId,
-    affected::{Affected, AffectedStack, InputChange},
-    file_source::{Source, SourceError},
-    model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
+use konverge_base::{
+    error::chain,
+    model::{
+        RepoPath, StackId,
+        affected::{Affected, AffectedStack, InputChange},
+        file_source::{Source, SourceError},
+        model_change::{ModelChange, ModelPackageChange, ModelPropertyChange},
+    },
 };
 use konverge_config::{Config, ModelSourceConfig};
 use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};
@@ -36,7 +39,8 @@ pub fn find(
     let found = compare(base, head, affected);
     found.unwrap_or_else(|error| {
         run.notes.warning(&format!(
-            "a generated model could not be read, so the preview does not say what changes in models: {error}"
+            "a generated model could not be read, so the preview does not say what changes in models: {}",
+            chain(&error)
         ));
         Vec::new()
     })

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use sha2::{Digest as _, Sha256};
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,
@@ -58,7 +58,7 @@ impl ModuleBinaries {
     ) -> Result<Self, UserError> {
         let lock_file = stack.folder.child(LOCK_FILE);
         let lock = tree.read(&lock_file);
-        let lock = lock.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let lock = lock?;
         // The error of a broken lock is that of its packages.
         let lock = PackageLock::parse(lock.as_deref().unwrap_or_default()).unwrap_or_default();
         let mut found = BTreeMap::new();
@@ -129,7 +129,7 @@ impl ModuleBinaries {
             known.extend(binary.pins.values().cloned());
             for (_, blob) in &binary.files {
                 let content = source.read(*blob);
-                let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+                let content = content?;
                 known.insert(digest_of(&content));
             }
         }

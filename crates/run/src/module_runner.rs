@@ -118,11 +118,9 @@ impl ModuleRunner {
     ) -> Result<Self, UserError> {
         let checked = tempfile::Builder::new().prefix("konverge-modules-").tempdir();
         let checked = checked.map_err(|error| {
-            UserError::new(
-                ErrorKind::Internal,
-                format!("there is no folder for modules: {error}"),
-            )
-            .hint("set TMPDIR to a folder that may be written")
+            UserError::from_error(ErrorKind::Internal, error)
+                .context("there is no folder for modules")
+                .hint("set TMPDIR to a folder that may be written")
         })?;
         Ok(Self {
             executable,
@@ -145,13 +143,10 @@ impl ModuleRunner {
             return Ok((answers, notes));
         }
         let io = |error: std::io::Error| {
-            UserError::new(
-                ErrorKind::Internal,
-                format!(
-                    "the files of {} could not be laid out for its modules: {error}",
-                    context.stack.id
-                ),
-            )
+            UserError::from_error(ErrorKind::Internal, error).context(format!(
+                "the files of {} could not be laid out for its modules",
+                context.stack.id
+            ))
         };
         let mut files = Workdir::new().map_err(io)?;
         files.lay(context.request).map_err(io)?;
@@ -261,7 +256,7 @@ impl ModuleRunner {
                 let content = context.source.read(*blob);
                 return Ok(FoundBinary {
                     file: file.as_str().rsplit('/').next().unwrap_or_default().to_owned(),
-                    content: content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?,
+                    content: content?,
                     is_pinned: true,
                     is_checked: false,
                 });

@@ -26,7 +26,7 @@ pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLoc
     for folder in setup.module_root.iter().chain(packages) {
         let file = folder.child(LOCK_FILE);
         let content = workspace.analysis.tree().read(&file);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
         all.add_missing(lock.map_err(|why| broken(&file, why))?);
     }

@@ -1,9 +1,12 @@
 //! Reads the policy sets of a revision. In `ci` that is the default branch, and a revision under which a pull
 //! request was reviewed.
 
-use konverge_base::model::{
-    RepoPath,
-    file_source::{FileKind, Source},
+use konverge_base::{
+    error::chain,
+    model::{
+        RepoPath,
+        file_source::{FileKind, Source},
+    },
 };
 use konverge_config::{Config, PolicyLanguage, PolicySetConfig};
 use konverge_policy_sets::{PolicyFile, PolicySet, PolicySets};
@@ -66,7 +69,7 @@ fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, 
         if entry.kind != FileKind::File {
             return Err(format!("{found} is a link: write the file itself"));
         }
-        let bytes = source.read(entry.blob).map_err(|error| error.to_string())?;
+        let bytes = source.read(entry.blob).map_err(|error| chain(&error))?;
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| format!("{found} is not UTF-8"))?;
         files.push(PolicyFile {
             path: found.to_string(),

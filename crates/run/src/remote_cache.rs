@@ -11,7 +11,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::RunContext;
-use konverge_base::{error::UserError, model::Digest};
+use konverge_base::{
+    error::{UserError, chain},
+    model::Digest,
+};
 use konverge_kcl::SharedCache;
 use konverge_state::{
     IDENTITY_VARIABLE, SealedBox, StateStore,
@@ -49,7 +52,7 @@ impl RemoteCache {
     fn give_up_on_error<T>(&self, result: Result<T, StoreError>) -> Result<T, String> {
         result.map_err(|error| {
             self.broken.store(true, Ordering::Relaxed);
-            format!("{error}; this run continues without it")
+            format!("{}; this run continues without it", chain(&error))
         })
     }
 
@@ -81,7 +84,7 @@ impl SharedCache for RemoteCache {
         let shut = self
             .vault
             .seal(&key.to_string(), &entry)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| chain(&error))?;
         // An existing entry has the same content.
         let created = self.store.create(&entry_key(key), Bytes::from(shut)).await;
         self.give_up_on_error(created).map(|_| ())
@@ -89,7 +92,7 @@ impl SharedCache for RemoteCache {
 
     async fn remove(&self, key: &Digest) -> Result<(), String> {
         let deleted = self.store.delete(&entry_key(key)).await;
-        deleted.map_err(|error| error.to_string())
+        deleted.map_err(|error| chain(&error))
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use crate::{RunContext, secret_stores, sops_copies::SopsCopies};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{ClusterName, file_source::Source, spec::Spec},
     secrets::{SecretReference, SecretValue, Secrets, StoreName},
 };
@@ -122,7 +122,7 @@ impl SecretReferences {
         } else {
             "the version is not shown"
         };
-        self.notes.note(&format!("{error}; {what}"));
+        self.notes.note(&format!("{}; {what}", chain(error)));
     }
 
     /// The value of a secret that was read in this run.

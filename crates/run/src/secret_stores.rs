@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::RunContext;
 use konverge_base::{
+    error::chain,
     model::{ClusterName, RepoPath, file_source::Source},
     secrets::Secrets,
     variables,
@@ -88,7 +89,7 @@ impl RevisionFiles for HeadFiles {
         let (Some(source), Some(path)) = (&self.0, RepoPath::normalize(path)) else {
             return Ok(None);
         };
-        source.read_path(&path).map_err(|error| error.to_string())
+        source.read_path(&path).map_err(|error| chain(&error))
     }
 }
 

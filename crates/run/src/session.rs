@@ -332,7 +332,7 @@ pub async fn open_file(
         ),
     };
     let id = id.map_err(|error| {
-        UserError::new(ErrorKind::Usage, error.to_string())
+        UserError::from_error(ErrorKind::Usage, error)
             .hint("name the state's identity: `--stack <project>/<stack>`")
     })?;
     let repository = Repository::discover(&run.dir).ok();

@@ -116,10 +116,8 @@ impl SopsCopies {
             return Ok(copies.clone());
         }
         let copies = self.find(path).map_err(|error| {
-            UserError::new(
-                ErrorKind::Secret,
-                format!("`{path}` cannot be compared with the other files that SOPS encrypted: {error}"),
-            )
+            let what = format!("`{path}` cannot be compared with the other files that SOPS encrypted");
+            UserError::from_error(ErrorKind::Secret, error).context(what)
             .hint("its stack might read a copy of a file that it may not read, so all earlier commits are needed: `fetch-depth: 0`, or `git fetch --unshallow`")
             .hint(format!("a file that says its own path is not compared: add the value `konverge_path: {path}` by `sops edit`"))
         })?;

@@ -291,7 +291,7 @@ pub fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
 pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> {
     let outputs = spec
         .outputs()
-        .map_err(|error| UserError::new(ErrorKind::Spec, error.to_string()))?;
+        .map_err(|error| UserError::from_error(ErrorKind::Spec, error))?;
     if outputs.is_empty() {
         return Ok(outputs);
     }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use crate::{RevisionSpec, RunContext, checkout_addresses, key_services};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     secrets::{HashKey, Secrets},
     variables,
 };
@@ -189,8 +189,10 @@ async fn open_sealer(
         (Ok(keys), _) => keys,
         // Documents are encrypted to the age recipients as well, and new ones to them alone.
         (Err(error @ StateError::KeyService { .. }), _) if identity.is_some() && !age.is_empty() => {
-            run.notes
-                .note(&format!("{error}; the identity in {IDENTITY_VARIABLE} is used"));
+            run.notes.note(&format!(
+                "{}; the identity in {IDENTITY_VARIABLE} is used",
+                chain(&error)
+            ));
             None
         }
         (Err(StateError::KeyService { .. }), KeyUse::Diagnose) => None,

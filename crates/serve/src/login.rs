@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use jiff::Timestamp;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, UserError, chain};
 use konverge_config::{PortalConfig, PortalLogin, ProxyRange};
 use konverge_portal::PortalPerson;
 use serde::Deserialize;
@@ -58,12 +58,13 @@ impl Login {
     pub(super) fn new(settings: LoginSettings, actions: Box<dyn PortalActions>) -> Result<Self, UserError> {
         let is_secure = settings.login.url.starts_with("https://");
         let cookies = CookieSealer::new(settings.cookie_key.as_deref(), is_secure).map_err(|error| {
-            UserError::new(ErrorKind::Config, error.to_string()).hint(format!(
+            UserError::from_error(ErrorKind::Config, error).hint(format!(
                 "set {PORTAL_KEY_VARIABLE} to the output of `openssl rand -hex 32`, the same for every replica"
             ))
         })?;
         let providers = Providers::new().map_err(|error| {
-            UserError::new(ErrorKind::Config, format!("cannot build an HTTP client: {error}"))
+            UserError::from_error(ErrorKind::Config, error)
+                .context("cannot build an HTTP client")
                 .hint("check the proxy variables and the certificates of the system")
         })?;
         Ok(Self {
@@ -114,12 +115,12 @@ impl Login {
                 self.attempts
                     .take(peer, Instant::now())
                     .map_err(RequestError::TooMany)?;
-                tracing::warn!(%error, peer, "a token was refused");
+                tracing::warn!(error = %chain(&error), peer, "a token was refused");
                 return Err(match error {
                     SignInError::Away(_) => RequestError::Source(
-                        UserError::new(ErrorKind::Config, error.to_string()).hint("try again later"),
+                        UserError::from_error(ErrorKind::Config, error).hint("try again later"),
                     ),
-                    _ => RequestError::SignedOut(error.to_string()),
+                    _ => RequestError::SignedOut(chain(&error)),
                 });
             }
         };

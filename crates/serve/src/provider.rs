@@ -8,6 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_base::error::{SharedError, chain};
 use konverge_config::PortalLogin;
 use openidconnect::{
     AdditionalClaims, AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,
@@ -60,8 +61,8 @@ type ProviderToken =
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SignInError {
     /// The provider cannot be asked.
-    #[error("the login provider does not answer: {0}")]
-    Away(String),
+    #[error("the login provider does not answer")]
+    Away(#[source] SharedError),
     /// The provider refused.
     #[error("the login provider refused: {0}")]
     Refused(String),
@@ -164,7 +165,7 @@ impl Providers {
             (Ok(read), _) => Ok(Arc::new(read)),
             // The issuer is away, and its keys of before are still valid.
             (Err(error), Some((_, Ok(earlier)))) => {
-                tracing::warn!(%error, "the login provider cannot be read again");
+                tracing::warn!(error = %chain(&error), "the login provider cannot be read again");
                 Ok(Arc::clone(earlier))
             }
             (Err(error), _) => Err(error),
@@ -174,9 +175,9 @@ impl Providers {
     }
 
     async fn discover(&self, issuer: &str) -> Result<CoreProviderMetadata, SignInError> {
-        let url = IssuerUrl::new(issuer.to_owned()).map_err(|error| SignInError::Away(error.to_string()))?;
+        let url = IssuerUrl::new(issuer.to_owned()).map_err(|error| SignInError::Away(error.into()))?;
         let read = CoreProviderMetadata::discover_async(url, &self.http).await;
-        let read = read.map_err(|error| SignInError::Away(with_causes(&error)))?;
+        let read = read.map_err(|error| SignInError::Away(error.into()))?;
         let addresses = [
             Some(read.authorization_endpoint().as_str()),
             read.token_endpoint().map(|url| url.as_str()),
@@ -184,9 +185,9 @@ impl Providers {
         // The code and the secret go to these addresses. An issuer without HTTPS is on this machine.
         let is_secure = |address: &&str| address.starts_with("https://") || issuer.starts_with("http://");
         match addresses.iter().flatten().find(|address| !is_secure(address)) {
-            Some(address) => Err(SignInError::Away(format!(
-                "it names `{address}`, which is not HTTPS"
-            ))),
+            Some(address) => Err(SignInError::Away(
+                format!("it names `{address}`, which is not HTTPS").into(),
+            )),
             None => Ok(read),
         }
     }
@@ -234,7 +235,7 @@ impl Providers {
         let client = client(&published, login, secret)?;
         let exchange = client
             .exchange_code(AuthorizationCode::new(code.to_owned()))
-            .map_err(|error| SignInError::Away(error.to_string()))?
+            .map_err(|error| SignInError::Away(error.into()))?
             .set_pkce_verifier(PkceCodeVerifier::new(verifier.to_owned()));
         let answer = exchange
             .request_async(&self.http)
@@ -243,7 +244,7 @@ impl Providers {
                 openidconnect::RequestTokenError::ServerResponse(refused) => {
                     SignInError::Refused(refused.to_string())
                 }
-                other => SignInError::Away(with_causes(other)),
+                _ => SignInError::Away(error.into()),
             })?;
         let token = answer
             .id_token()
@@ -320,7 +321,7 @@ fn client(
     secret: Option<&str>,
 ) -> Result<SignInClient, SignInError> {
     let back = format!("{}/login/callback", login.url.trim_end_matches('/'));
-    let back = RedirectUrl::new(back).map_err(|error| SignInError::Away(error.to_string()))?;
+    let back = RedirectUrl::new(back).map_err(|error| SignInError::Away(error.into()))?;
     let secret = secret.map(|secret| ClientSecret::new(secret.to_owned()));
     let client =
         CoreClient::from_provider_metadata(published.clone(), ClientId::new(login.client_id.clone()), secret);
@@ -394,18 +395,6 @@ fn check_begun(issued: i64, not_before: Option<&Value>, now: Timestamp) -> Resul
         Some(Some(begins)) if begins <= latest as f64 => Ok(()),
         Some(_) => refused("it is not valid yet (`nbf`)"),
     }
-}
-
-/// An error with what caused it, on one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -34,22 +34,22 @@ const LONGEST_BODY: usize = 16 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {why}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// The error of the system.
+        #[source]
         why: std::io::Error,
     },
     /// The connection of the server failed.
-    #[error("the server failed: {0}")]
+    #[error("the server failed")]
     Io(#[from] std::io::Error),
 }
 
 impl From<ListenError> for UserError {
     fn from(error: ListenError) -> Self {
-        Self::new(ErrorKind::Usage, error.to_string())
-            .hint("name a free port: `--listen 127.0.0.1:0` takes one")
+        Self::from_error(ErrorKind::Usage, error).hint("name a free port: `--listen 127.0.0.1:0` takes one")
     }
 }
 

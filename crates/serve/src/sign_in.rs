@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use jiff::Timestamp;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, UserError, chain};
 use konverge_portal::html;
 use serde::Deserialize;
 
@@ -67,11 +67,11 @@ fn login(shared: &Shared) -> Result<&Login, RequestError> {
     shared.login().ok_or(RequestError::Unknown("this address"))
 }
 
-fn not_signed_in(error: &SignInError) -> RequestError {
-    tracing::warn!(%error, "a sign-in failed");
-    let (SignInError::Away(_) | SignInError::Refused(_) | SignInError::Token(_)) = error;
+fn not_signed_in(error: SignInError) -> RequestError {
+    tracing::warn!(error = %chain(&error), "a sign-in failed");
+    let (SignInError::Away(_) | SignInError::Refused(_) | SignInError::Token(_)) = &error;
     RequestError::Source(
-        UserError::new(ErrorKind::Config, error.to_string())
+        UserError::from_error(ErrorKind::Config, error)
             .hint("open the overview to sign in again; who is signed in is not affected"),
     )
 }
@@ -92,7 +92,7 @@ async fn begin(
             .providers
             .begin(&login.config, login.secret.as_deref())
             .await
-            .map_err(|error| not_signed_in(&error))?;
+            .map_err(not_signed_in)?;
         let pending = PendingSignIn::begin(
             request.state,
             request.nonce,
@@ -159,7 +159,7 @@ async fn finished(
     if let Some(error) = words.get("error") {
         let why = words.get("error_description").unwrap_or(error);
         let why = why.chars().take(300).collect();
-        return Err(not_signed_in(&SignInError::Refused(why)));
+        return Err(not_signed_in(SignInError::Refused(why)));
     }
     let token = login
         .providers
@@ -171,7 +171,7 @@ async fn finished(
             &begun.nonce,
         )
         .await
-        .map_err(|error| not_signed_in(&error))?;
+        .map_err(not_signed_in)?;
     let roles = shared.roles().await?;
     let session = login.session_of(token, &roles);
     let mut answer = sent_to(&begun.to);

@@ -17,6 +17,7 @@ use super::{
     keys,
 };
 use crate::store::Key;
+use konverge_base::error::{SharedError, chain};
 
 /// A data key and the services that can unwrap it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,12 +88,12 @@ impl StateStore {
             };
             match service.unwrap_key(&wrapped.key, &self.context(number)).await {
                 Ok(secret) => return self.opened(number, &document, &secret).map(Some),
-                Err(error) => reasons.push(format!("`{name}`: {error}")),
+                Err(error) => reasons.push(format!("`{name}`: {}", chain(&*error))),
             }
         }
         Err(StateError::KeyService {
             what: format!("`{}` cannot be unwrapped", place(number)),
-            why: reasons.join("; "),
+            why: reasons.join("; ").into(),
         })
     }
 
@@ -132,7 +133,7 @@ impl StateStore {
                 .await;
             let key = key.map_err(|error| StateError::KeyService {
                 what: format!("`{}` cannot be created", place(number)),
-                why: format!("`{}`: {error}", service.name),
+                why: error.context(format!("`{}`", service.name)),
             })?;
             let by = service.name.clone();
             wrapped.push(WrappedBy { by, key });
@@ -166,7 +167,7 @@ impl StateStore {
             // Another run made this key first: use that one.
             CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
                 key: place(number).to_string(),
-                why: "the store says that it exists, but does not list it".to_owned(),
+                why: "the store says that it exists, but does not list it".into(),
             }),
         }
     }
@@ -241,7 +242,7 @@ impl StateStore {
                 None => Some(format!("does not wrap `{}`", place(number))),
                 Some(wrapped) => {
                     let secret = service.unwrap_key(&wrapped.key, &self.context(number)).await;
-                    secret.err().map(|error| error.to_string())
+                    secret.err().map(|error| chain(&*error))
                 }
             };
             tried.push(KeyServiceTrial {
@@ -268,7 +269,7 @@ impl StateStore {
     fn opened(&self, number: u64, document: &DataKeyDocument, secret: &[u8]) -> Result<DataKeys, StateError> {
         let damaged = |why: &str| StateError::Damaged {
             key: place(number).to_string(),
-            why: why.to_owned(),
+            why: why.into(),
         };
         let newest: Option<age::x25519::Identity> = std::str::from_utf8(secret)
             .ok()
@@ -319,19 +320,19 @@ fn enclose(newest: &age::x25519::Identity, older: &[age::x25519::Identity]) -> R
     let texts: Vec<_> = texts.iter().map(|text| text.expose_secret()).collect();
     let plain = Zeroizing::new(texts.join("\n"));
     let cipher = age::encrypt(&newest.to_public(), plain.as_bytes());
-    let cipher = cipher.map_err(|error| key_error("encrypting", &error.to_string()))?;
+    let cipher = cipher.map_err(|error| key_error("encrypting", error))?;
     Ok(STANDARD.encode(cipher))
 }
 
 fn disclose(newest: &age::x25519::Identity, older: &str) -> Result<Vec<age::x25519::Identity>, StateError> {
-    let wrong = |why: &str| key_error("decrypting", why);
-    let cipher = STANDARD
-        .decode(older)
-        .map_err(|error| wrong(&error.to_string()))?;
-    let plain = age::decrypt(newest, &cipher).map_err(|error| wrong(&error.to_string()))?;
+    let wrong = |why: SharedError| key_error("decrypting", why);
+    let cipher = STANDARD.decode(older).map_err(|error| wrong(error.into()))?;
+    let plain = age::decrypt(newest, &cipher).map_err(|error| wrong(error.into()))?;
     let plain = Zeroizing::new(plain);
-    let text = std::str::from_utf8(&plain).map_err(|error| wrong(&error.to_string()))?;
-    text.lines().map(|line| line.parse().map_err(wrong)).collect()
+    let text = std::str::from_utf8(&plain).map_err(|error| wrong(error.into()))?;
+    text.lines()
+        .map(|line| line.parse().map_err(|why: &str| wrong(why.into())))
+        .collect()
 }
 
 fn folder() -> Key {

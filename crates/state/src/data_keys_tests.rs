@@ -8,6 +8,7 @@ use super::{
     *,
 };
 use crate::store::{MemoryStore, Store};
+use konverge_base::error::chain;
 use konverge_cloud::secret_stores::KeyService;
 
 /// A run whose services are these.
@@ -145,12 +146,12 @@ async fn what_each_service_says_is_told() {
     assert_eq!(tried, expected);
     let error = run(&store, &[&c, &b]).open_data_keys().await.unwrap_err();
     assert_eq!(
-        error.to_string(),
+        chain(&error),
         "`keys/data/0000000001` cannot be unwrapped: `c` does not wrap it; `b`: does not answer: it is away"
     );
     let error = maker.make_data_key_after_loss().await.unwrap_err();
     assert_eq!(
-        error.to_string(),
+        chain(&error),
         "`keys/data/0000000002` cannot be created: `b`: does not answer: it is away"
     );
     assert_eq!(
@@ -223,7 +224,7 @@ async fn a_key_document_that_says_another_recipient_or_encloses_nothing_readable
             (Ok(opened), None) => {
                 assert_eq!(opened.unwrap().identities().count(), 1 + usize::from(has_older))
             }
-            (Err(error), Some(damage)) => assert!(error.to_string().contains(damage), "{error}"),
+            (Err(error), Some(damage)) => assert!(chain(&error).contains(damage), "{error}"),
             (Ok(_), Some(damage)) => panic!("it was read: {damage}"),
             (Err(error), None) => panic!("{error}"),
         }

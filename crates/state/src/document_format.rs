@@ -25,7 +25,10 @@ use super::{
     DocumentWriter, RepositoryId, Sealer, StateError, document_mark::DocumentMark, encryption::key_error,
 };
 use crate::store::{Created, Key, Store, StoreError};
-use konverge_base::model::Digest;
+use konverge_base::{
+    error::{SharedError, chain},
+    model::Digest,
+};
 
 /// The format version that this program writes.
 const FORMAT: u64 = 1;
@@ -105,7 +108,7 @@ impl SkippedDocuments {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(key.to_string());
         if let Some(observer) = self.observer.as_ref().filter(|_| is_new) {
-            observer(&error.to_string());
+            observer(&chain(error));
         }
     }
 }
@@ -277,7 +280,7 @@ impl Documents {
         key: &Key,
         bytes: &[u8],
     ) -> Result<(Header, T), StateError> {
-        let damaged = |why: String| StateError::Damaged {
+        let damaged = |why: SharedError| StateError::Damaged {
             key: key.to_string(),
             why,
         };
@@ -289,10 +292,10 @@ impl Documents {
         let opened = open(key, bytes)?;
         let header = &opened.header;
         if header.kind != kind {
-            return Err(damaged(format!(
-                "it is a document of kind `{}`, not `{kind}`",
-                header.kind.escape_debug()
-            )));
+            let kind_there = header.kind.escape_debug();
+            return Err(damaged(
+                format!("it is a document of kind `{kind_there}`, not `{kind}`").into(),
+            ));
         }
         if header.repository != self.repository {
             return Err(StateError::Foreign {
@@ -301,30 +304,29 @@ impl Documents {
                 ours: self.repository.as_str().to_owned(),
             });
         }
-        let unreadable =
-            |error: serde_json::Error| damaged(format!("its body is not that of a {kind} document: {error}"));
+        let unreadable = |error: serde_json::Error| {
+            damaged(SharedError::from(error).context(format!("its body is not that of a {kind} document")))
+        };
         if !header.sealed {
             if self.seals(kind) && !self.accept_unmarked {
-                return Err(damaged(format!("it is not encrypted; {FOREIGN}")));
+                return Err(damaged(format!("it is not encrypted; {FOREIGN}").into()));
             }
             let body = serde_json::from_slice(opened.body).map_err(unreadable)?;
             return Ok((opened.header, body));
         }
-        let sealed_error = |why: &str| StateError::Sealed {
+        let sealed_error = |why: SharedError| StateError::Sealed {
             what: format!("`{key}` is encrypted"),
-            why: why.to_owned(),
+            why,
         };
         let sealer = self
             .sealer
             .as_ref()
-            .ok_or_else(|| sealed_error("there is no key in this run"))?;
+            .ok_or_else(|| sealed_error("there is no key in this run".into()))?;
         let sealed: SealedBody = serde_json::from_slice(opened.body).map_err(unreadable)?;
         let cipher = base64::engine::general_purpose::STANDARD
             .decode(sealed.age)
-            .map_err(|error| damaged(error.to_string()))?;
-        let plain = sealer
-            .open(&cipher)
-            .map_err(|error| sealed_error(&error.to_string()))?;
+            .map_err(|error| damaged(error.into()))?;
+        let plain = sealer.open(&cipher).map_err(|error| sealed_error(error.into()))?;
         // A document that can be decrypted proves nothing about its writer: everybody who knows the recipients can
         // encrypt.
         self.check_writer(kind, key, &opened.marks, opened.marked)?;
@@ -347,12 +349,12 @@ impl Documents {
         let Some(sealer) = sealer else {
             return Err(StateError::Sealed {
                 what: format!("nobody knows who wrote `{key}`"),
-                why: "there is no key in this run that checks its mark".to_owned(),
+                why: "there is no key in this run that checks its mark".into(),
             });
         };
         let checked = sealer.check_marks(key, marked, marks);
         checked.map_err(|why| {
-            let (key, why) = (key.to_string(), format!("{why}; {FOREIGN}"));
+            let (key, why) = (key.to_string(), format!("{why}; {FOREIGN}").into());
             if SEALED_KINDS.contains(&kind) {
                 StateError::Damaged { key, why }
             } else {
@@ -391,7 +393,7 @@ pub(super) async fn put(
         .unwrap_or_else(|| StoreError::Unavailable {
             url: store.url().to_owned(),
             key: key.to_string(),
-            why: "it is listed but cannot be read".to_owned(),
+            why: "it is listed but cannot be read".into(),
         })
         .into())
 }
@@ -414,7 +416,7 @@ fn marks(bytes: &[u8]) -> (Vec<DocumentMark>, &[u8]) {
 fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
     let damaged = |why: &str| StateError::Damaged {
         key: key.to_string(),
-        why: why.to_owned(),
+        why: why.into(),
     };
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let first: serde_json::Value = lines

@@ -10,6 +10,7 @@ use super::{
     *,
 };
 use crate::store::MemoryStore;
+use konverge_base::error::chain;
 
 fn envelopes(repository: &str) -> Documents {
     Documents {
@@ -214,7 +215,7 @@ fn a_document_of_who_holds_no_key_is_refused_and_during_a_migration_read() {
         );
         for forged in [plain, without_marks(&sealed)] {
             let read = documents.read::<Value>(kind, &place(), &forged);
-            let error = read.unwrap_err().to_string();
+            let error = chain(&read.unwrap_err());
             assert!(error.contains("holds no key"), "{kind}: {error}");
             assert!(accepting.read::<Value>(kind, &place(), &forged).is_ok(), "{kind}");
         }
@@ -287,14 +288,11 @@ fn a_document_that_is_encrypted_anew_keeps_its_header_and_has_the_changed_body()
 fn a_document_of_another_kind_or_of_format_zero_is_damaged() {
     let lease = bytes(&envelopes("r"), "lease");
     let error = read("r", &lease).unwrap_err();
-    assert!(
-        error.to_string().contains("of kind `lease`, not `state`"),
-        "{error}"
-    );
+    assert!(chain(&error).contains("of kind `lease`, not `state`"), "{error}");
     let zero = String::from_utf8(letter(&json!({}))).unwrap();
     let zero = zero.replacen("\"konverge\":1", "\"konverge\":0", 1);
     let error = read("r", zero.as_bytes()).unwrap_err();
-    assert!(error.to_string().contains("format 0 does not exist"), "{error}");
+    assert!(chain(&error).contains("format 0 does not exist"), "{error}");
 }
 
 /// A store that does something at its first requests to create, by their number from 0.
@@ -368,7 +366,7 @@ async fn a_create_is_repeated_while_the_store_does_not_answer_and_not_when_it_re
         0 => Err(StoreError::Denied {
             url: "memory:".to_owned(),
             key: key.to_string(),
-            why: "no".to_owned(),
+            why: "no".into(),
         }),
         _ => Ok(()),
     });

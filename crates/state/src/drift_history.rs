@@ -13,7 +13,10 @@ use super::{
     keys,
 };
 use crate::store::Key;
-use konverge_base::model::{StackId, week_activity::Week};
+use konverge_base::{
+    error::chain,
+    model::{StackId, week_activity::Week},
+};
 
 /// The number of documents kept: a reader that listed before the newest one was written still finds the one
 /// before.
@@ -125,7 +128,7 @@ impl StateStore {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {
                     if let Err(error) = self.store.delete(&place(*number)).await {
-                        tracing::debug!(%error, "an old drift history document could not be deleted");
+                        tracing::debug!(error = %chain(&error), "an old drift history document could not be deleted");
                     }
                 }
                 return self.index_drift(history.stacks).await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{StateError, document_mark::DocumentMark, key_service::DataKeys};
 use crate::store::Key;
-use konverge_base::variables;
+use konverge_base::{error::SharedError, variables};
 
 /// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
@@ -283,7 +283,7 @@ impl Sealer {
             writer.finish()?;
             Ok(cipher)
         };
-        seal().map_err(|error| key_error("encrypting", &error.to_string()))
+        seal().map_err(|error| key_error("encrypting", error))
     }
 
     /// Decrypts the output of [`Sealer::seal`].
@@ -291,8 +291,8 @@ impl Sealer {
     /// # Errors
     /// [`StateError::Sealed`]: no key, a different key, or damaged data.
     pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
-        let wrong = |error: &dyn std::fmt::Display| key_error("decrypting", &error.to_string());
-        let decryptor = age::Decryptor::new_buffered(cipher).map_err(|error| wrong(&error))?;
+        let wrong = |error: age::DecryptError| key_error("decrypting", error);
+        let decryptor = age::Decryptor::new_buffered(cipher).map_err(wrong)?;
         let mut identities: Vec<Box<dyn age::Identity>> = Vec::new();
         for key in self.0.data_keys.iter().chain(&self.0.identities) {
             identities.push(Box::new(key.clone()));
@@ -309,9 +309,11 @@ impl Sealer {
         }
         let mut reader = decryptor
             .decrypt(identities.iter().map(|identity| &**identity))
-            .map_err(|error| wrong(&error))?;
+            .map_err(wrong)?;
         let mut plain = Vec::new();
-        reader.read_to_end(&mut plain).map_err(|error| wrong(&error))?;
+        reader
+            .read_to_end(&mut plain)
+            .map_err(|error| key_error("decrypting", error))?;
         Ok(plain)
     }
 
@@ -353,7 +355,7 @@ impl Sealer {
             .and_then(|text| base64::engine::general_purpose::STANDARD.decode(text).ok())
             .ok_or_else(|| key_error("decrypting", "the value is not sealed"))?;
         let plain = self.open(&cipher)?;
-        serde_json::from_slice(&plain).map_err(|error| key_error("decrypting", &error.to_string()))
+        serde_json::from_slice(&plain).map_err(|error| key_error("decrypting", error))
     }
 }
 
@@ -371,10 +373,10 @@ fn secret_text(identity: &age::x25519::Identity) -> String {
     identity.to_string().expose_secret().to_owned()
 }
 
-pub(super) fn key_error(what: &str, why: &str) -> StateError {
+pub(super) fn key_error(what: &str, why: impl Into<SharedError>) -> StateError {
     StateError::Sealed {
         what: what.to_owned(),
-        why: why.to_owned(),
+        why: why.into(),
     }
 }
 

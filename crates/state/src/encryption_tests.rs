@@ -1,4 +1,5 @@
 use super::*;
+use konverge_base::error::chain;
 
 #[test]
 fn the_work_factor_of_a_passphrase_does_not_depend_on_the_machine() {
@@ -8,7 +9,7 @@ fn the_work_factor_of_a_passphrase_does_not_depend_on_the_machine() {
     let mut costly = age::scrypt::Recipient::new(SecretString::from(text.to_owned()));
     costly.set_work_factor(SCRYPT_LOG_N + 1);
     let error = sealer.open(&age::encrypt(&costly, b"x").unwrap()).unwrap_err();
-    assert!(error.to_string().contains("work parameter"), "{error}");
+    assert!(chain(&error).contains("work parameter"), "{error}");
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_run_without_any_key_says_so() {
     let writer = Sealer::new(&[public(&reader)], None).unwrap().unwrap();
     let error = writer.open(&writer.seal(b"x").unwrap()).unwrap_err();
     assert!(
-        error.to_string().contains("there is no identity in this run"),
+        chain(&error).contains("there is no identity in this run"),
         "{error}"
     );
     assert_eq!((writer.identity(), writer.age_identities()), (None, Vec::new()));
@@ -189,7 +190,7 @@ fn a_value_that_is_not_encrypted_is_not_opened() {
     let sealer = Sealer::generate();
     for value in [json!("text"), json!({"$age": 1}), json!({"$age": "?"}), json!({})] {
         let error = sealer.open_value(&value).unwrap_err();
-        assert!(error.to_string().contains("the value is not sealed"), "{error}");
+        assert!(chain(&error).contains("the value is not sealed"), "{error}");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Holder;
 use crate::store::StoreError;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError, chain},
     model::StackId,
 };
 
@@ -14,11 +14,19 @@ pub enum StateError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A document is truncated, was edited or is not a Konverge document.
-    #[error("`{key}` is damaged: {why}")]
-    Damaged { key: String, why: String },
+    #[error("`{key}` is damaged")]
+    Damaged {
+        key: String,
+        #[source]
+        why: SharedError,
+    },
     /// Documents are marked, and no holder of a key that this run knows marked this one.
-    #[error("`{key}` is not used: {why}")]
-    Unmarked { key: String, why: String },
+    #[error("`{key}` is not used")]
+    Unmarked {
+        key: String,
+        #[source]
+        why: SharedError,
+    },
     /// A newer version of Konverge wrote the document.
     #[error("`{key}` is of format {version}, which this Konverge does not know")]
     Future {
@@ -36,18 +44,20 @@ pub enum StateError {
         ours: String,
     },
     /// The document is encrypted and cannot be decrypted, or must be encrypted and there is no key.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     Sealed {
         /// The key in the store, or what was to be encrypted.
         what: String,
-        why: String,
+        #[source]
+        why: SharedError,
     },
     /// A key service failed.
-    #[error("{what}: {why}")]
+    #[error("{what}")]
     KeyService {
         /// The key in the store.
         what: String,
-        why: String,
+        #[source]
+        why: SharedError,
     },
     /// Another holder did not release the lease in time.
     #[error(
@@ -84,12 +94,15 @@ pub enum StateError {
 
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
-        let text = error.to_string();
-        match error {
-            StateError::Store(error) => error.into(),
+        // The store's own error has its kind and its hints.
+        if let StateError::Store(error) = error {
+            return error.into();
+        }
+        let text = chain(&error);
+        let failure = match &error {
             StateError::Damaged { key, .. } => {
                 let failure = UserError::new(ErrorKind::State, text);
-                match stack_of(&key) {
+                match stack_of(key) {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
                         .hint(format!(
@@ -119,7 +132,7 @@ impl From<StateError> for UserError {
                 .hint("if an age recipient is listed, too, set KONVERGE_AGE_IDENTITY to its identity: it decrypts what was encrypted to it"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)
                 .hint("wait for that run, or apply again later: nothing was changed")
-                .hint(holder.way_out(&stack)),
+                .hint(holder.way_out(stack)),
             StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
@@ -142,8 +155,9 @@ impl From<StateError> for UserError {
                 .hint(format!(
                     "if all its objects are gone too: `konverge state forget {stack} --yes`; the next apply then creates them"
                 )),
-            StateError::Missing(_) => UserError::new(ErrorKind::State, text),
-        }
+            StateError::Store(_) | StateError::Missing(_) => UserError::new(ErrorKind::State, text),
+        };
+        failure.caused_by(error)
     }
 }
 
@@ -163,7 +177,7 @@ mod tests {
         let hints = |key: &str| {
             let error = StateError::Damaged {
                 key: key.to_owned(),
-                why: "it was cut".to_owned(),
+                why: "it was cut".into(),
             };
             UserError::from(error).hints
         };

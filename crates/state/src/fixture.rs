@@ -158,7 +158,7 @@ impl NamedService {
 
     fn answer<T>(&self, answer: Option<T>) -> Result<T, SecretProblem> {
         let answer = answer.filter(|_| !self.is_away.load(Ordering::SeqCst));
-        let why = "it is away".to_owned();
+        let why = "it is away".into();
         answer.ok_or(SecretProblem::Unavailable { status: None, why })
     }
 }
@@ -221,7 +221,7 @@ pub(super) fn unavailable(key: &Key) -> StoreError {
     StoreError::Unavailable {
         url: "memory:".to_owned(),
         key: key.to_string(),
-        why: "no answer".to_owned(),
+        why: "no answer".into(),
     }
 }
 

@@ -50,7 +50,7 @@ impl StateStore {
             .map(HashKey::from_bytes)
             .ok_or_else(|| StateError::Damaged {
                 key: place.to_string(),
-                why: "it does not hold 32 bytes".to_owned(),
+                why: "it does not hold 32 bytes".into(),
             })
     }
 }

@@ -25,7 +25,10 @@ use super::{
     state_store::{Finished, IN_FLIGHT},
 };
 use crate::store::Key;
-use konverge_base::model::{StackId, state::JournalEntry};
+use konverge_base::{
+    error::chain,
+    model::{StackId, state::JournalEntry},
+};
 
 /// The most deltas beside a compaction. With more, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
@@ -312,7 +315,9 @@ impl StateStore {
         // The drift history only schedules checks and is shown, so the index is right without it.
         match self.drift_history().await {
             Ok(history) => known.drift = Some(for_index(history.stacks)),
-            Err(error) => tracing::warn!(%error, "the index is rebuilt without the drift history"),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the index is rebuilt without the drift history")
+            }
         }
         // Work that was announced and has not reached its stack yet is only in the deltas. For work that ended the
         // documents of the stack count. A stack that is behind its delta was put back to an earlier day, or ended after
@@ -583,7 +588,7 @@ impl StateStore {
         let deletes: Vec<_> = keys.iter().map(|key| self.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
-                tracing::debug!(%error, "the index kept an old document");
+                tracing::debug!(error = %chain(&error), "the index kept an old document");
             }
         }
         self.finished().compacted = true;
@@ -602,7 +607,11 @@ fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
     match read {
         Ok(document) => Ok(Some(document)),
         Err(StateError::Damaged { key, why }) => {
-            tracing::warn!(key, why, "a damaged document of the index is skipped");
+            tracing::warn!(
+                key,
+                why = chain(&*why),
+                "a damaged document of the index is skipped"
+            );
             Ok(None)
         }
         Err(error) => Err(error),

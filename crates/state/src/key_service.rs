@@ -1,5 +1,6 @@
 //! [`NamedKeyService`]: a service that wraps data keys; [`DataKeys`]: the keys that a run has unwrapped.
 
+use konverge_base::error::SharedError;
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
@@ -16,7 +17,7 @@ pub struct NamedKeyService {
 }
 
 impl NamedKeyService {
-    pub(super) async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, String> {
+    pub(super) async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SharedError> {
         self.service.wrap_key(secret, context).await.map_err(reason)
     }
 
@@ -24,16 +25,16 @@ impl NamedKeyService {
         &self,
         wrapped: &str,
         context: &str,
-    ) -> Result<Zeroizing<Vec<u8>>, String> {
+    ) -> Result<Zeroizing<Vec<u8>>, SharedError> {
         self.service.unwrap_key(wrapped, context).await.map_err(reason)
     }
 }
 
 /// Explains why a service failed, without anything that was sent to it.
-fn reason(problem: SecretProblem) -> String {
+fn reason(problem: SecretProblem) -> SharedError {
     match problem {
-        SecretProblem::Unavailable { why, .. } => format!("does not answer: {why}"),
-        problem => problem.to_string(),
+        SecretProblem::Unavailable { why, .. } => why.context("does not answer"),
+        problem => problem.into(),
     }
 }
 

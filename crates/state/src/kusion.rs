@@ -3,10 +3,13 @@
 
 use serde_json::{Map, Value};
 
-use konverge_base::model::{
-    ResourceId,
-    spec::RuntimeKind,
-    state::{Recorded, RuntimeRecord},
+use konverge_base::{
+    error::SharedError,
+    model::{
+        ResourceId,
+        spec::RuntimeKind,
+        state::{Recorded, RuntimeRecord},
+    },
 };
 
 /// The content of a Kusion file.
@@ -39,24 +42,23 @@ pub const STATE_FILES: [&str; 3] = ["kusion_state.json", "kusion_state.yaml", "k
 
 /// The error for a file that Kusion did not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a state or release of Kusion: {0}")]
-pub struct NotKusion(pub String);
+#[error("not a state or release of Kusion")]
+pub struct NotKusion(#[source] pub SharedError);
 
 /// Parses either format, as JSON or as YAML.
 ///
 /// # Errors
 /// The text has neither format.
 pub fn read(text: &str) -> Result<KusionState, NotKusion> {
-    let value: Value =
-        konverge_base::yaml::from_long_str(text).map_err(|error| NotKusion(error.to_string()))?;
+    let value: Value = konverge_base::yaml::from_long_str(text).map_err(|error| NotKusion(error.into()))?;
     let word = |name: &str| {
         value
             .get(name)
             .and_then(Value::as_str)
             .filter(|text| !text.is_empty())
     };
-    let project = word("project").ok_or_else(|| NotKusion("it names no `project`".to_owned()))?;
-    let stack = word("stack").ok_or_else(|| NotKusion("it names no `stack`".to_owned()))?;
+    let project = word("project").ok_or_else(|| NotKusion("it names no `project`".into()))?;
+    let stack = word("stack").ok_or_else(|| NotKusion("it names no `stack`".into()))?;
     // A release wraps the state; the other fields are at the top in both formats.
     let release = value.get("phase").is_some() || value.get("spec").is_some();
     let holder = if release {
@@ -67,7 +69,7 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     let resources = match holder.get("resources") {
         Some(Value::Array(resources)) => resources.iter().map(resource).collect::<Result<_, _>>()?,
         Some(Value::Null) | None => Vec::new(),
-        Some(_) => return Err(NotKusion("`resources` is not a list".to_owned())),
+        Some(_) => return Err(NotKusion("`resources` is not a list".into())),
     };
     let number = |name: &str| value.get(name).and_then(Value::as_u64);
     Ok(KusionState {
@@ -88,11 +90,10 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
 /// # Errors
 /// The text is not such a file, or there is no release yet.
 pub fn newest_release(metadata: &str) -> Result<String, NotKusion> {
-    let value: Value =
-        konverge_base::yaml::from_str(metadata).map_err(|error| NotKusion(error.to_string()))?;
+    let value: Value = konverge_base::yaml::from_str(metadata).map_err(|error| NotKusion(error.into()))?;
     match value.get("latestRevision").and_then(Value::as_u64) {
         Some(revision) if revision > 0 => Ok(format!("{revision}.yaml")),
-        _ => Err(NotKusion("it names no `latestRevision`".to_owned())),
+        _ => Err(NotKusion("it names no `latestRevision`".into())),
     }
 }
 
@@ -100,12 +101,16 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
     let id = value.get("id").and_then(Value::as_str).unwrap_or_default();
     let id: ResourceId = id
         .parse()
-        .map_err(|error| NotKusion(format!("a resource: {error}")))?;
+        .map_err(|error| NotKusion(SharedError::from(error).context("a resource")))?;
     let runtime = match value.get("type").and_then(Value::as_str) {
         // v0.4 had no types; all resources were Kubernetes objects.
         None | Some("" | "Kubernetes") => RuntimeKind::Kubernetes,
         Some("Terraform") => RuntimeKind::Terraform,
-        Some(other) => return Err(NotKusion(format!("`{id}` is of type `{}`", other.escape_debug()))),
+        Some(other) => {
+            return Err(NotKusion(
+                format!("`{id}` is of type `{}`", other.escape_debug()).into(),
+            ));
+        }
     };
     let map = |name: &str| {
         value

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::store::{Created, Key, Store, StoreError};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         spec::Resource,
         state::{KusionRelease, Recorded},
@@ -33,8 +33,12 @@ use konverge_base::{
 pub enum ReleaseError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{place}: {why}")]
-    Unreadable { place: String, why: String },
+    #[error("{place}")]
+    Unreadable {
+        place: String,
+        #[source]
+        why: SharedError,
+    },
     #[error("{place}: release {revision} was begun by somebody else at the same time")]
     Begun { place: String, revision: u64 },
     #[error("{place}: somebody else wrote release {revision} while an operation of Konverge was in progress")]
@@ -45,7 +49,7 @@ impl From<ReleaseError> for UserError {
     fn from(error: ReleaseError) -> Self {
         match error {
             ReleaseError::Store(error) => error.into(),
-            ReleaseError::Unreadable { .. } => Self::new(ErrorKind::State, error.to_string()),
+            ReleaseError::Unreadable { .. } => Self::from_error(ErrorKind::State, error),
             ReleaseError::Begun { .. } => Self::new(ErrorKind::State, error.to_string())
                 .hint("nothing was changed: wait until Kusion has ended, then import its release"),
             ReleaseError::Changed { .. } => Self::new(ErrorKind::State, error.to_string())
@@ -109,10 +113,10 @@ impl Releases {
         Key::from_listing(format!("{}/{name}", self.folder))
     }
 
-    fn unreadable(&self, why: impl ToString) -> ReleaseError {
+    fn unreadable(&self, why: impl Into<SharedError>) -> ReleaseError {
         ReleaseError::Unreadable {
             place: self.place(),
-            why: why.to_string(),
+            why: why.into(),
         }
     }
 
@@ -136,7 +140,8 @@ impl Releases {
         let text = self.text(&name).await?;
         let text =
             text.ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which is not there")))?;
-        let release = kusion::read(&text).map_err(|error| self.unreadable(format!("`{name}`: {error}")))?;
+        let release = kusion::read(&text)
+            .map_err(|error| self.unreadable(SharedError::from(error).context(format!("`{name}`"))))?;
         Ok(Some(NewestRelease {
             release,
             text,

@@ -1,5 +1,6 @@
 use super::{super::fixture, *};
 use crate::store::MemoryStore;
+use konverge_base::error::chain;
 
 /// A folder of releases in memory.
 struct Bench {
@@ -97,7 +98,7 @@ async fn what_cannot_be_read_is_said_with_its_place() {
         let bench = Bench::new();
         bench.put(RELEASES, metadata);
         bench.put("1.yaml", release);
-        let error = bench.releases.newest().await.err().unwrap().to_string();
+        let error = chain(&bench.releases.newest().await.err().unwrap());
         assert!(
             error.starts_with("memory:/releases/shop/dev: ") && error.contains(why),
             "{error}"
@@ -106,7 +107,7 @@ async fn what_cannot_be_read_is_said_with_its_place() {
     let bench = Bench::new();
     let key = Key::from_listing(format!("releases/shop/dev/{RELEASES}"));
     bench.store.overwrite(&key, Bytes::from_static(&[0xff]));
-    let error = bench.releases.newest().await.err().unwrap().to_string();
+    let error = chain(&bench.releases.newest().await.err().unwrap());
     assert!(error.contains("is not text"), "{error}");
 }
 

@@ -16,11 +16,14 @@ use super::{
     keys::{self, RowKeys},
     state_document::{JournalPlace, StateDocument, remember_reviews},
 };
-use konverge_base::model::{
-    StackId,
-    apply_record::ApplyRecord,
-    state::{JournalEntry, StackState},
-    week_activity::{self, EndedApply, WeekActivity},
+use konverge_base::{
+    error::chain,
+    model::{
+        StackId,
+        apply_record::ApplyRecord,
+        state::{JournalEntry, StackState},
+        week_activity::{self, EndedApply, WeekActivity},
+    },
 };
 
 /// Up to this many results are written together, or earlier with an intent. An apply of N resources writes at
@@ -449,7 +452,7 @@ impl Lease {
         let deletes: Vec<_> = keys.iter().map(|key| inner.states.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
-                tracing::debug!(%error, "clean-up left a document behind");
+                tracing::debug!(error = %chain(&error), "clean-up left a document behind");
             }
         }
     }
@@ -510,8 +513,8 @@ impl Inner {
                 Ok(()) => pause = third,
                 Err(StateError::Lost { .. }) => return,
                 Err(error) => {
-                    tracing::warn!(stack = %self.grant.stack, %error, "the lease could not be renewed yet");
-                    self.lock_renewal().trouble = Some(error.to_string());
+                    tracing::warn!(stack = %self.grant.stack, error = %chain(&error), "the lease could not be renewed yet");
+                    self.lock_renewal().trouble = Some(chain(&error));
                     // There is time for a few attempts before the lease counts as lost, at two thirds of the term.
                     pause = self.grant.term / 12;
                 }
@@ -576,7 +579,7 @@ impl Inner {
         if urgent || journal.waiting.len() >= RESULTS_TOGETHER {
             let flushed = self.flush(&mut journal).await;
             if let Err(StateError::Store(error)) = &flushed {
-                self.lock_renewal().trouble = Some(error.to_string());
+                self.lock_renewal().trouble = Some(chain(error));
             }
             flushed?;
         }

@@ -13,6 +13,7 @@ use super::{
     state_store::IN_FLIGHT,
 };
 use crate::store::Key;
+use konverge_base::error::chain;
 
 /// The kinds of the two documents.
 const REQUEST: &str = "portal-request";
@@ -112,7 +113,7 @@ impl StateStore {
                 Ok(read) => read,
                 Err(error @ StateError::Store(_)) => return Err(error),
                 Err(error) => {
-                    unreadable.insert(id, error.to_string());
+                    unreadable.insert(id, chain(&error));
                     continue;
                 }
             };
@@ -120,7 +121,7 @@ impl StateStore {
                 Ok(outcome) => outcome.map(|(_, outcome)| outcome),
                 Err(error @ StateError::Store(_)) => return Err(error),
                 Err(error) => {
-                    unreadable.insert(id.clone(), error.to_string());
+                    unreadable.insert(id.clone(), chain(&error));
                     None
                 }
             };

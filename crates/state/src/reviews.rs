@@ -259,7 +259,8 @@ impl ReviewStore<'_> {
                 why: format!(
                     "it is a review of pull request {} at {}",
                     record.pull_request, record.head
-                ),
+                )
+                .into(),
             });
         }
         if !record.findings.is_empty() {

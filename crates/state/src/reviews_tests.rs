@@ -5,6 +5,7 @@ use super::{
     *,
 };
 use crate::store::{MemoryStore, Store};
+use konverge_base::error::chain;
 use konverge_base::model::{Digest, claim::Marks, plan::Basis};
 
 fn states() -> StateStore {
@@ -137,7 +138,7 @@ async fn a_record_in_the_place_of_another_is_damaged() {
         states.store.create(&moved.place(), letter.clone()).await.unwrap();
         let error = reviews.load(&moved).await.unwrap_err();
         assert!(
-            error.to_string().contains("a review of pull request 7 at aaaa"),
+            chain(&error).contains("a review of pull request 7 at aaaa"),
             "{error}"
         );
     }

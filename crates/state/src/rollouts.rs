@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use konverge_base::model::rollout::RolloutRecord;
+use konverge_base::{error::chain, model::rollout::RolloutRecord};
 
 use super::{
     DocumentWriter, StateError, StateStore,
@@ -94,7 +94,7 @@ impl StateStore {
         let old = numbers.iter().filter(|old| **old + KEPT <= newest);
         for old in old {
             if let Err(error) = self.store.delete(&place(&record.rollout, *old)).await {
-                tracing::debug!(%error, "an old record of a rollout could not be deleted");
+                tracing::debug!(error = %chain(&error), "an old record of a rollout could not be deleted");
             }
         }
         // A run that slept for long finds its place free again. Others have written what follows, and deleted it since.

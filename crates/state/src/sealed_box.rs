@@ -113,7 +113,10 @@ mod tests {
         for forged in [b"evil".to_vec(), [&[0; MARK], b"evil".as_slice()].concat()] {
             let forged = sealer.seal(&forged).unwrap();
             let error = vault(&sealer).open("a", &forged).unwrap_err();
-            assert!(error.to_string().contains("not written by a holder"), "{error}");
+            assert!(
+                konverge_base::error::chain(&error).contains("not written by a holder"),
+                "{error}"
+            );
         }
     }
 

@@ -17,9 +17,12 @@ use super::{
     index_entry::{IndexEntry, IndexedSummary, StoppedApply},
     state_document::StateDocument,
 };
-use konverge_base::model::{
-    CommitId, StackId, apply_result::StackResult, spec::RuntimeKind, state::Recorded,
-    week_activity::WeekActivity,
+use konverge_base::{
+    error::chain,
+    model::{
+        CommitId, StackId, apply_result::StackResult, spec::RuntimeKind, state::Recorded,
+        week_activity::WeekActivity,
+    },
 };
 
 /// The most resources and the most images that a summary names. Of the others it has the number.
@@ -155,7 +158,7 @@ impl Documents {
             (None, true) => {
                 return Err(StateError::Sealed {
                     what: "a row of the index".to_owned(),
-                    why: "there is no key in this run that encrypts it".to_owned(),
+                    why: "there is no key in this run that encrypts it".into(),
                 });
             }
         };
@@ -190,7 +193,9 @@ impl StateStore {
         let summary = StackSummary::from_document(document, writer, written);
         let written = self.envelopes.write_summary(&summary);
         written
-            .inspect_err(|error| tracing::warn!(%error, "a row of the index could not be encrypted"))
+            .inspect_err(
+                |error| tracing::warn!(error = %chain(error), "a row of the index could not be encrypted"),
+            )
             .ok()
     }
 

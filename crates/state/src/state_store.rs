@@ -15,10 +15,13 @@ use super::{
     state_document::{JournalPlace, StateDocument},
 };
 use crate::store::{Key, Store};
-use konverge_base::model::{
-    StackFolder, StackId,
-    apply_record::ApplyRecord,
-    state::{JournalEntry, StackState},
+use konverge_base::{
+    error::chain,
+    model::{
+        StackFolder, StackId,
+        apply_record::ApplyRecord,
+        state::{JournalEntry, StackState},
+    },
 };
 
 /// The documents and values that the key of a [`StateStore`] encrypts.
@@ -290,7 +293,7 @@ impl StateStore {
                 }),
                 Ok(None) => Err("it was deleted meanwhile".to_owned()),
                 Err(StateError::Store(error)) => return Err(StateError::Store(error)),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(chain(&error)),
             };
             Ok(HistoryLine { serial, document })
         }))
@@ -425,7 +428,8 @@ impl StateStore {
                 why: format!(
                     "its header says serial {} of `{}`",
                     document.serial, document.state.stack
-                ),
+                )
+                .into(),
             });
         }
         document.state = document.state.of_this_version();

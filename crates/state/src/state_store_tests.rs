@@ -10,6 +10,7 @@ use super::{
     *,
 };
 use crate::store::MemoryStore;
+use konverge_base::error::chain;
 
 #[tokio::test]
 async fn a_state_in_the_place_of_another_is_not_read() {
@@ -111,7 +112,7 @@ async fn a_missing_serial_is_said_with_the_command_that_lists_the_others() {
     let states = states();
     let stack = fixture::stack("shop/prod");
     assert!(states.load(&stack).await.unwrap().is_none());
-    let error = states.load_serial(&stack, 4).await.unwrap_err().to_string();
+    let error = chain(&states.load_serial(&stack, 4).await.unwrap_err());
     assert!(
         error.contains("no serial 4") && error.contains("konverge state history shop/prod"),
         "{error}"

@@ -78,7 +78,7 @@ impl Binary {
         program.deadline = Duration::from_secs(60);
         let ended = program.run().await.map_err(|error| match error {
             ProcessError::NotFound(path) => TerraformError::NoSuchBinary(path),
-            other => TerraformError::Process(other.to_string()),
+            other => TerraformError::Process(other.into()),
         })?;
         let said = String::from_utf8_lossy(&ended.stdout);
         let (make, version) = said

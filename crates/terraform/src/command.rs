@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::error::TerraformError;
-use konverge_base::process::die_with_parent;
+use konverge_base::{error::SharedError, process::die_with_parent};
 
 /// The maximum of its standard error that is kept, in bytes.
 const STDERR_LIMIT: u64 = 64 * 1024;
@@ -67,9 +67,9 @@ impl TerraformCommand {
             .process_group(0)
             .kill_on_drop(true);
         die_with_parent(&mut command);
-        let mut child = command
-            .spawn()
-            .map_err(|error| TerraformError::Process(format!("`{}`: {error}", binary.display())))?;
+        let mut child = command.spawn().map_err(|error| {
+            TerraformError::Process(SharedError::from(error).context(format!("`{}`", binary.display())))
+        })?;
         let group = child
             .id()
             .and_then(|id| i32::try_from(id).ok())
@@ -125,7 +125,7 @@ impl TerraformCommand {
             .child
             .wait()
             .await
-            .map_err(|error| TerraformError::Process(error.to_string()))?;
+            .map_err(|error| TerraformError::Process(error.into()))?;
         let stderr = (&mut self.stderr).await.unwrap_or_default();
         self.group = None;
         Ok(CommandOutput {

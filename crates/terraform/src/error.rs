@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use konverge_base::{
     checkout::Untrusted,
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError, chain},
     model::{ResourceId, StackId},
 };
 use konverge_engine::runtime::ToolUnavailable;
@@ -25,14 +25,18 @@ pub enum TerraformError {
         found: String,
         needed: &'static str,
     },
-    #[error("Terraform could not be run: {0}")]
-    Process(String),
+    #[error("Terraform could not be run")]
+    Process(#[source] SharedError),
     #[error("`terraform {step}` did not end within {seconds} s and was stopped")]
     Deadline { step: &'static str, seconds: u64 },
-    #[error("the answer of `terraform {step}` could not be read: {why}")]
-    Answer { step: &'static str, why: String },
-    #[error("a file for Terraform could not be written: {0}")]
-    Files(String),
+    #[error("the answer of `terraform {step}` could not be read")]
+    Answer {
+        step: &'static str,
+        #[source]
+        why: SharedError,
+    },
+    #[error("a file for Terraform could not be written")]
+    Files(#[source] SharedError),
 
     #[error(transparent)]
     Login(UserError),
@@ -150,11 +154,12 @@ pub enum TerraformError {
     Secret(UserError),
     #[error("the saved plan is gone or was made by another run")]
     PlanGone,
-    #[error("`{id}` was made with the id `{made}`, but that could not be stored: {why}")]
+    #[error("`{id}` was made with the id `{made}`, but that could not be stored")]
     NotStored {
         id: ResourceId,
         /// Its id at the provider.
         made: String,
+        #[source]
         why: Box<UserError>,
     },
 
@@ -165,8 +170,8 @@ pub enum TerraformError {
     Unencrypted { id: Option<ResourceId> },
     #[error("Terraform's state is encrypted, and there is no key")]
     KeyMissing,
-    #[error("Terraform's state cannot be opened: {0}")]
-    Sealer(UserError),
+    #[error("Terraform's state cannot be opened")]
+    Sealer(#[source] UserError),
     #[error("a document of Terraform's state {0}")]
     Damaged(String),
 }
@@ -430,10 +435,9 @@ impl TerraformError {
 
 impl From<TerraformError> for UserError {
     fn from(error: TerraformError) -> Self {
-        let text = error.to_string();
         let mut failure = match error.kind_of_stack() {
-            Some(kind) => UserError::new(kind, text),
-            None => UserError::new(ErrorKind::Terraform, text).caused_by(ToolUnavailable),
+            Some(kind) => UserError::from_error(kind, error.clone()),
+            None => UserError::new(ErrorKind::Terraform, chain(&error)).caused_by(ToolUnavailable),
         };
         failure.hints = error.remedies();
         failure

@@ -69,8 +69,8 @@ pub(super) struct ModuleFolder {
     pub(super) plan: MemoryFile,
 }
 
-fn files(error: &io::Error) -> TerraformError {
-    TerraformError::Files(error.to_string())
+fn files(error: io::Error) -> TerraformError {
+    TerraformError::Files(error.into())
 }
 
 impl Installation {
@@ -82,12 +82,12 @@ impl Installation {
             Some(scratch) => builder.tempdir_in(scratch),
             None => builder.tempdir(),
         }
-        .map_err(|e| files(&e))?;
+        .map_err(files)?;
         std::fs::write(
             home.path().join("terraform.rc"),
             provider_cache::BASE_CONFIGURATION,
         )
-        .map_err(|e| files(&e))?;
+        .map_err(files)?;
         let env = environment::compose(
             std::env::vars_os(),
             &options.environment,
@@ -119,14 +119,14 @@ impl Installation {
             return Ok(installed.clone());
         }
         // Deleted again if a package of the set is not available.
-        let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(|e| files(&e))?;
+        let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(files)?;
         if !wanted.is_empty() {
             self.init(place.path(), wanted, options).await?;
         }
         let dir = place.keep();
         let lock = match std::fs::read_to_string(dir.join(LOCK_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            other => other.map_err(|e| files(&e))?,
+            other => other.map_err(files)?,
         };
         let installed = Arc::new(Installed {
             hashes: providers::read_lock_file(&lock),
@@ -149,7 +149,7 @@ impl Installation {
             .enumerate()
             .map(|(n, provider)| (provider, format!("p{n}")));
         let configuration = serde_json::json!({"terraform": module::requirements(named, &self.binary)});
-        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(|e| files(&e));
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(files);
         write("main.tf.json", &configuration.to_string())?;
         write(LOCK_FILE, &providers::lock_file(wanted, &self.binary))?;
         let mut args = vec!["-input=false", "-no-color", "-backend=false"];
@@ -195,10 +195,9 @@ impl Installation {
     ) -> Result<&'i ProviderSchemas, TerraformError> {
         let read = || async {
             let text = self.print_schemas(installed, options).await?;
-            let why = |error: serde_json::Error| error.to_string();
             ProviderSchemas::read(&text).map_err(|error| TerraformError::Answer {
                 step: SCHEMA,
-                why: why(error),
+                why: error.into(),
             })
         };
         installed.schemas.get_or_try_init(read).await
@@ -218,7 +217,7 @@ impl Installation {
             Some(0) => Ok(output.lines.concat()),
             _ => Err(TerraformError::Answer {
                 step: SCHEMA,
-                why: plain(&options.secrets, &output.stderr),
+                why: plain(&options.secrets, &output.stderr).into(),
             }),
         }
     }
@@ -258,7 +257,7 @@ impl Installation {
                 plan,
             })
         };
-        make().map_err(|e| files(&e))
+        make().map_err(files)
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) async fn plan(
         .finish(options.deadline)
         .await?;
     if shown.code != Some(0) {
-        let why = plain(&options.secrets, &shown.stderr);
+        let why = plain(&options.secrets, &shown.stderr).into();
         return Err(TerraformError::Answer { step: "show", why });
     }
     Ok(DryRun::Saved(Box::new(SavedPlanFile {

@@ -15,6 +15,7 @@ use super::{
     state_document::TerraformState,
 };
 use konverge_base::{
+    error::chain,
     model::{ResourceId, health::Health},
     secrets::WrittenReferences,
 };
@@ -105,7 +106,7 @@ pub(super) async fn observe(
                 return ObservedObject {
                     id: item.id.clone(),
                     live: None,
-                    health: (Health::Unknown, error.to_string()),
+                    health: (Health::Unknown, chain(error)),
                     waiting: None,
                     is_suspended_by_spec: false,
                 };

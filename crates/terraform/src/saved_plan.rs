@@ -110,7 +110,10 @@ pub(super) struct Refreshed<'p> {
 impl SavedPlan {
     /// Parses the output of `terraform show -json`.
     pub(super) fn read(text: &str) -> Result<Self, TerraformError> {
-        let wrong = |why: String| TerraformError::Answer { step: "show", why };
+        let wrong = |why: String| TerraformError::Answer {
+            step: "show",
+            why: why.into(),
+        };
         let plan: Self = serde_json::from_str(text).map_err(|error| {
             // The message of serde_json can contain a part of the text.
             wrong(format!("line {}, column {}", error.line(), error.column()))

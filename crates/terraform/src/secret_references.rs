@@ -336,7 +336,7 @@ fn variable(number: usize) -> String {
 
 fn parse(text: &str) -> Result<Option<SecretTemplate>, TerraformError> {
     SecretTemplate::parse(text)
-        .map_err(|error| TerraformError::Secret(UserError::new(ErrorKind::Secret, error.to_string())))
+        .map_err(|error| TerraformError::Secret(UserError::from_error(ErrorKind::Secret, error)))
 }
 
 fn no_store(id: &ResourceId) -> UserError {

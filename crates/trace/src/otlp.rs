@@ -6,7 +6,7 @@ use std::{
 };
 
 use konverge_base::{
-    error::chain,
+    error::{SharedError, chain},
     model::timeline::{PartKind, Timeline, TimelinePart},
     secrets::Secrets,
     variables,
@@ -40,11 +40,11 @@ const BATCH: usize = 512;
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
     /// A variable or the client cannot be used.
-    #[error("the exporter cannot be set up: {0}")]
-    SetUp(String),
+    #[error("the exporter cannot be set up")]
+    SetUp(#[source] SharedError),
     /// The collector refused the timeline.
-    #[error("the collector did not take it: {0}")]
-    Refused(String),
+    #[error("the collector did not take it")]
+    Refused(#[source] SharedError),
     /// The collector did not answer in time.
     #[error("the collector did not answer within {} s", DEADLINE.as_secs())]
     Late,
@@ -68,12 +68,12 @@ pub async fn export(
     secrets: &Secrets,
 ) -> Result<(), OtlpError> {
     let client = konverge_http::client().timeout(DEADLINE).build();
-    let client = client.map_err(|error| OtlpError::SetUp(chain(&error)))?;
+    let client = client.map_err(|error| OtlpError::SetUp(error.into()))?;
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
         .build();
-    let mut exporter = exporter.map_err(|error| OtlpError::SetUp(secrets.mask(&chain(&error))))?;
+    let mut exporter = exporter.map_err(|error| OtlpError::SetUp(secrets.mask(&chain(&error)).into()))?;
     let service = Resource::builder()
         .with_service_name("konverge")
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
@@ -83,7 +83,7 @@ pub async fn export(
     let sent = async {
         for batch in spans.chunks(BATCH) {
             let taken = exporter.export(batch.to_vec()).await;
-            taken.map_err(|error| OtlpError::Refused(secrets.mask(&error.to_string())))?;
+            taken.map_err(|error| OtlpError::Refused(secrets.mask(&error.to_string()).into()))?;
         }
         Ok(())
     };

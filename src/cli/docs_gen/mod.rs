@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, command: Command, context: &CliContext) -> Result
 /// `konverge.1`, `konverge-preview.1` and so on, without internal commands.
 fn man(command: Command, folder: &Path) -> Result<(), UserError> {
     let failed = |error: std::io::Error| {
-        UserError::new(ErrorKind::Usage, format!("--to {}: {error}", folder.display()))
+        UserError::from_error(ErrorKind::Usage, error).context(format!("--to {}", folder.display()))
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(command, folder).map_err(failed)

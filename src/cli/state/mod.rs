@@ -12,7 +12,7 @@ use super::{
     completers, confirm,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, note::Note},
 };
 use konverge_report::{self as report, escape::log, terminal::Style};
@@ -410,14 +410,18 @@ async fn rollback(
 }
 
 fn read_pulled(file: &std::path::Path) -> Result<PulledState, UserError> {
-    let wrong = |kind, why: String| {
-        UserError::new(kind, why)
+    let wrong = |kind, why: SharedError| {
+        UserError::from_error(kind, why)
             .at(file.display().to_string(), None, None)
             .hint("`konverge state pull STACK > FILE` writes such a file")
     };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(ErrorKind::Usage, error.to_string()))?;
-    serde_json::from_str(&text)
-        .map_err(|error| wrong(ErrorKind::State, format!("not a pulled state: {error}")))
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(ErrorKind::Usage, error.into()))?;
+    serde_json::from_str(&text).map_err(|error| {
+        wrong(
+            ErrorKind::State,
+            SharedError::from(error).context("not a pulled state"),
+        )
+    })
 }
 
 fn in_repository(folder: &str) -> Result<RepoPath, UserError> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::super::selected_stacks::SelectedStacks;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
 use konverge_repo::konfig::{Changes, PackageKind};
@@ -132,7 +132,7 @@ impl<'a> CheckedFiles<'a> {
         files
             .map(|(path, entry)| {
                 let content = source.read(entry.blob);
-                let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+                let content = content?;
                 Ok((path.clone(), content))
             })
             .collect()

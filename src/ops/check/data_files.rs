@@ -81,7 +81,7 @@ fn matching(
     let glob = GlobBuilder::new(rule.files.trim_start_matches("./"))
         .literal_separator(true)
         .build()
-        .map_err(|error| UserError::new(ErrorKind::Config, error.to_string()))?
+        .map_err(|error| UserError::from_error(ErrorKind::Config, error))?
         .compile_matcher();
     let files = workspace.source.files().iter();
     let files =
@@ -213,7 +213,7 @@ impl<'a> SchemaProgram<'a> {
             );
         }
         let content = workspace.source.read(entry.blob);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         let Ok(text) = std::str::from_utf8(&content) else {
             return refused("is not UTF-8", "write it as UTF-8: KCL reads nothing else");
         };

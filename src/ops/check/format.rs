@@ -129,7 +129,8 @@ pub(super) async fn fix(
             Existing::Replace,
         );
         written.map_err(|error| {
-            UserError::new(ErrorKind::Layout, format!("the file is not formatted: {error}"))
+            UserError::from_error(ErrorKind::Layout, error)
+                .context("the file is not formatted")
                 .at(path.to_string(), None, None)
                 .hint("put a plain file there, or remove the link, and run it again")
         })?;

@@ -60,7 +60,7 @@ impl<'a> GoldenFiles<'a> {
 
     fn read(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
         let content = self.workspace.source.read_path(path);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -103,12 +103,10 @@ impl<'a> GoldenFiles<'a> {
             Existing::Replace,
         );
         written.map_err(|error| {
-            UserError::new(
-                ErrorKind::Layout,
-                format!("the golden file is not written: {error}"),
-            )
-            .at(path.to_string(), None, None)
-            .hint("put a plain file there, or remove the link, and run it again")
+            UserError::from_error(ErrorKind::Layout, error)
+                .context("the golden file is not written")
+                .at(path.to_string(), None, None)
+                .hint("put a plain file there, or remove the link, and run it again")
         })?;
         Ok(Some(path))
     }

@@ -13,7 +13,7 @@ use super::{
     checked_files::{is_kcl, is_test},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         lint::{Diagnostic, LintRule, LintSeverity},
@@ -123,7 +123,7 @@ fn uses_of(
     let files = files.filter(|(path, _)| is_kcl(path) && is_wanted(path));
     let uses = files.map(|(path, entry)| {
         let content: Result<Arc<[u8]>, _> = source.read(entry.blob);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         Ok((path.clone(), ImportUse::scan(&content)))
     });
     uses.collect::<Result<_, _>>().map(Arc::new)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{DoctorFinding, RunContext, workflow::Folder};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::stack::Stack,
     yaml,
 };
@@ -33,7 +33,7 @@ pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFin
     let subject = match job_subject(&CloudEnvironment::new(run.env.clone())).await {
         Ok(Some(subject)) => format!("GitHub sends the subject `{}`", subject.escape_debug()),
         Ok(None) => "the job may not ask GitHub for a token".to_owned(),
-        Err(unknown) => format!("the subject of this job is not known: {unknown}"),
+        Err(unknown) => format!("the subject of this job is not known: {}", chain(&unknown)),
     };
     let logins = Logins::new(run, config, run.secrets.clone());
     let mut findings = Vec::new();

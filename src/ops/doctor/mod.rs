@@ -12,7 +12,7 @@ mod workflow;
 use super::toolchains;
 pub use finding::{DoctorFinding, DoctorVerdict};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     process::Program,
 };
 use konverge_config::Config;
@@ -119,7 +119,7 @@ async fn git(run: &RunContext) -> Result<String, UserError> {
     match Program::new(git).args(["--version"]).run().await {
         Ok(ended) if ended.code == Some(0) => Ok(String::from_utf8_lossy(&ended.stdout).trim().to_owned()),
         Ok(ended) => Err(missing(String::from_utf8_lossy(&ended.stderr).trim().to_owned())),
-        Err(error) => Err(missing(error.to_string())),
+        Err(error) => Err(missing(chain(&error))),
     }
 }
 

@@ -53,7 +53,7 @@ fn found(run: &RunContext, given: &str) -> Result<PathBuf, UserError> {
     let path = run.dir.join(given);
     if path.is_file() {
         let real = path.canonicalize();
-        return real.map_err(|error| UserError::new(ErrorKind::Config, format!("{given}: {error}")));
+        return real.map_err(|error| UserError::from_error(ErrorKind::Config, error).context(given));
     }
     offline_binary(run, given)?.ok_or_else(|| {
         UserError::new(ErrorKind::Config, format!("`{given}` is neither a file nor a module of this machine"))
@@ -62,7 +62,7 @@ fn found(run: &RunContext, given: &str) -> Result<PathBuf, UserError> {
 }
 
 async fn call(binary: &Path, name: &str) -> Result<ModuleRun, UserError> {
-    let internal = |error: std::io::Error| UserError::new(ErrorKind::Internal, error.to_string());
+    let internal = |error: std::io::Error| UserError::from_error(ErrorKind::Internal, error);
     let files = tempfile::tempdir().map_err(internal)?;
     let folder = files.path().canonicalize().map_err(internal)?;
     let setup = ModuleSetup {

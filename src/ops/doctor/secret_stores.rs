@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::{DoctorFinding, RunContext};
-use konverge_base::{error::UserError, variables};
+use konverge_base::{
+    error::{SharedError, UserError, chain},
+    variables,
+};
 use konverge_cloud::secret_stores::{SecretProblem, SecretRights, SecretStore, SecretStoreError};
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretsConfig};
 use konverge_kubernetes::Kubernetes;
@@ -38,7 +41,7 @@ pub(super) async fn findings(
             Err(SecretProblem::NoCredentials(why)) if run.var(variables::GITHUB_ACTIONS).is_none() => {
                 DoctorFinding::unused(
                     what,
-                    why,
+                    chain(&*why),
                     "nothing to do here: CI logs in by the job's own credentials",
                 )
             }
@@ -93,11 +96,11 @@ fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String
     let known = lines.iter().filter(|line| line.starts_with(AGE_IDENTITY)).count();
     if known < lines.len() {
         let why = "`SOPS_AGE_KEY` has a line that is not an age identity";
-        return Err(SecretProblem::NoCredentials(why.to_owned()));
+        return Err(SecretProblem::NoCredentials(why.into()));
     }
     if known + services == 0 {
         let why = "`SOPS_AGE_KEY` is not set, and `keys` of the store names no key service";
-        return Err(SecretProblem::NoCredentials(why.to_owned()));
+        return Err(SecretProblem::NoCredentials(why.into()));
     }
     Ok(format!(
         "{} of age, {}",
@@ -108,9 +111,9 @@ fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String
 
 /// The cluster says whether this job may read the Secrets of each namespace that a rule names.
 async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -> Asked {
-    let unavailable = |why: String| SecretProblem::Unavailable { status: None, why };
+    let unavailable = |why: SharedError| SecretProblem::Unavailable { status: None, why };
     let Some(clusters) = clusters else {
-        let why = unavailable("the clusters cannot be connected to".to_owned());
+        let why = unavailable("the clusters cannot be connected to".into());
         return ("login".to_owned(), Err(why));
     };
     let rules = configured.allow.iter();
@@ -130,9 +133,9 @@ async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -
             .may_read_secrets(configured.cluster.as_ref(), namespace)
             .await
         {
-            Err(failure) => return (at(), Err(unavailable(failure.message))),
+            Err(failure) => return (at(), Err(unavailable(failure.message.into()))),
             Ok(false) if !namespaces.is_empty() => {
-                let why = "the role of this job may not get Secrets in this namespace".to_owned();
+                let why = "the role of this job may not get Secrets in this namespace".into();
                 return (at(), Err(SecretProblem::Denied { status: None, why }));
             }
             Ok(_) => {}

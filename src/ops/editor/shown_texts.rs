@@ -40,7 +40,8 @@ impl ShownFolder {
     ) -> Result<ShownText, UserError> {
         let mut folder = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let failed = |error: std::io::Error| {
-            UserError::new(ErrorKind::Config, format!("the text cannot be written: {error}"))
+            UserError::from_error(ErrorKind::Config, error)
+                .context("the text cannot be written")
                 .hint("make room in the folder for temporary files, or name another one in TMPDIR")
         };
         if folder.is_none() {
@@ -114,7 +115,7 @@ pub(super) async fn preview(saved: &SavedState, reached: &ReachedStacks) -> Resu
     let ids = reached.nearest.iter().map(|stack| &stack.id);
     let named = ids.map(|id| id.as_str().parse::<StackSelector>());
     let named = named.collect::<Result<Vec<_>, _>>();
-    let named = named.map_err(|error| UserError::new(ErrorKind::Usage, error.to_string()))?;
+    let named = named.map_err(|error| UserError::from_error(ErrorKind::Usage, error))?;
     let request = OpenRequest {
         selection: Selection::Named(named),
         live: Live::Auto,

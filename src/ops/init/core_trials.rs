@@ -7,7 +7,7 @@ use std::{
 
 use super::core_search::{CoreSearch, CoreTrial};
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{StackId, spec::Spec, stack::Stack},
     variables,
 };
@@ -184,7 +184,7 @@ impl Cores {
                     core.version
                 ))
             }
-            Some(Err(error)) => Some(error.to_string()),
+            Some(Err(error)) => Some(chain(error)),
             None if !scope.install => Some("they are not installed, and `--no-install` was given".to_owned()),
             None if run.var(variables::KONVERGE_OFFLINE).is_some() => {
                 Some("they are not installed, and KONVERGE_OFFLINE is set".to_owned())

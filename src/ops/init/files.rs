@@ -223,11 +223,9 @@ fn in_folder(workflow: &str, folder: &RepoPath) -> String {
 
 fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserError> {
     checkout::write(root, path.as_ref(), text.as_bytes(), Existing::Keep).map_err(|error| {
-        UserError::new(
-            ErrorKind::Config,
-            format!("could not write {}: {error}", root.join(path).display()),
-        )
-        .hint("nothing was overwritten; make the folder writable and run `konverge init` again")
+        UserError::from_error(ErrorKind::Config, error)
+            .context(format!("could not write {}", root.join(path).display()))
+            .hint("nothing was overwritten; make the folder writable and run `konverge init` again")
     })
 }
 

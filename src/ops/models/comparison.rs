@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{RepoPath, file_source::Source},
 };
 use konverge_config::ModelSourceConfig;
@@ -57,7 +57,7 @@ pub fn stale_files(
     let mut stale = Vec::new();
     for file in paths {
         let content = source.read_path(&file);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         let written = content.map(|content| String::from_utf8_lossy(&content).into_owned());
         let wanted = file.relative_to(&folder).and_then(|path| generated.get(path));
         let listed = match (&written, wanted) {

@@ -138,11 +138,9 @@ pub(super) fn replace(root: &Path, folder: &RepoPath, files: &ModelFiles) -> Res
     replaced.map_err(|error| {
         // It may not have been created.
         let _ = fs::remove_dir_all(&beside);
-        UserError::new(
-            ErrorKind::Layout,
-            format!("the models cannot be written: {error}"),
-        )
-        .at(folder.to_string(), None, None)
-        .hint("choose another folder with `--into`")
+        UserError::from_error(ErrorKind::Layout, error)
+            .context("the models cannot be written")
+            .at(folder.to_string(), None, None)
+            .hint("choose another folder with `--into`")
     })
 }

@@ -53,7 +53,7 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
             .child(&format!("{}.json", of.name())),
     };
     let failed = |error: std::io::Error| {
-        UserError::new(ErrorKind::Layout, error.to_string()).at(file.to_string(), None, None)
+        UserError::from_error(ErrorKind::Layout, error).at(file.to_string(), None, None)
     };
     let place = Path::new(file.as_str());
     let before = checkout::read(repository.root(), place).map_err(failed)?;
@@ -73,7 +73,7 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
         .find(|document| document.get("provider_schemas").is_some());
     let made = record_provider(document.unwrap_or(&Value::Null), &of, &request.resources)?;
     let text = serde_json::to_string_pretty(&made);
-    let text = text.map_err(|error| UserError::new(ErrorKind::Layout, error.to_string()))?;
+    let text = text.map_err(|error| UserError::from_error(ErrorKind::Layout, error))?;
     run.begin_writes()?;
     checkout::write(
         repository.root(),
@@ -105,9 +105,7 @@ async fn printed(run: &RunContext, config: Config, of: &ProviderVersion) -> Resu
         ))
     })?;
     serde_json::from_str(&text).map_err(|error| {
-        UserError::new(
-            ErrorKind::Terraform,
-            format!("the answer of `terraform providers schema` cannot be read: {error}"),
-        )
+        UserError::from_error(ErrorKind::Terraform, error)
+            .context("the answer of `terraform providers schema` cannot be read")
     })
 }

@@ -15,9 +15,8 @@ use serde_json::json;
 /// # Errors
 /// The file cannot be read or written, or holds `models` in a form that only a person can edit.
 pub(super) fn write(root: &Path, known: &ModelsConfig, entry: ModelSourceConfig) -> Result<(), UserError> {
-    let failed = |error: std::io::Error| {
-        UserError::new(ErrorKind::Config, error.to_string()).at(FILE_NAME, None, None)
-    };
+    let failed =
+        |error: std::io::Error| UserError::from_error(ErrorKind::Config, error).at(FILE_NAME, None, None);
     let mut sources = known.sources.clone();
     sources.retain(|source| source.into != entry.into);
     sources.push(entry);

@@ -221,7 +221,7 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
     let mut documents = Vec::new();
     for (file, entry) in found {
         let content = source.read(entry.blob);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         documents.extend(parse_file(file.as_str(), &content)?);
     }
     Ok(documents)
@@ -269,7 +269,8 @@ pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
 fn parse_file(name: &str, content: &[u8]) -> Result<Vec<Value>, UserError> {
     check_size(name, content.len() as u64)?;
     let text = std::str::from_utf8(content).map_err(|error| {
-        UserError::new(ErrorKind::Layout, format!("the file is not UTF-8: {error}"))
+        UserError::from_error(ErrorKind::Layout, error)
+            .context("the file is not UTF-8")
             .at(name, None, None)
             .hint("save it as UTF-8")
     })?;

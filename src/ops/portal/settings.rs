@@ -129,7 +129,8 @@ impl ConfigPlace {
         match self {
             Self::File(file) => {
                 let text = std::fs::read_to_string(file).map_err(|error| {
-                    UserError::new(ErrorKind::Config, format!("{}: {error}", file.display()))
+                    UserError::from_error(ErrorKind::Config, error)
+                        .context(file.display())
                         .hint("`--config` names the `konverge.yaml` of the default branch")
                 })?;
                 Ok(BranchConfig {

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{CommitId, RepoPath, StackId, digest::DigestBuilder},
 };
 use konverge_cloud::{JobProof, bound_audience, verify_job};
@@ -71,7 +71,7 @@ pub async fn read_dispatch(
     let audience = bound_audience(TYPE, &[&job.info().repository, stack, image, digest]);
     let proof = verify_job(token, &job.token_issuer()?, &audience).await;
     let proof = proof.map_err(|error| {
-        refused(format!("the caller is unknown: {error}")).hint(
+        refused(format!("the caller is unknown: {}", chain(&error))).hint(
             "the token is made for this stack, image and digest alone, and expires in minutes: see the guide",
         )
     })?;
@@ -140,13 +140,13 @@ impl DispatchedEdit {
         run.begin_writes()?;
         let store = backend.states.store();
         let created = store.create(&key, ours.clone().into_bytes().into()).await;
-        let created = created.map_err(|error| UserError::new(ErrorKind::Store, error.to_string()))?;
+        let created = created.map_err(|error| UserError::from_error(ErrorKind::Store, error))?;
         let is_ours = match created {
             Created::Created => true,
             // The answer to our own request may have been lost.
             Created::Exists => {
                 let found = store.get(&key).await;
-                let found = found.map_err(|error| UserError::new(ErrorKind::Store, error.to_string()))?;
+                let found = found.map_err(|error| UserError::from_error(ErrorKind::Store, error))?;
                 found.is_some_and(|found| found[..] == *ours.as_bytes())
             }
         };

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{EditTarget, WantedEdit};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     yaml,
 };
 use konverge_kcl::{AttributePath, literal};
@@ -42,32 +42,30 @@ enum EntryPlace {
 /// The file cannot be read, or an entry is wrong.
 pub fn read_edits(file: &Path) -> Result<Vec<WantedEdit>, UserError> {
     let name = file.display().to_string();
-    let wrong = |why: String| {
-        UserError::new(ErrorKind::Usage, why).at(name.clone(), None, None).hint(
+    let wrong = |why: SharedError| {
+        UserError::from_error(ErrorKind::Usage, why).at(name.clone(), None, None).hint(
             "a list of entries such as `{stacks: [storefront/dev], set: {server.image: nginx:1.27}, images: {nginx: nginx:1.27}}`",
         )
     };
-    let text =
-        std::fs::read_to_string(file).map_err(|error| wrong(format!("the edits cannot be read: {error}")))?;
-    let entries: Vec<EditEntry> = yaml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| wrong(SharedError::from(error).context("the edits cannot be read")))?;
+    let entries: Vec<EditEntry> = yaml::from_str(&text).map_err(|error| wrong(error.into()))?;
     let mut edits = Vec::new();
     for entry in entries {
         let stacks = entry.stacks.iter().map(|stack| stack.parse::<StackSelector>());
         let stacks = stacks
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| wrong(error.into()))?;
         if stacks.is_empty() || entry.set.is_empty() && entry.images.is_empty() {
-            return Err(wrong("an entry needs `stacks`, and `set` or `images`".to_owned()));
+            return Err(wrong("an entry needs `stacks`, and `set` or `images`".into()));
         }
         let mut targets = Vec::new();
         for (path, value) in entry.set {
             let path: AttributePath = path
                 .parse()
-                .map_err(|error: konverge_kcl::InvalidAttributePath| wrong(error.to_string()))?;
+                .map_err(|error: konverge_kcl::InvalidAttributePath| wrong(error.into()))?;
             let value = literal(&value).ok_or_else(|| {
-                wrong(format!(
-                    "the value for `{path}` cannot be written as a literal of KCL"
-                ))
+                wrong(format!("the value for `{path}` cannot be written as a literal of KCL").into())
             })?;
             targets.push(EditTarget::Attribute(path, value));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         stack::Stack,
@@ -45,7 +45,7 @@ impl<'a> TestFiles<'a> {
             }
             for file in files.files {
                 let content = workspace.source.read(file.blob);
-                let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+                let content = content?;
                 match parse(&file.path, &content) {
                     Err(why) => found.invalid.push(invalid(stack, &file.path, why)),
                     Ok(test) => match names.insert(test.name.clone(), file.path.clone()) {

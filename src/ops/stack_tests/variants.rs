@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::test_files::FoundTest;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath,
         stack::Stack,
@@ -97,7 +97,7 @@ fn unread_option<'o>(
     let files = workspace.analysis.closure(stack)?.files;
     for file in files.iter().filter(|file| file.path.file_name().ends_with(".k")) {
         let content = workspace.source.read(file.blob);
-        let content = content.map_err(|error| UserError::new(ErrorKind::Git, error.to_string()))?;
+        let content = content?;
         for read in option_reads(&content) {
             unset.remove(&read.name);
         }

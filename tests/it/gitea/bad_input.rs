@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use axum::{Router, extract::State, http::Uri, response::Html};
-use konverge_base::error::UserError;
+use konverge_base::error::{UserError, chain};
 use konverge_forge::{
     Changes as _, CommentAccess, ForgeError, People as _, Publishing as _, Runs as _, StatusState,
 };
@@ -124,7 +124,7 @@ async fn a_page_of_a_proxy_is_no_answer() {
         konverge.comments(1, None, CommentAccess::Read).await.unwrap_err(),
     ];
     for error in errors {
-        assert!(error.to_string().contains("HTML"), "{error}");
+        assert!(chain(&error).contains("HTML"), "{error:?}");
         let failure = UserError::from(error);
         assert!(
             failure.hints.iter().any(|hint| hint.contains("GITHUB_API_URL")),

@@ -9,6 +9,7 @@ use crate::support::{
     gitlab::{Act, MergeRequest},
     gitlab_stage::GitlabStage,
 };
+use konverge_base::error::chain;
 
 #[tokio::test]
 async fn a_merge_request_is_found_by_its_number_its_commit_and_its_branch() {
@@ -145,7 +146,7 @@ async fn commits_after_another_are_none_where_one_does_not_contain_it() {
         Act::Answer(200, vec![("x-next-page", "")], "[]"),
     );
     let error = after(&first, &tip).await.unwrap_err();
-    assert!(error.to_string().contains("lacks its own head"), "{error}");
+    assert!(chain(&error).contains("lacks its own head"), "{error:?}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use konverge_gitlab::PipelineJob;
 use serde_json::json;
 
 use crate::support::gitlab_stage::GitlabStage;
+use konverge_base::error::chain;
 
 fn job(stage: &GitlabStage, pipeline: u64) -> JobInfo {
     let set = [
@@ -144,7 +145,7 @@ async fn a_retry_is_counted_among_the_jobs_of_its_name() {
     }
     // Not in the list; of another pipeline; not in a job.
     let unlisted = stage.client_of_job(42, "122", "preview");
-    let said = unlisted.attempt(&job(&stage, 42)).await.unwrap_err().to_string();
+    let said = chain(&unlisted.attempt(&job(&stage, 42)).await.unwrap_err());
     assert!(said.contains("lacks the job that asks"), "{said}");
     for konverge in [stage.client_of_job(41, "1", "preview"), stage.client()] {
         let said = konverge.attempt(&job(&stage, 42)).await.unwrap_err().to_string();

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use konverge_base::{error::UserError, model::RepoPath};
+use konverge_base::{
+    error::{UserError, chain},
+    model::RepoPath,
+};
 use konverge_kcl::{InstallOptions, InstallStep, KclError, Pool, PoolOptions};
 use serde_json::json;
 
@@ -138,7 +141,7 @@ async fn a_memory_bomb_hits_its_limit() {
         .compile(&program("a = \"x\" * 100000000\nb = a * 100000\n"))
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("512 MiB"), "{error}");
+    assert!(chain(&error).contains("512 MiB"), "{error}");
     assert!(pool.compile(&program("a = 1\n")).await.is_ok());
 }
 

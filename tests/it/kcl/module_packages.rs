@@ -12,6 +12,7 @@ use axum::{
 use base64::Engine as _;
 use konverge_base::{
     checkout::Checkout,
+    error::chain,
     model::{
         package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
@@ -160,7 +161,7 @@ async fn an_index_that_does_not_hold_what_is_pinned_is_refused() {
         let error = fetch(folder.path(), &serve(served).await, BINARY)
             .await
             .unwrap_err();
-        assert!(error.to_string().contains(says), "{says}: {error}");
+        assert!(chain(&error).contains(says), "{says}: {error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
     }
     let folder = tempfile::tempdir().unwrap();

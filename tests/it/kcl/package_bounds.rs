@@ -13,6 +13,7 @@ use axum::{
 use futures::stream;
 use konverge_base::{
     checkout::Checkout,
+    error::chain,
     model::{
         package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
@@ -145,7 +146,7 @@ async fn refused(packages: &PackageFetcher, requirement: &serde_json::Value) -> 
         .await
         .unwrap_err();
     assert_eq!(std::fs::read_dir(&packages.folder).unwrap().count(), 0, "{error}");
-    error.to_string()
+    chain(&error)
 }
 
 fn oci(host: &str) -> serde_json::Value {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use konverge_base::model::{package_lock::PackageLock, stack::RemotePackage};
+use konverge_base::{
+    error::chain,
+    model::{package_lock::PackageLock, stack::RemotePackage},
+};
 use konverge_kcl::{KclError, KnownPackages, PackageFetcher, PackageTrust, PathEntry};
 use serde_json::json;
 
@@ -59,7 +62,7 @@ async fn a_tag_with_a_recorded_commit_is_that_commit() {
     let packages = packages(folder.path()).await;
     let entry = format!("git_commit = \"{}\"\n", "0".repeat(40));
     let error = value(&packages, &locked(&requirement, &entry)).await.unwrap_err();
-    assert!(error.to_string().contains("git: "), "{error}");
+    assert!(chain(&error).contains("git: "), "{error}");
 }
 
 #[tokio::test]
@@ -129,7 +132,7 @@ async fn a_stranger_chooses_no_commit() {
     let error = resolve(&stranger, &locked(&there, &entry("a")), &lock("a"))
         .await
         .unwrap_err();
-    let said = error.to_string();
+    let said = chain(&error);
     assert!(
         said.contains("git: ") && said.contains("https://127.0.0.1:1/lib"),
         "{said}"
@@ -148,7 +151,7 @@ async fn a_raised_tag_without_its_lock_is_no_forgery() {
     let requirement = json!({"git": url(&library), "tag": "v2"});
     let entry = format!("git_tag = \"v1\"\nsum = \"{}\"\n", sum(&[MODULE, CODE]));
     let error = value(&packages(folder.path()).await, &locked(&requirement, &entry)).await;
-    let said = error.unwrap_err().to_string();
+    let said = chain(&error.unwrap_err());
     assert!(said.contains("kcl.mod asks for v2, the lock has v1"), "{said}");
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge_base::{
     checkout::Checkout,
+    error::chain,
     model::{
         package_lock::{LockedPackage, PackageLock},
         stack::RemotePackage,
@@ -155,7 +156,7 @@ async fn what_differs_from_its_lock_is_refused_and_not_kept() {
             .unwrap_err();
         assert!(matches!(error, KclError::PackageDiffers { .. }), "{error}");
         let right = sum(&[MODULE, CODE]);
-        assert!(!error.to_string().contains(&right), "{error}");
+        assert!(!chain(&error).contains(&right), "{error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -176,7 +177,7 @@ async fn what_was_fetched_before_is_checked_again() {
         offline: true,
         ..packages(folder.path()).await
     };
-    let error = resolve(&offline, &all, "").await.unwrap_err().to_string();
+    let error = chain(&resolve(&offline, &all, "").await.unwrap_err());
     assert!(error.contains("does not match kcl.mod.lock"), "{error}");
     let again = resolve(&packages(folder.path()).await, &all, "").await.unwrap();
     assert_eq!(again, found);
@@ -230,7 +231,7 @@ async fn a_stranger_names_no_package_and_no_place() {
     };
     let ask = async |asked: &[RemotePackage], lock: &str| {
         let error = resolve(&stranger, asked, lock).await.unwrap_err();
-        (matches!(error, KclError::UnknownPackage(_)), error.to_string())
+        (matches!(error, KclError::UnknownPackage(_)), chain(&error))
     };
     let (unknown, said) = ask(&base, &lock("lib", "one")).await;
     assert!(!unknown && said.contains("git: "), "{said}");

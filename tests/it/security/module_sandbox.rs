@@ -15,6 +15,7 @@ use konverge_kusion::module_host::{
 use tempfile::TempDir;
 
 use crate::support::{apps::hello_binary, cache, installed};
+use konverge_base::error::chain;
 
 /// A folder with the files of a stack, and a module.
 struct Bench {
@@ -256,7 +257,7 @@ async fn what_is_no_module_is_told_apart() {
         ("exec yes yes-that-is-no-handshake", "`yes-that-is-no-handshake`"),
         ("exec yes something-much >&2", "prints more than"),
     ] {
-        let error = Bench::script(script).error("plain").await.to_string();
+        let error = chain(&Bench::script(script).error("plain").await);
         assert!(error.contains(says), "{script}: {error}");
     }
     let mut bench = Bench::script("");

@@ -7,7 +7,7 @@ use crate::support::{
     spec_runs::{SpecRuns, walk},
 };
 use axum::{Router, http::StatusCode};
-use konverge_base::error::UserError;
+use konverge_base::error::{UserError, chain};
 use konverge_state::store::{Store, StoreError, StoreOptions, open, probe};
 use serde_json::json;
 use std::{
@@ -96,7 +96,7 @@ async fn credentials_that_have_expired_are_not_tried_again_and_again() {
     let error = probe(&*store).await.unwrap_err();
     assert!(matches!(error, StoreError::Denied { .. }), "{error}");
     assert!(
-        error.to_string().contains("The provided token has expired"),
+        chain(&error).contains("The provided token has expired"),
         "{error}"
     );
     assert!(
@@ -149,7 +149,7 @@ async fn an_authority_of_ones_own_has_to_be_named() {
     let not_there = format!("{url}&ca_file=/nonexistent");
     let error = try_s3(&not_there).await.err().unwrap();
     assert!(
-        error.to_string().contains("certificates of `/nonexistent`"),
+        chain(&error).contains("certificates of `/nonexistent`"),
         "{error}"
     );
     let folder = tempfile::tempdir().unwrap();

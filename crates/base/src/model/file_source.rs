@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{CommitId, RepoPath};
+use crate::error::{ErrorKind, SharedError, UserError};
 
 /// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`). It is computed for files of the
 /// working tree too.
@@ -63,12 +64,19 @@ pub struct Listing {
 
 /// The error for content that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read {what}: {why}")]
+#[error("cannot read {what}")]
 pub struct SourceError {
     /// The path or the blob id.
     pub what: String,
     /// The reason, in words for the user.
-    pub why: String,
+    #[source]
+    pub why: SharedError,
+}
+
+impl From<SourceError> for UserError {
+    fn from(error: SourceError) -> Self {
+        Self::from_error(ErrorKind::Git, error)
+    }
 }
 
 /// A file as an earlier commit had it.

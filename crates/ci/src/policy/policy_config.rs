@@ -105,14 +105,12 @@ fn narrowed(common: &PolicyConfig, own: StackPolicy) -> Result<EffectivePolicy, 
 fn parse_freeze(freeze: &config::FreezeConfig) -> Result<Freeze, UserError> {
     let read = |text: &str| {
         text.parse::<Timestamp>().map_err(|error| {
-            UserError::new(
-                ErrorKind::Config,
-                format!(
-                    "policy.freeze: `{}` is not an RFC 3339 time: {error}",
+            UserError::from_error(ErrorKind::Config, error)
+                .context(format!(
+                    "policy.freeze: `{}` is not an RFC 3339 time",
                     text.escape_debug()
-                ),
-            )
-            .hint("write it as RFC 3339: `2026-12-23T00:00:00Z`")
+                ))
+                .hint("write it as RFC 3339: `2026-12-23T00:00:00Z`")
         })
     };
     Ok(Freeze {

@@ -11,7 +11,7 @@ use crate::{
     policy::active_policies::{Archive, CommitPolicy, ReviewScope, ReviewedPolicies},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{CommitId, StackId, apply_result::ApplyReport, review::ReviewRecord},
 };
 use konverge_run::{StateBackend, Target, apply};
@@ -184,7 +184,8 @@ impl MergedReviews {
             if let Err(error) = backend.states.reviews().forget(key).await {
                 // A record that stays only costs a listing, and the next run tries again.
                 job.run.notes.warning(&format!(
-                    "a review record that is no longer needed could not be deleted: {error}"
+                    "a review record that is no longer needed could not be deleted: {}",
+                    chain(&error)
                 ));
                 return;
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::job::Job;
+use konverge_base::error::chain;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
 use konverge_policy::rollout::{GateNumber, GateReading, read_gate};
@@ -32,7 +33,7 @@ impl PrometheusNumbers<'_> {
             }
             None => None,
         };
-        Prometheus::new(&url, token.as_deref()).map_err(|error| error.to_string())
+        Prometheus::new(&url, token.as_deref()).map_err(|error| chain(&error))
     }
 
     /// Returns the numbers of a gate by name. One that cannot be read is there with the reason.
@@ -57,7 +58,7 @@ fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
         Ok(Measurement::NoSeries) => "the query finds no series".to_owned(),
         Ok(Measurement::NotFinite(number)) => format!("the query returns {number}"),
         Ok(Measurement::Several(count)) => format!("the query returns {count} series, not one number"),
-        Err(error) => error.to_string(),
+        Err(error) => chain(&error),
     })
 }
 

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::CommitId,
 };
 use konverge_forge::{
@@ -292,13 +292,13 @@ impl Reviewers {
                 Ok(match &self.client {
                     Some(client) => {
                         let answer = client.is_team_member(org, team, person).await;
-                        answer.map_err(|error| error.to_string())
+                        answer.map_err(|error| chain(&error))
                     }
                     None => Err("there is no token".to_owned()),
                 })
             };
             let answer = self.members.ask((name.to_owned(), person.clone()), asked).await;
-            if answer.map_err(|error| error.to_string())?? {
+            if answer.map_err(|error| chain(&error))?? {
                 members.insert(person.clone());
             }
         }

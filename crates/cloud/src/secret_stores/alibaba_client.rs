@@ -110,7 +110,7 @@ impl AlibabaClient {
             (None, Some(region)) => format!("https://kms.{region}.aliyuncs.com"),
             (None, None) => {
                 return Err(SecretProblem::NoCredentials(
-                    "no region is named: set `region`, or ALIBABA_CLOUD_REGION in this job".to_owned(),
+                    "no region is named: set `region`, or ALIBABA_CLOUD_REGION in this job".into(),
                 ));
             }
         };
@@ -146,6 +146,7 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
         (code, "") => http.shown(code),
         (code, words) => format!("{}: {words}", http.shown(code)),
     };
+    let why = why.into();
     let begins = |starts: &[&str]| starts.iter().any(|start| code.starts_with(start));
     match status {
         _ if begins(&["Forbidden.ResourceNotFound", "EntityNotExist"]) => SecretProblem::Missing(status),

@@ -80,9 +80,7 @@ impl AwsClient {
     ) -> Result<Value, SecretProblem> {
         let http = self.http.as_ref().map_err(Clone::clone)?;
         let region = self.settings.region.as_deref().ok_or_else(|| {
-            SecretProblem::NoCredentials(
-                "no region is named: set `region`, or AWS_REGION in this job".to_owned(),
-            )
+            SecretProblem::NoCredentials("no region is named: set `region`, or AWS_REGION in this job".into())
         })?;
         let address = match &self.settings.address {
             Some(address) => format!("{}/", address.trim_end_matches('/')),
@@ -172,6 +170,7 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
         "" => words,
         code => format!("{}: {words}", http.shown(code)),
     };
+    let why = why.into();
     match code.as_str() {
         "NotFoundException"
         | "ResourceNotFoundException"

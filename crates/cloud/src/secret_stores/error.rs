@@ -1,7 +1,7 @@
 //! The errors of secret stores: the store, the path and the HTTP status, never a value.
 
 use crate::CloudError;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, SharedError, UserError};
 
 /// A secret could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +12,7 @@ pub struct SecretStoreError {
     /// The path in the store.
     pub path: String,
     /// The reason.
+    #[source]
     pub problem: SecretProblem,
 }
 
@@ -23,17 +24,33 @@ pub enum SecretProblem {
     #[error("is not there{}", http(.0))]
     Missing(Option<u16>),
     /// The store says no.
-    #[error("was denied{}: {why}", http(.status))]
-    Denied { status: Option<u16>, why: String },
+    #[error("was denied{}", http(.status))]
+    Denied {
+        status: Option<u16>,
+        #[source]
+        why: SharedError,
+    },
     /// The store does not let the job in.
-    #[error("was denied{}: {why}", http(.status))]
-    Login { status: Option<u16>, why: String },
+    #[error("was denied{}", http(.status))]
+    Login {
+        status: Option<u16>,
+        #[source]
+        why: SharedError,
+    },
     /// The store does not answer, or is busy.
-    #[error("could not be read{}: {why}", http(.status))]
-    Unavailable { status: Option<u16>, why: String },
+    #[error("could not be read{}", http(.status))]
+    Unavailable {
+        status: Option<u16>,
+        #[source]
+        why: SharedError,
+    },
     /// The store answers otherwise than documented.
-    #[error("could not be read{}: {why}", http(.status))]
-    Unexpected { status: Option<u16>, why: String },
+    #[error("could not be read{}", http(.status))]
+    Unexpected {
+        status: Option<u16>,
+        #[source]
+        why: SharedError,
+    },
     /// The path does not begin with a mount.
     #[error("is not below the mount of a KV engine")]
     NoMount,
@@ -59,8 +76,8 @@ pub enum SecretProblem {
     #[error("cannot be decrypted by this job; its recipients: {0}")]
     NoKeyOfFile(String),
     /// The run has no credentials for the store.
-    #[error("could not be read: {0}")]
-    NoCredentials(String),
+    #[error("could not be read")]
+    NoCredentials(#[source] SharedError),
 }
 
 fn http(status: &Option<u16>) -> String {
@@ -79,11 +96,11 @@ impl SecretProblem {
 
 impl From<CloudError> for SecretProblem {
     fn from(error: CloudError) -> Self {
-        let why = error.to_string();
+        let (status, why) = (None, error.clone().into());
         match error {
             CloudError::NoIdentity { .. } | CloudError::Setting { .. } => Self::NoCredentials(why),
-            CloudError::Refused { .. } => Self::Login { status: None, why },
-            CloudError::Unavailable { .. } => Self::Unavailable { status: None, why },
+            CloudError::Refused { .. } => Self::Login { status, why },
+            CloudError::Unavailable { .. } => Self::Unavailable { status, why },
         }
     }
 }
@@ -149,6 +166,6 @@ impl From<SecretStoreError> for UserError {
                 format!("give the job the credentials that `secrets.stores.{store}` needs")
             }
         };
-        UserError::new(ErrorKind::Secret, error.to_string()).hint(hint)
+        UserError::from_error(ErrorKind::Secret, error).hint(hint)
     }
 }

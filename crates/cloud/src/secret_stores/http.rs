@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::SecretProblem;
 use konverge_base::{
+    error::SharedError,
     retry::{self, RetryDecision, RetryPolicy},
     secrets::{AddressParts, Secrets, credential_in, without_secrets},
 };
@@ -35,7 +36,7 @@ pub(super) struct SecretHttpAnswer {
 /// A failed attempt.
 struct Attempt {
     status: Option<u16>,
-    why: String,
+    why: SharedError,
     after: Option<Duration>,
     /// A retry does not help.
     is_final: bool,
@@ -55,7 +56,7 @@ impl SecretHttpClient {
         let client = konverge_http::client()
             .timeout(REQUEST_DEADLINE)
             .build()
-            .map_err(|error| unexpected(konverge_base::error::chain(&error)))?;
+            .map_err(unexpected)?;
         Ok(Self {
             client,
             secrets,
@@ -111,7 +112,7 @@ impl SecretHttpClient {
             return Err(Attempt {
                 status: Some(status.as_u16()),
                 // A gateway's page may quote the request.
-                why: status.canonical_reason().unwrap_or("no reason given").to_owned(),
+                why: status.canonical_reason().unwrap_or("no reason given").into(),
                 after,
                 is_final: false,
             });
@@ -123,7 +124,7 @@ impl SecretHttpClient {
 fn network(error: reqwest::Error) -> Attempt {
     Attempt {
         status: None,
-        why: konverge_base::error::chain(&error.without_url()),
+        why: error.without_url().into(),
         after: None,
         is_final: false,
     }
@@ -133,7 +134,7 @@ fn network(error: reqwest::Error) -> Attempt {
 async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> {
     let too_long = |status: StatusCode| Attempt {
         status: Some(status.as_u16()),
-        why: format!("the answer is longer than {} MiB", MAX_BODY >> 20),
+        why: format!("the answer is longer than {} MiB", MAX_BODY >> 20).into(),
         after: None,
         is_final: true,
     };
@@ -166,7 +167,7 @@ impl SecretHttpClient {
     /// The problem that an answer without success means.
     pub(super) fn problem(&self, answer: &SecretHttpAnswer, words: Words) -> SecretProblem {
         let status = Some(answer.status.as_u16());
-        let why = self.words(answer, words);
+        let why = self.words(answer, words).into();
         match answer.status {
             StatusCode::NOT_FOUND => SecretProblem::Missing(status),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => SecretProblem::Denied { status, why },
@@ -190,7 +191,7 @@ impl SecretHttpClient {
 }
 
 /// The problem of an answer that is not as documented.
-pub(super) fn unexpected(why: impl Into<String>) -> SecretProblem {
+pub(super) fn unexpected(why: impl Into<SharedError>) -> SecretProblem {
     SecretProblem::Unexpected {
         status: None,
         why: why.into(),
@@ -237,7 +238,7 @@ mod tests {
                 panic!("{head}: an endless body was accepted");
             };
             assert_eq!(
-                (why.as_str(), asked.get()),
+                (why.to_string().as_str(), asked.get()),
                 ("the answer is longer than 4 MiB", 1),
                 "{head}"
             );

@@ -54,7 +54,10 @@ impl SopsStore {
     }
 
     fn file(&self, query: &SecretQuery) -> Result<Arc<[u8]>, SecretProblem> {
-        let unavailable = |why| SecretProblem::Unavailable { status: None, why };
+        let unavailable = |why: String| SecretProblem::Unavailable {
+            status: None,
+            why: why.into(),
+        };
         let found = self.files.read(&query.path).map_err(unavailable)?;
         found.ok_or(SecretProblem::Missing(None))
     }

@@ -194,7 +194,7 @@ impl VaultClient {
     }
 
     async fn log_in(&self, http: &SecretHttpClient, rights: SecretRights) -> Result<Session, SecretProblem> {
-        let missing = |what: &str| SecretProblem::NoCredentials(what.to_owned());
+        let missing = |what: &str| SecretProblem::NoCredentials(what.into());
         let (mount, mut body) = match &self.server.login {
             VaultLogin::Token(token) => {
                 let token = token.clone();
@@ -246,7 +246,7 @@ impl VaultClient {
             let why = http.words(&answer, errors);
             return Err(SecretProblem::Login {
                 status: Some(answer.status.as_u16()),
-                why: format!("the login at `{path}` failed: {why}"),
+                why: format!("the login at `{path}` failed: {why}").into(),
             });
         }
         let mut answer: Value =

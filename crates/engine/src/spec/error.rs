@@ -57,7 +57,7 @@ fn at(path: &str) -> String {
 
 impl From<SpecError> for UserError {
     fn from(error: SpecError) -> Self {
-        let failure = UserError::new(ErrorKind::Spec, error.to_string()).caused_by(error.clone());
+        let failure = UserError::from_error(ErrorKind::Spec, error.clone());
         match error {
             SpecError::Text {
                 file, line, column, ..

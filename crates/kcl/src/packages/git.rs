@@ -9,7 +9,10 @@ use super::{
     fetcher::PackageFetcher,
     source::GitRevision,
 };
-use konverge_base::process::{ProcessError, ProcessResult, Program};
+use konverge_base::{
+    error::{SharedError, chain},
+    process::{ProcessError, ProcessResult, Program},
+};
 
 /// The address space of git in bytes: a small pack may unpack to any size.
 const MEMORY: u64 = 4 << 30;
@@ -30,7 +33,7 @@ pub(super) async fn fetch(
     at: &GitRevision,
     package: Option<&str>,
     target: &Path,
-) -> Result<String, String> {
+) -> Result<String, SharedError> {
     let time = packages.bounds.time;
     let fetched = tokio::time::timeout(time, fetch_unbounded(packages, url, at, package, target)).await;
     fetched.map_err(|_| format!("git did not end within {} s", time.as_secs()))?
@@ -42,8 +45,8 @@ async fn fetch_unbounded(
     at: &GitRevision,
     package: Option<&str>,
     target: &Path,
-) -> Result<String, String> {
-    let clone = tempfile::tempdir().map_err(|error| error.to_string())?;
+) -> Result<String, SharedError> {
+    let clone = tempfile::tempdir()?;
     let folder = clone.path();
     git(packages, folder, &["init", "--quiet"]).await?;
     let url = &*address(packages, folder, url).await?;
@@ -69,7 +72,7 @@ async fn fetch_unbounded(
             .await?
         }
         // A short commit id, or a server that does not serve single commits or only whole histories: fetch everything.
-        (Err(why), at) if matches!(at, GitRevision::Commit(_)) || why.contains(NOT_SHALLOW) => {
+        (Err(why), at) if matches!(at, GitRevision::Commit(_)) || chain(&*why).contains(NOT_SHALLOW) => {
             let revision = match at {
                 GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
                 GitRevision::Branch(branch) => format!("refs/remotes/o/{branch}"),
@@ -109,7 +112,7 @@ async fn fetch_unbounded(
 
 /// The address to fetch from. No public forge speaks `git://` any more: as in kpm it means `https://`, unless an
 /// `insteadOf` of the user's git says otherwise.
-async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<String, String> {
+async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<String, SharedError> {
     let Some(rest) = url.strip_prefix("git://") else {
         return Ok(url.to_owned());
     };
@@ -123,7 +126,7 @@ async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<
 }
 
 /// Counts the files of a revision and their bytes before they are checked out.
-async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), String> {
+async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), SharedError> {
     let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
     let mut count = Count::new(packages.bounds);
     for line in listed
@@ -140,11 +143,15 @@ async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) ->
     Ok(())
 }
 
-async fn git(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<(), String> {
+async fn git(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<(), SharedError> {
     run(packages, folder, arguments).await.map(|_| ())
 }
 
-async fn run(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<ProcessResult, String> {
+async fn run(
+    packages: &PackageFetcher,
+    folder: &Path,
+    arguments: &[&str],
+) -> Result<ProcessResult, SharedError> {
     let fixed = [
         "-c",
         "core.hooksPath=/dev/null",
@@ -153,10 +160,7 @@ async fn run(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Re
         "-c",
         "core.symlinks=false",
     ];
-    let executable = packages
-        .checkout
-        .find(&["git"])
-        .map_err(|error| error.to_string())?;
+    let executable = packages.checkout.find(&["git"])?;
     let mut program = Program::new(executable)
         .args(fixed)
         .args(arguments.iter().copied());
@@ -179,22 +183,22 @@ async fn run(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Re
         program.most_file_bytes = Some(bounds.transferred);
     }
     let ended = program.run().await.map_err(|error| match error {
-        ProcessError::TooMuch { .. } => format!("it holds more than {} files", bounds.files),
-        other => other.to_string(),
+        ProcessError::TooMuch { .. } => format!("it holds more than {} files", bounds.files).into(),
+        other => SharedError::from(other),
     })?;
     if ended.code == Some(0) {
         return Ok(ended);
     }
     let stderr = String::from_utf8_lossy(&ended.stderr);
     if ended.signal == Some(nix::libc::SIGXFSZ) || TOO_LARGE.iter().any(|words| stderr.contains(words)) {
-        return Err(format!("git was sent more than {} bytes", bounds.transferred));
+        return Err(format!("git was sent more than {} bytes", bounds.transferred).into());
     }
     let line = stderr.lines().find(|line| !line.trim().is_empty());
-    Err(format!("git: {}", line.unwrap_or("failed with no error output")))
+    Err(format!("git: {}", line.unwrap_or("failed with no error output")).into())
 }
 
 /// The package inside a repository: the folder of that path, or else the one whose `kcl.mod` has that name.
-fn subfolder(root: &Path, package: &str) -> Result<PathBuf, String> {
+fn subfolder(root: &Path, package: &str) -> Result<PathBuf, SharedError> {
     let plain = !package.split('/').any(|part| part == "..") && !package.starts_with('/');
     if plain && root.join(package).join("kcl.mod").is_file() {
         return Ok(root.join(package));
@@ -206,9 +210,8 @@ fn subfolder(root: &Path, package: &str) -> Result<PathBuf, String> {
             found = path.parent().map(Path::to_owned);
         }
         Ok(())
-    })
-    .map_err(|error| error.to_string())?;
-    found.ok_or_else(|| format!("the repository has no package `{}`", package.escape_debug()))
+    })?;
+    found.ok_or_else(|| format!("the repository has no package `{}`", package.escape_debug()).into())
 }
 
 fn name_of(module: &Path) -> Option<String> {
@@ -216,7 +219,7 @@ fn name_of(module: &Path) -> Option<String> {
     Some(table.get("package")?.get("name")?.as_str()?.to_owned())
 }
 
-fn copy(from: &Path, to: &Path, bounds: Bounds) -> Result<(), String> {
+fn copy(from: &Path, to: &Path, bounds: Bounds) -> Result<(), SharedError> {
     let mut count = Count::new(bounds);
     checksum::walk(from, from, &mut |path, relative| {
         if relative.split('/').any(|part| part == ".git") {
@@ -228,6 +231,6 @@ fn copy(from: &Path, to: &Path, bounds: Bounds) -> Result<(), String> {
         }
         let bytes = std::fs::copy(path, target)?;
         count.add(bytes).map_err(std::io::Error::other)
-    })
-    .map_err(|error| error.to_string())
+    })?;
+    Ok(())
 }

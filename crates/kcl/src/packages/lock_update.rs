@@ -37,7 +37,7 @@ impl PackageFetcher {
         renewed: &[String],
         by_path: &[PathEntry],
     ) -> Result<LockUpdate, KclError> {
-        let own = PackageLock::parse(text.as_bytes()).map_err(|error| KclError::Lock(error.to_string()))?;
+        let own = PackageLock::parse(text.as_bytes()).map_err(|error| KclError::Lock(error.into()))?;
         let found = self.resolve_each(wanted, lock, Renewal::Stale(renewed)).await?;
         let (mut entries, mut changed, mut unchanged) = (Vec::new(), Vec::new(), 0);
         for (package, resolved) in &found {
@@ -47,8 +47,8 @@ impl PackageFetcher {
                 unchanged += 1;
                 continue;
             }
-            let entry = LockEntry::new(package, &source, resolved)
-                .map_err(|error| KclError::Lock(error.to_string()))?;
+            let entry =
+                LockEntry::new(package, &source, resolved).map_err(|error| KclError::Lock(error.into()))?;
             changed.push((package.declared.clone(), entry.to_string()));
             entries.push(entry);
         }
@@ -59,7 +59,7 @@ impl PackageFetcher {
             entries.extend(missing.map(LockEntry::of_path));
         }
         Ok(LockUpdate {
-            text: lock_file::update(text, &entries).map_err(KclError::Lock)?,
+            text: lock_file::update(text, &entries).map_err(|why| KclError::Lock(why.into()))?,
             changed,
             unchanged,
         })

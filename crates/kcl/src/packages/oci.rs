@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{PackageTrust, bounds::Bounds, fetcher::PackageFetcher, unpack::unpack};
-use konverge_base::error::chain;
+use konverge_base::error::SharedError;
 use konverge_cloud::{RegistryLogin, is_local_registry};
 
 /// The accepted media types of a manifest, and of an index of manifests by platform.
@@ -37,14 +37,14 @@ pub(super) async fn fetch(
     repository: &str,
     tag: &str,
     target: &Path,
-) -> Result<(), String> {
+) -> Result<(), SharedError> {
     let bounds = packages.bounds;
     let registry = Registry::new(packages, repository, tag)?;
     let host = registry.host.clone();
     let pulled = tokio::time::timeout(bounds.time, registry.pull(tag, &bounds)).await;
     let layers = pulled
         .map_err(|_| format!("{host} did not answer within {} s", bounds.time.as_secs()))?
-        .map_err(|error| format!("{host}: {error}"))?;
+        .map_err(|error| error.context(host))?;
     for layer in layers {
         unpack(packages, layer, target, &bounds).await?;
     }
@@ -102,7 +102,7 @@ struct Token {
 }
 
 impl Registry {
-    fn new(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, String> {
+    fn new(packages: &PackageFetcher, repository: &str, tag: &str) -> Result<Self, SharedError> {
         let wrong = || {
             format!(
                 "`{}:{}` is not a reference to an OCI artifact",
@@ -124,7 +124,7 @@ impl Registry {
             && !tag.starts_with('.')
             && tag.chars().all(is_tag);
         if !plain {
-            return Err(wrong());
+            return Err(wrong().into());
         }
         // As in Docker: a registry on this machine may use plain HTTP.
         let scheme = if is_local_registry(host) { "http" } else { "https" };
@@ -138,7 +138,7 @@ impl Registry {
             .redirect(reqwest::redirect::Policy::default())
             .https_only(scheme == "https")
             .build()
-            .map_err(|error| chain(&error))?;
+            .map_err(said)?;
         let login = match packages.asker {
             PackageTrust::Own => RegistryLogin::find(&packages.environment, host),
             PackageTrust::Outside(_) => None,
@@ -152,7 +152,7 @@ impl Registry {
     }
 
     /// The layers of a tag.
-    async fn pull(&self, tag: &str, bounds: &Bounds) -> Result<Vec<Vec<u8>>, String> {
+    async fn pull(&self, tag: &str, bounds: &Bounds) -> Result<Vec<Vec<u8>>, SharedError> {
         let address = format!("{}/manifests/{tag}", self.base);
         let manifest = || self.http.get(&address).header(header::ACCEPT, MANIFESTS);
         let (answer, proof) = self.proven(manifest).await?;
@@ -164,20 +164,20 @@ impl Registry {
             let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
             manifest = read_manifest(&content)?;
             if manifest.manifests.is_some() {
-                return Err("its index names another index".to_owned());
+                return Err("its index names another index".into());
             }
         }
         if manifest.layers.len() > MOST_LAYERS {
-            return Err(format!("it has more than {MOST_LAYERS} layers"));
+            return Err(format!("it has more than {MOST_LAYERS} layers").into());
         }
         let mut left = bounds.transferred;
         let mut layers = Vec::new();
         for layer in manifest.layers {
             if !LAYERS.contains(&layer.media_type.as_str()) {
                 let kind = layer.media_type.escape_debug();
-                return Err(format!(
-                    "it has a layer of type `{kind}`, which is not a package archive"
-                ));
+                return Err(
+                    format!("it has a layer of type `{kind}`, which is not a package archive").into(),
+                );
             }
             let content = self.addressed("blobs", &layer.digest, &proof, left).await?;
             left -= content.len() as u64;
@@ -187,12 +187,18 @@ impl Registry {
     }
 
     /// Fetches a blob or a manifest by its digest, and verifies it.
-    async fn addressed(&self, kind: &str, digest: &str, proof: &Proof, most: u64) -> Result<Vec<u8>, String> {
+    async fn addressed(
+        &self,
+        kind: &str,
+        digest: &str,
+        proof: &Proof,
+        most: u64,
+    ) -> Result<Vec<u8>, SharedError> {
         let wanted = digest
             .strip_prefix("sha256:")
             .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let Some(wanted) = wanted else {
-            return Err("a part of it has no SHA-256 digest".to_owned());
+            return Err("a part of it has no SHA-256 digest".into());
         };
         let request = self
             .http
@@ -206,12 +212,12 @@ impl Registry {
         if found.eq_ignore_ascii_case(wanted) {
             Ok(content)
         } else {
-            Err("a part of it does not have the digest that names it".to_owned())
+            Err("a part of it does not have the digest that names it".into())
         }
     }
 
     /// Sends a request, and repeats it with authentication if the registry requires it.
-    async fn proven(&self, request: impl Fn() -> RequestBuilder) -> Result<(Response, Proof), String> {
+    async fn proven(&self, request: impl Fn() -> RequestBuilder) -> Result<(Response, Proof), SharedError> {
         let answer = konverge_http::send(request()).await.map_err(said)?;
         if answer.status() != StatusCode::UNAUTHORIZED {
             return Ok((answer, Proof::None));
@@ -225,7 +231,7 @@ impl Registry {
                 Proof::Bearer(self.token(&parameters(rest)).await?)
             }
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => Proof::Basic,
-            _ => return Err("it requires an unknown authentication scheme".to_owned()),
+            _ => return Err("it requires an unknown authentication scheme".into()),
         };
         let answer = konverge_http::send(self.proving(request(), &proof))
             .await
@@ -242,14 +248,12 @@ impl Registry {
     }
 
     /// A token from the service that the registry names.
-    async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, String> {
+    async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, SharedError> {
         let named = |name: &str| challenge.get(name).map(String::as_str);
         let realm = named("realm").ok_or("it names no service that gives tokens")?;
-        let mut realm: url::Url = realm
-            .parse()
-            .map_err(|_| "its token service has no address".to_owned())?;
+        let mut realm: url::Url = realm.parse().map_err(|_| "its token service has no address")?;
         if realm.scheme() != "https" && !is_local_registry(&self.host) {
-            return Err("its token service does not speak TLS".to_owned());
+            return Err("its token service does not speak TLS".into());
         }
         for name in ["service", "scope"] {
             if let Some(value) = named(name) {
@@ -264,12 +268,12 @@ impl Registry {
         let answer = bounded(konverge_http::send(request).await.map_err(said)?, DOCUMENT).await?;
         let token: Token = serde_json::from_slice(&answer).map_err(|_| "its token service gave no token")?;
         let token = token.token.or(token.access_token);
-        token.ok_or_else(|| "its token service gave no token".to_owned())
+        token.ok_or_else(|| "its token service gave no token".into())
     }
 }
 
-fn read_manifest(content: &[u8]) -> Result<Manifest, String> {
-    serde_json::from_slice(content).map_err(|_| "its manifest is not an OCI artifact manifest".to_owned())
+fn read_manifest(content: &[u8]) -> Result<Manifest, SharedError> {
+    serde_json::from_slice(content).map_err(|_| "its manifest is not an OCI artifact manifest".into())
 }
 
 /// The platform whose package stands in where there is none for this machine. The files of KCL are the same on every
@@ -314,18 +318,18 @@ fn parameters(text: &str) -> BTreeMap<String, String> {
 }
 
 /// The body of a successful answer, up to a limit.
-async fn bounded(answer: Response, most: u64) -> Result<Vec<u8>, String> {
+async fn bounded(answer: Response, most: u64) -> Result<Vec<u8>, SharedError> {
     let status = answer.status();
     if !status.is_success() {
         return Err(match status {
-            StatusCode::NOT_FOUND => "there is no such package, or no such version of it".to_owned(),
+            StatusCode::NOT_FOUND => "there is no such package, or no such version of it".into(),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                format!("it refuses ({status}): credentials are needed")
+                format!("it refuses ({status}): credentials are needed").into()
             }
-            other => format!("it answers {other}"),
+            other => format!("it answers {other}").into(),
         });
     }
-    let too_much = || format!("it sends more than {most} bytes");
+    let too_much = || format!("it sends more than {most} bytes").into();
     if answer.content_length().is_some_and(|length| length > most) {
         return Err(too_much());
     }
@@ -337,8 +341,8 @@ async fn bounded(answer: Response, most: u64) -> Result<Vec<u8>, String> {
 }
 
 /// The error without the address, whose query may contain a token.
-fn said(error: reqwest::Error) -> String {
-    chain(&error.without_url())
+fn said(error: reqwest::Error) -> SharedError {
+    error.without_url().into()
 }
 
 /// The operating system and the architecture, such as `linux` and `amd64`.

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::KclError;
 use konverge_base::{
+    error::SharedError,
     model::{package_lock::PackageLock, stack::RemotePackage},
     variables,
 };
@@ -116,7 +117,7 @@ impl PackageFetcher {
         source: &PackageSource,
         pins: &Pins,
     ) -> Result<ResolvedPackage, KclError> {
-        let io = |error: std::io::Error| failure(package, error.to_string());
+        let io = |error: std::io::Error| failure(package, error);
         let pinned = pins.checksum.as_deref();
         let folder = self.folder_of(&package.name, source, pins);
         let resolved = ResolvedPackage {
@@ -165,7 +166,7 @@ impl PackageFetcher {
                 offline: self.offline,
             });
         }
-        let io = |error: std::io::Error| failure(package, error.to_string());
+        let io = |error: std::io::Error| failure(package, error);
         let key = self.folder_of(&package.name, &source, &Pins::default());
         let mut known = self.unlocked.lock().await;
         if let Some(resolved) = known.get(&key) {
@@ -203,7 +204,7 @@ impl PackageFetcher {
         source: &PackageSource,
         commit: Option<&str>,
     ) -> Result<(TempDir, Option<String>), KclError> {
-        let io = |error: std::io::Error| failure(package, error.to_string());
+        let io = |error: std::io::Error| failure(package, error);
         let fresh = self.fresh_folder().map_err(io)?;
         let fetched = match source {
             PackageSource::Git { url, at, package } => {
@@ -227,10 +228,10 @@ impl PackageFetcher {
     }
 }
 
-fn failure(package: &RemotePackage, why: String) -> KclError {
+fn failure(package: &RemotePackage, why: impl Into<SharedError>) -> KclError {
     KclError::Package {
         name: package.name.clone(),
-        why,
+        why: why.into(),
     }
 }
 
@@ -241,7 +242,7 @@ fn dependencies(name: &str, folder: &Path, lock: &PackageLock) -> Result<Vec<Rem
     };
     let module: toml::Table = text.parse().map_err(|_| KclError::Package {
         name: name.to_owned(),
-        why: "its kcl.mod cannot be read".to_owned(),
+        why: "its kcl.mod cannot be read".into(),
     })?;
     let Some(entries) = module.get("dependencies").and_then(toml::Value::as_table) else {
         return Ok(Vec::new());

@@ -132,7 +132,7 @@ fn repository_of(url: &str) -> String {
 pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<PackageSource, KclError> {
     let wrong = |why: &str| KclError::Package {
         name: package.name.clone(),
-        why: why.to_owned(),
+        why: why.into(),
     };
     let entry: Value = serde_json::from_str(&package.requirement)
         .map_err(|_| wrong("its entry in kcl.mod cannot be read"))?;
@@ -363,7 +363,7 @@ mod tests {
             r#"{"oci":"oci://me:s3cret-pass@h/x","tag":"1"}"#,
             r#"{"oci":"oci://h/x?token=s3cret-pass","tag":"1"}"#,
         ] {
-            let error = place(bad).unwrap_err().to_string();
+            let error = konverge_base::error::chain(&place(bad).unwrap_err());
             assert!(
                 error.contains("://h/x holds credentials") && !error.contains("s3cret"),
                 "{error}"

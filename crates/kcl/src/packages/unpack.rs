@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{bounds::Bounds, fetcher::PackageFetcher};
-use konverge_base::{checkout::Checkout, process::Program};
+use konverge_base::{checkout::Checkout, error::SharedError, process::Program};
 use konverge_sandbox::{SandboxLayers, SandboxProfile};
 
 const SCRIPT: &str = include_str!("unpack.py");
@@ -21,30 +21,26 @@ pub(super) async fn unpack(
     archive: Vec<u8>,
     target: &Path,
     bounds: &Bounds,
-) -> Result<(), String> {
+) -> Result<(), SharedError> {
     let interpreter = packages
         .checkout
-        .executable("the interpreter of the KCL core", &packages.core.interpreter)
-        .map_err(|error| error.to_string())?;
-    let sandbox = sandbox_layers(packages, interpreter.path().to_owned(), target, bounds)
-        .map_err(|error| error.to_string())?;
-    let sandbox = serde_json::to_string(&sandbox).map_err(|error| error.to_string())?;
+        .executable("the interpreter of the KCL core", &packages.core.interpreter)?;
+    let sandbox = sandbox_layers(packages, interpreter.path().to_owned(), target, bounds)?;
+    let sandbox = serde_json::to_string(&sandbox)?;
     // This program itself, which is already running.
-    let own = Checkout::default()
-        .executable("konverge", &packages.executable)
-        .map_err(|error| error.to_string())?;
+    let own = Checkout::default().executable("konverge", &packages.executable)?;
     let mut program = Program::new(own).args(["__worker", &sandbox]);
     program.env = Some(Vec::new());
     program.stdin = archive;
     program.deadline = bounds.time;
     program.most_output = 1 << 20;
-    let ended = program.run().await.map_err(|error| error.to_string())?;
+    let ended = program.run().await?;
     if ended.code == Some(0) {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&ended.stderr);
     let last = stderr.lines().last().unwrap_or("the archive cannot be read");
-    Err(last.trim_start_matches("error: ").to_owned())
+    Err(last.trim_start_matches("error: ").into())
 }
 
 fn sandbox_layers(

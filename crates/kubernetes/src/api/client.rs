@@ -118,7 +118,7 @@ impl ApiRequest {
         }
         request
             .body(kube::client::Body::from(bytes))
-            .map_err(|error| ApiError::Protocol(error.to_string()))
+            .map_err(|error| ApiError::Protocol(error.into()))
     }
 }
 
@@ -155,7 +155,7 @@ impl Api {
         };
         let answer = self.policy.run(verdict, || self.send_once(request));
         let (text, warnings) = self.interrupt.unless_silent(answer).await??;
-        let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.to_string()))?;
+        let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.into()))?;
         Ok(ApiResponse { value, warnings })
     }
 
@@ -204,17 +204,17 @@ impl Api {
             .send(request.to_http()?)
             .await
             .map_err(|error| match error {
-                kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error)),
+                kube::Error::Auth(error) => ApiError::Credentials(connect::explain(&error).into()),
                 kube::Error::Service(error) if error.is::<CloudError>() => {
-                    ApiError::Credentials(error.to_string())
+                    ApiError::Credentials(error.into())
                 }
                 other => network(other),
             })
     }
 }
 
-fn network(error: impl std::error::Error + 'static) -> ApiError {
-    ApiError::Network(konverge_base::error::chain(&error))
+fn network(error: impl std::error::Error + Send + Sync + 'static) -> ApiError {
+    ApiError::Network(error.into())
 }
 
 /// The text of `299 - "text"`.

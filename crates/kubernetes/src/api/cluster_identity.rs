@@ -7,7 +7,7 @@ use super::{
     client::{Api, ApiRequest},
     error::ApiError,
 };
-use konverge_base::model::ClusterName;
+use konverge_base::{error::chain, model::ClusterName};
 use konverge_engine::runtime::RunNotes;
 
 /// A cluster as recorded in a state.
@@ -29,8 +29,9 @@ impl ClusterIdentity {
             Ok(answer) => answer,
             Err(error) if error.is_code(403) || error.is_code(404) => {
                 notes.warning(&format!(
-                    "cannot determine the identity of cluster `{}`, so a change of cluster is not detected later: {error}; {NEEDED_RIGHT}",
-                    api.name
+                    "cannot determine the identity of cluster `{}`, so a change of cluster is not detected later: {}; {NEEDED_RIGHT}",
+                    api.name,
+                    chain(&error)
                 ));
                 return Ok(None);
             }

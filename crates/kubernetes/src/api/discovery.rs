@@ -85,7 +85,7 @@ impl Discovery {
     fn read(&mut self, list: &Value) -> Result<(), ApiError> {
         if list["kind"] != "APIGroupDiscoveryList" {
             return Err(ApiError::Protocol(
-                "the server has no aggregated discovery (Kubernetes 1.27 or newer is needed)".to_owned(),
+                "the server has no aggregated discovery (Kubernetes 1.27 or newer is needed)".into(),
             ));
         }
         for group in items(list, "items") {
@@ -213,6 +213,6 @@ mod tests {
         let error = Discovery::default()
             .read(&json!({"kind": "APIGroupList"}))
             .unwrap_err();
-        assert!(error.to_string().contains("1.27"));
+        assert!(konverge_base::error::chain(&error).contains("1.27"));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError, chain},
     interrupt::Stopped,
     model::ClusterName,
     retry::RetryDecision,
@@ -18,17 +18,17 @@ pub(crate) enum ApiError {
     #[error("{}", .0.message)]
     Status(Box<ApiStatus>),
     /// No answer, or a broken one.
-    #[error("{0}")]
-    Network(String),
+    #[error("{}", &**.0)]
+    Network(#[source] SharedError),
     /// No answer in time.
     #[error("no answer within {} s", .0.as_secs())]
     Deadline(Duration),
     /// An answer that violates the protocol.
-    #[error("unexpected answer: {0}")]
-    Protocol(String),
+    #[error("unexpected answer")]
+    Protocol(#[source] SharedError),
     /// Credentials could not be obtained (exec plugin, OIDC, token file).
-    #[error("the credentials could not be obtained: {0}")]
-    Credentials(String),
+    #[error("the credentials could not be obtained")]
+    Credentials(#[source] SharedError),
     /// The request was abandoned.
     #[error("{0}")]
     Stopped(#[from] Stopped),
@@ -148,15 +148,17 @@ impl ApiError {
             Self::Stopped(_) => ErrorKind::Interrupted,
             _ => ErrorKind::Kubernetes,
         };
-        let failure = UserError::new(kind, format!("cluster `{cluster}`: {doing}: {self}"));
+        let said = chain(self);
+        let failure =
+            UserError::from_error(kind, self.clone()).context(format_args!("cluster `{cluster}`: {doing}"));
         match self {
             // The words of rustls; the second ones are of an issuer with the same name and another key. Of an expired
             // certificate, or one for another name, the message says it all.
-            Self::Network(reason) if reason.contains("UnknownIssuer") || reason.contains("BadSignature") => failure.hint(
+            Self::Network(_) if said.contains("UnknownIssuer") || said.contains("BadSignature") => failure.hint(
                 "the server's certificate is not trusted: compare `certificate-authority-data` of the kubeconfig with the \
                  cluster's",
             ),
-            Self::Network(reason) if reason.contains("certificate") => failure,
+            Self::Network(_) if said.contains("certificate") => failure,
             Self::Network(_) | Self::Deadline(_) => {
                 failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
             }
@@ -226,7 +228,7 @@ mod tests {
     fn a_certificate_that_is_not_trusted_is_no_question_of_reach() {
         let hint = |reason: &str| {
             let cluster = "prod".parse().unwrap();
-            let failure = ApiError::Network(reason.to_owned()).failure(&cluster, "discovering API resources");
+            let failure = ApiError::Network(reason.into()).failure(&cluster, "discovering API resources");
             failure.hints.join(" ")
         };
         for untrusted in ["UnknownIssuer", "BadSignature"] {

@@ -126,11 +126,8 @@ impl<'a> Cursor<'a> {
 
     fn expect(&mut self, byte: u8) -> Result<(), ApiError> {
         if !self.is_at(byte) {
-            return Err(ApiError::Protocol(format!(
-                "a list without `{}` at byte {}",
-                char::from(byte),
-                self.at
-            )));
+            let what = format!("a list without `{}` at byte {}", char::from(byte), self.at);
+            return Err(ApiError::Protocol(what.into()));
         }
         self.at += 1;
         Ok(())
@@ -140,8 +137,8 @@ impl<'a> Cursor<'a> {
     fn value<T: Deserialize<'a>>(&mut self) -> Result<T, ApiError> {
         let mut values = serde_json::Deserializer::from_slice(&self.text[self.at..]).into_iter::<T>();
         let value = match values.next() {
-            Some(value) => value.map_err(|error| ApiError::Protocol(error.to_string()))?,
-            None => return Err(ApiError::Protocol("a list that ends early".to_owned())),
+            Some(value) => value.map_err(|error| ApiError::Protocol(error.into()))?,
+            None => return Err(ApiError::Protocol("a list that ends early".into())),
         };
         self.at += values.byte_offset();
         Ok(value)

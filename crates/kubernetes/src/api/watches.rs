@@ -14,6 +14,7 @@ use super::{
     client::{Api, ApiRequest},
     error::ApiError,
 };
+use konverge_base::error::chain;
 
 /// Maximum time for which a write waits for the watch of its object; afterwards it is sent anyway.
 const OPENING: Duration = Duration::from_secs(5);
@@ -126,7 +127,7 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, path, "the watch could not be opened");
+                tracing::debug!(error = %chain(&error), path, "the watch could not be opened");
                 if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
@@ -154,7 +155,7 @@ async fn now(api: &Api, path: &str) -> String {
             .unwrap_or_default()
             .to_owned(),
         Err(error) => {
-            tracing::debug!(%error, path, "the watch starts with all that is there");
+            tracing::debug!(error = %chain(&error), path, "the watch starts with all that is there");
             String::new()
         }
     }

@@ -46,7 +46,7 @@ impl RawObject {
     /// Parses the object. Items of a list have neither kind nor version, so they are added.
     pub(crate) fn read(&self, cluster: &Cluster) -> Result<Value, UserError> {
         let item: Map<String, Value> = serde_json::from_slice(&self.text).map_err(|error| {
-            let error = ApiError::Protocol(error.to_string());
+            let error = ApiError::Protocol(error.into());
             cluster.failure(&error, &format!("reading {}", self.of.plural))
         })?;
         let mut object = Map::with_capacity(item.len() + 2);
@@ -184,7 +184,7 @@ async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<V
         Ok(listed) => listed,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => Err(ApiError::Network(error.to_string())),
+            Err(error) => Err(ApiError::Network(error.into())),
         },
     }
 }

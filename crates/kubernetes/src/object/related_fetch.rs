@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use konverge_base::model::GroupKind;
+use konverge_base::{error::chain, model::GroupKind};
 use serde_json::Value;
 
 use super::super::{
@@ -114,7 +114,7 @@ async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &
     let answer = match cluster.api.call(&request.query("limit", MOST)).await {
         Ok(mut answer) => answer.value["items"].take(),
         Err(error) => {
-            tracing::debug!(%error, kind, "could not be listed");
+            tracing::debug!(error = %chain(&error), kind, "could not be listed");
             return Vec::new();
         }
     };

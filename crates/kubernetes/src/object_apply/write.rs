@@ -24,7 +24,7 @@ use crate::{
     plan::{dry_run, record},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::state::Recorded,
     retry::{self, RetryDecision},
     secrets::{without_texts, zeroize_texts},
@@ -251,9 +251,10 @@ fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
         format!(
-            "{}: another field manager took over {} after the plan: {error}",
+            "{}: another field manager took over {} after the plan: {}",
             subject.title(),
-            fields.join(", ")
+            fields.join(", "),
+            chain(error)
         ),
     )
     .hint("run it again: a new plan shows who")

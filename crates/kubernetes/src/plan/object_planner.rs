@@ -23,7 +23,7 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         ClusterName, GroupKind, ResourceId,
         plan::{Action, FieldChange, PodImpact, ResourcePlan, Validation},
@@ -162,7 +162,8 @@ impl ObjectPlanner<'_> {
         let before: Vec<_> = lifted_by.iter().map(|id| format!("`{id}`")).collect();
         let before = before.join(", ");
         draft.notes.push(format!(
-            "not validated yet: the server refuses it until {before} is applied ({error})"
+            "not validated yet: the server refuses it until {before} is applied ({})",
+            chain(error)
         ));
         draft.refusal = Some(ServerRefusal {
             failure: subject.refusal(error),

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, SharedError, UserError};
 
 /// Reasons why a module gave no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ModuleError {
     /// The module could not be started.
-    #[error("it could not be started: {0}")]
-    Start(String),
+    #[error("it could not be started")]
+    Start(#[source] SharedError),
     /// The sandbox is incomplete.
     #[error("it is not run: {0}")]
     Sandbox(String),
@@ -30,8 +30,8 @@ pub enum ModuleError {
     #[error("it answers: {message} (gRPC status {code})")]
     Refused { code: u32, message: String },
     /// The module's response breaks the protocol.
-    #[error("its answer cannot be read: {0}")]
-    Garbled(String),
+    #[error("its answer cannot be read")]
+    Garbled(#[source] SharedError),
     /// The response is larger than the limit.
     #[error("its response is larger than {0} bytes")]
     TooLarge(usize),
@@ -53,7 +53,8 @@ fn after_colon(text: &str) -> String {
 impl ModuleError {
     /// The error of a named module.
     pub fn into_user_error(self, name: &str) -> UserError {
-        let failure = UserError::new(ErrorKind::Spec, format!("the module `{name}`: {self}"));
+        let failure =
+            UserError::from_error(ErrorKind::Spec, self.clone()).context(format_args!("the module `{name}`"));
         match self {
             Self::NoHandshake(_) => failure.hint(
                 "a module must not print before the handshake: let it write to standard error",

@@ -35,7 +35,7 @@ impl GrpcCall<'_> {
         let trailers = trailers.unwrap_or_else(|| answer.headers().clone());
         status(&trailers)?;
         let message = unframed(&body)?;
-        A::decode(message).map_err(|error| ModuleError::Garbled(error.to_string()))
+        A::decode(message).map_err(|error| ModuleError::Garbled(error.into()))
     }
 
     /// Sends a message, and gives the answer as it comes.
@@ -53,7 +53,7 @@ impl GrpcCall<'_> {
         }
         let request = request
             .body(())
-            .map_err(|error| ModuleError::Garbled(error.to_string()))?;
+            .map_err(|error| ModuleError::Garbled(error.into()))?;
         let mut client = client.ready().await.map_err(|error| lost(&error))?;
         let (answer, mut body) = client
             .send_request(request, false)
@@ -63,7 +63,7 @@ impl GrpcCall<'_> {
         let answer = answer.await.map_err(|error| lost(&error))?;
         match answer.status().as_u16() {
             200 => Ok(answer),
-            code => Err(ModuleError::Garbled(format!("HTTP status {code}"))),
+            code => Err(ModuleError::Garbled(format!("HTTP status {code}").into())),
         }
     }
 
@@ -84,7 +84,7 @@ impl GrpcCall<'_> {
 
 fn framed(message: &impl Message) -> Result<Bytes, ModuleError> {
     let length = u32::try_from(message.encoded_len());
-    let length = length.map_err(|_| ModuleError::Start("the request is too large".to_owned()))?;
+    let length = length.map_err(|_| ModuleError::Start("the request is too large".into()))?;
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(length);
@@ -93,7 +93,7 @@ fn framed(message: &impl Message) -> Result<Bytes, ModuleError> {
 }
 
 fn unframed(body: &Bytes) -> Result<Bytes, ModuleError> {
-    let garbled = |why: &str| ModuleError::Garbled(why.to_owned());
+    let garbled = |why: &str| ModuleError::Garbled(why.into());
     let mut rest = body.clone();
     if rest.len() < PREFIX {
         return Err(garbled("it holds no message"));
@@ -112,7 +112,7 @@ fn unframed(body: &Bytes) -> Result<Bytes, ModuleError> {
 fn status(trailers: &HeaderMap) -> Result<(), ModuleError> {
     let text = |name: &str| trailers.get(name).map(|value| value.as_bytes());
     let Some(code) = text("grpc-status") else {
-        return Err(ModuleError::Garbled("it has no status".to_owned()));
+        return Err(ModuleError::Garbled("it has no status".into()));
     };
     let code = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
     match code {
@@ -121,7 +121,7 @@ fn status(trailers: &HeaderMap) -> Result<(), ModuleError> {
             code,
             message: percent_decoded(text("grpc-message").unwrap_or_default()),
         }),
-        None => Err(ModuleError::Garbled("its status is not a number".to_owned())),
+        None => Err(ModuleError::Garbled("its status is not a number".into())),
     }
 }
 

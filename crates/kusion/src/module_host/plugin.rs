@@ -29,7 +29,7 @@ use super::{
     messages::Empty,
     plugin_output::{PluginOutput, drain},
 };
-use konverge_base::{process::die_with_parent, variables};
+use konverge_base::{error::SharedError, process::die_with_parent, variables};
 use konverge_sandbox::{MISSING, SandboxLayers, SandboxMode, SandboxProfile};
 
 /// Maximum time for a module to end by itself after its response.
@@ -134,7 +134,7 @@ impl Drop for Plugin {
 
 impl Plugin {
     fn start(setup: &ModuleSetup) -> Result<Self, ModuleError> {
-        let failed = |error: std::io::Error| ModuleError::Start(error.to_string());
+        let failed = |error: std::io::Error| ModuleError::Start(error.into());
         // The path of a socket has at most 107 bytes.
         let temporary = tempfile::Builder::new()
             .prefix("kvm-")
@@ -142,7 +142,7 @@ impl Plugin {
             .map_err(failed)?;
         let folder = temporary.path().canonicalize().map_err(failed)?;
         let sandbox = serde_json::to_string(&sandbox_layers(setup, &folder))
-            .map_err(|error| ModuleError::Start(error.to_string()))?;
+            .map_err(|error| ModuleError::Start(error.into()))?;
         let mut command = Command::new(&setup.executable);
         command
             .arg("__worker")
@@ -248,9 +248,9 @@ impl Plugin {
 
 fn connect_error<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
     connection.map_err(|error| {
-        ModuleError::Start(format!(
-            "nothing listens at the address in its handshake: {error}"
-        ))
+        ModuleError::Start(
+            SharedError::from(error).context("nothing listens at the address in its handshake"),
+        )
     })
 }
 
@@ -258,7 +258,7 @@ fn connect_error<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
 fn early(said: &PluginOutput, status: String) -> ModuleError {
     match said.sandbox_line("error: ") {
         Some(line) if line.contains(MISSING) => ModuleError::Sandbox(line),
-        Some(line) => ModuleError::Start(line),
+        Some(line) => ModuleError::Start(line.into()),
         None => ModuleError::EndedEarly {
             status,
             said: said.last_lines(),

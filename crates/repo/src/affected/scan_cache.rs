@@ -310,7 +310,7 @@ mod tests {
         fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
             Err(SourceError {
                 what: blob.to_string(),
-                why: "it is not there".to_owned(),
+                why: "it is not there".into(),
             })
         }
 

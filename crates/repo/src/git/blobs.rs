@@ -25,9 +25,9 @@ pub(super) fn read_blob(
         Err(error) => answers.find_map(Result::ok).ok_or_else(|| SourceError {
             what: format!("object {blob}"),
             why: if is_partial(handles) {
-                WITHOUT_FILTER.to_owned()
+                WITHOUT_FILTER.into()
             } else {
-                error.to_string()
+                error.into()
             },
         }),
     }

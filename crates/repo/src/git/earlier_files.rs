@@ -23,7 +23,7 @@ pub(super) fn earlier_files(
     let walked = handles.with(|git| walk(git, tip, &mut found));
     walked.map_err(|error| SourceError {
         what: "the history".to_owned(),
-        why: error.to_string(),
+        why: error.into(),
     })?;
     let is_other = |path: &RepoPath, blob: BlobId| now.get(path).is_none_or(|entry| entry.blob != blob);
     let found = found
@@ -49,7 +49,7 @@ pub(super) fn earlier_than_head(
     });
     let head = head.map_err(|error| SourceError {
         what: "HEAD".to_owned(),
-        why: error.to_string(),
+        why: error.into(),
     })?;
     head.map_or_else(|| Ok(Vec::new()), |head| earlier_files(handles, head, now))
 }

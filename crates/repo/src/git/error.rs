@@ -2,7 +2,7 @@
 
 use konverge_base::{
     checkout::Untrusted,
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     process::ProcessError,
 };
 
@@ -62,7 +62,7 @@ pub enum GitError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// A file of the working tree cannot be read.
-    #[error("could not read `{path}`: {source}")]
+    #[error("could not read `{path}`")]
     Io { path: String, source: std::io::Error },
     /// Any other error of libgit2.
     #[error("git: {0}")]
@@ -92,8 +92,8 @@ fn plain(message: &str) -> String {
 
 impl From<GitError> for UserError {
     fn from(error: GitError) -> Self {
-        let failure = UserError::new(ErrorKind::Git, error.to_string());
-        match error {
+        let failure = UserError::new(ErrorKind::Git, chain(&error));
+        let failure = match &error {
             GitError::NotARepository(_) => failure.hint("run it inside the monorepo, or name it: `--repo DIR`"),
             GitError::ForeignOwner(path) => failure.hint(format!(
                 "if you trust it: `git config --global --add safe.directory {path}`"
@@ -103,7 +103,7 @@ impl From<GitError> for UserError {
                 // A branch of the remote has the remote's name in front here, and not there.
                 .hint(format!(
                     "a commit that only the server has: `git fetch origin {}`",
-                    name.strip_prefix("origin/").unwrap_or(&name)
+                    name.strip_prefix("origin/").unwrap_or(name)
                 )),
             GitError::NothingCommitted => failure.hint("commit first: `git add -A && git commit`"),
             GitError::Shallow(_) => failure
@@ -130,7 +130,8 @@ impl From<GitError> for UserError {
                 failure.hint("let the user of this run read it: `ls -l` shows who may")
             }
             GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
-        }
+        };
+        failure.caused_by(error)
     }
 }
 

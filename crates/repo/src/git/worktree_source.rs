@@ -12,9 +12,12 @@ use super::{
     index_stamp::IndexStamp, object_ids::blob_id, pool::RepositoryPool, submodules::graft_submodules,
     tree_walk::checked_path,
 };
-use konverge_base::model::{
-    CommitId, RepoPath,
-    file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
+use konverge_base::{
+    error::SharedError,
+    model::{
+        CommitId, RepoPath,
+        file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
+    },
 };
 
 /// The working tree at the moment of the listing.
@@ -180,7 +183,7 @@ impl Source for WorktreeSource {
         let Some(path) = self.on_disk.get(&blob) else {
             return read_blob(&self.handles, &self.submodules, blob);
         };
-        let failed = |why: String| SourceError {
+        let failed = |why: SharedError| SourceError {
             what: path.display().to_string(),
             why,
         };
@@ -188,12 +191,10 @@ impl Source for WorktreeSource {
             Ok(meta) if meta.is_symlink() => link_target(path),
             _ => std::fs::read(path),
         }
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(error.into()))?;
         match hash(&bytes) {
             Ok(now) if now == blob => Ok(bytes.into()),
-            _ => Err(failed(
-                "it was changed meanwhile; run the command again".to_owned(),
-            )),
+            _ => Err(failed("it was changed meanwhile; run the command again".into())),
         }
     }
 

@@ -18,7 +18,7 @@ pub enum LayoutError {
 
 impl From<LayoutError> for UserError {
     fn from(error: LayoutError) -> Self {
-        let failure = UserError::new(ErrorKind::Layout, error.to_string());
+        let failure = UserError::from_error(ErrorKind::Layout, error.clone());
         match error {
             LayoutError::NoModule => failure
                 .hint("write the file `kcl.mod` at the repository's root, with `[package]` and a `name`; or name another folder: `--repo DIR`")

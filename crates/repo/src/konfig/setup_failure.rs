@@ -1,7 +1,7 @@
 //! The errors of the compiler setup of a folder.
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{file_source::SourceError, stack::SetupError},
 };
 
@@ -20,8 +20,9 @@ impl From<SetupFailure> for UserError {
     fn from(failure: SetupFailure) -> Self {
         match failure {
             SetupFailure::Setup(error) => error.into(),
-            SetupFailure::Source(error) => Self::new(ErrorKind::Git, error.to_string())
-                .hint("`git fsck` shows what the repository lacks"),
+            SetupFailure::Source(error) => {
+                Self::from(error).hint("`git fsck` shows what the repository lacks")
+            }
         }
     }
 }

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_a_failure_of_the_store_may_be_retried() {
-        let (url, key, why) = ("s3://b".to_owned(), "k".to_owned(), "no answer".to_owned());
+        let (url, key, why) = ("s3://b".to_owned(), "k".to_owned(), "no answer".into());
         let store = unrecorded(StateError::Store(StoreError::Unavailable { url, key, why }));
         assert_eq!(store.room_error(), Some(&StoreUnavailable));
         let lost = unrecorded(StateError::Lost {

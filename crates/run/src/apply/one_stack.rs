@@ -24,7 +24,7 @@ use crate::{
     state,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         Digest, StackId,
         apply_result::{StackOutcome, StackResult},
@@ -127,10 +127,11 @@ async fn apply_stack(
     };
     // A lease that cannot be released expires by itself; the result matters more.
     if let Err(error) = lease.release().await {
-        planning
-            .run
-            .notes
-            .warning(&format!("could not release the lease of {}: {error}", target.id));
+        planning.run.notes.warning(&format!(
+            "could not release the lease of {}: {}",
+            target.id,
+            chain(&error)
+        ));
     }
     result
 }

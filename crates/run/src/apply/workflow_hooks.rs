@@ -270,11 +270,9 @@ fn last_run(recorded: Option<&Value>) -> Result<Option<WorkflowRecord>, UserErro
         return Ok(None);
     };
     let record = WorkflowRecord::deserialize(value).map_err(|error| {
-        UserError::new(
-            ErrorKind::State,
-            format!("its record in the state cannot be read: {error}"),
-        )
-        .hint("use the version of Konverge that wrote it")
+        UserError::from_error(ErrorKind::State, error)
+            .context("its record in the state cannot be read")
+            .hint("use the version of Konverge that wrote it")
     })?;
     Ok(Some(record))
 }

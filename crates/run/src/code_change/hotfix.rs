@@ -40,9 +40,8 @@ impl CodeEditor<'_> {
         }
         let mut lines = Vec::new();
         while !wanted.is_empty() {
-            let (line, left) = self
-                .set_field(stack, &wanted, EditPlace::Stack, UnsetAttribute::Add)
-                .await?;
+            let edit = self.set_field(stack, &wanted, EditPlace::Stack, UnsetAttribute::Add);
+            let (line, left) = edit.await?.found()?;
             lines.push(line);
             wanted = left;
         }

@@ -20,10 +20,23 @@ use konverge_kcl::{AssignedValue, AttributePath, literal};
 /// The maximum number of attributes that are tried for one field.
 const MOST_TRIED: usize = 50;
 
-/// No attribute or several make exactly one field change.
-#[derive(Debug, thiserror::Error)]
-#[error("no single attribute makes the field")]
-struct NoSingleAttribute;
+/// What the search for the attribute of a field found.
+pub(super) enum FieldEdit {
+    /// The edit, and the wanted fields that are left.
+    Found(EditedLine, Vec<WantedField>),
+    /// No attribute or several make exactly this field change.
+    NotSingle(UserError),
+}
+
+impl FieldEdit {
+    /// Returns the edit, or why there is none.
+    pub(super) fn found(self) -> Result<(EditedLine, Vec<WantedField>), UserError> {
+        match self {
+            Self::Found(line, left) => Ok((line, left)),
+            Self::NotSingle(failure) => Err(failure),
+        }
+    }
+}
 
 /// The maximum number of names in a message.
 const MOST_NAMED: usize = 5;
@@ -126,7 +139,8 @@ impl<'a> CodeEditor<'a> {
         };
         let (line, _) = self
             .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
-            .await?;
+            .await?
+            .found()?;
         Ok(Some(line))
     }
 
@@ -145,11 +159,10 @@ impl<'a> CodeEditor<'a> {
         let mut line = match self
             .clone()
             .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
-            .await
+            .await?
         {
-            Ok((line, _)) => line,
-            Err(failure) if failure.room_error::<NoSingleAttribute>().is_some() => return Ok(None),
-            Err(failure) => return Err(failure),
+            FieldEdit::Found(line, _) => line,
+            FieldEdit::NotSingle(_) => return Ok(None),
         };
         if let Some(found) = literals.into_iter().find(|found| found.path == line.path) {
             (line.file, line.line) = (found.file, found.line);
@@ -175,14 +188,14 @@ impl<'a> CodeEditor<'a> {
     /// attribute. Returns the edit and the fields that are left. `unset` is for an attribute that no file sets.
     ///
     /// # Errors
-    /// No attribute or several change the first field and nothing beside `wanted`.
+    /// The value is no literal, or the stack does not compile.
     pub(super) async fn set_field(
         &mut self,
         stack: &Stack,
         wanted: &[WantedField],
         place: EditPlace,
         unset: UnsetAttribute,
-    ) -> Result<(EditedLine, Vec<WantedField>), UserError> {
+    ) -> Result<FieldEdit, UserError> {
         let WantedField { field, current } = &wanted[0];
         let name = format!("{} {}", field.resource, field.path.escape_debug());
         let text = literal(&field.value).ok_or_else(|| {
@@ -196,9 +209,9 @@ impl<'a> CodeEditor<'a> {
                 "{} attributes have the value of {name}, and at most {MOST_TRIED} are tried",
                 tried.len()
             );
-            return Err(at_first(UserError::new(ErrorKind::Kcl, what), &literals)
-                .caused_by(NoSingleAttribute)
-                .hint("set the attribute by its path; nothing was written"));
+            let failure = at_first(UserError::new(ErrorKind::Kcl, what), &literals)
+                .hint("set the attribute by its path; nothing was written");
+            return Ok(FieldEdit::NotSingle(failure));
         }
         let before = self.spec(&stack.id).await?;
         let fields: Vec<_> = wanted.iter().map(|wanted| wanted.field.clone()).collect();
@@ -227,7 +240,8 @@ impl<'a> CodeEditor<'a> {
                 let KeptEdit { trial, line, changed } = kept.swap_remove(0);
                 *self = trial;
                 let left = wanted.iter().enumerate().filter(|(at, _)| !changed.contains(at));
-                return Ok((line, left.map(|(_, field)| field.clone()).collect()));
+                let left = left.map(|(_, field)| field.clone()).collect();
+                return Ok(FieldEdit::Found(line, left));
             }
             0 if tried.is_empty() => {
                 let what = format!("no file of {} sets the value of {name} as a literal", stack.id);
@@ -252,9 +266,9 @@ impl<'a> CodeEditor<'a> {
                 UserError::new(ErrorKind::Kcl, what)
             }
         };
-        Err(failure
-            .caused_by(NoSingleAttribute)
-            .hint("nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`"))
+        Ok(FieldEdit::NotSingle(failure.hint(
+            "nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`",
+        )))
     }
 
     /// The edits of these attributes that give the first field its value, and change nothing beside the fields.

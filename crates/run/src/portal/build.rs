@@ -22,7 +22,7 @@ use super::{
 };
 use crate::StateBackend;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{Digest, StackId},
     secrets::Secrets,
 };
@@ -148,7 +148,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
         .buffer_unordered(STACKS_AT_ONCE);
     while let Some(task) = built.next().await {
         let (id, fingerprint, files) =
-            task.map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))??;
+            task.map_err(|error| UserError::from_error(ErrorKind::Internal, error))??;
         let earlier = before.stacks.get(id.as_str()).map(|stack| &stack.files);
         let known = |path: &str| earlier.and_then(|files| files.get(path)).copied();
         let digests = write_changed(site, secrets, files, known, &mut report).await?;
@@ -296,8 +296,8 @@ async fn operation_files(
     let none = Config::default();
     let rollouts = read_rollouts(backend, config.map_or(&none, |branch| &branch.config)).await;
     // One page that cannot be made is no reason for the others to stay old.
-    let rollouts = rollouts
-        .unwrap_or_else(|error| RolloutsDocument::unreadable(&backend.secrets.mask(&error.to_string())));
+    let rollouts =
+        rollouts.unwrap_or_else(|error| RolloutsDocument::unreadable(&backend.secrets.mask(&chain(&error))));
     let document = config.map(permissions);
     Files::from([
         (

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::StateBackend;
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{Digest, StackId, apply_result::StackResult, week_activity::Week},
 };
 use konverge_portal::{
@@ -59,7 +59,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
     let freeze = match freeze {
         Ok(freeze) => freeze,
         Err(error) => {
-            let why = sources.backend.secrets.mask(&error.to_string());
+            let why = sources.backend.secrets.mask(&chain(&error));
             notices.push(format!(
                 "Nobody knows whether applies are frozen, so every apply stops: {why}"
             ));
@@ -127,7 +127,7 @@ async fn drift(
     match backend.states.drift_history().await {
         Ok(history) => history.stacks,
         Err(error) => {
-            let why = backend.secrets.mask(&error.to_string());
+            let why = backend.secrets.mask(&chain(&error));
             notices.push(format!("The drift history cannot be read: {why}"));
             BTreeMap::new()
         }
@@ -161,7 +161,7 @@ async fn summaries(
     for (id, read) in read {
         let summary = match read {
             Err(StateError::Store(error)) => return Err(error.into()),
-            Err(error) => Err(backend.secrets.mask(&error.to_string())),
+            Err(error) => Err(backend.secrets.mask(&chain(&error))),
             Ok(summary) => {
                 older += 1;
                 Ok(summary)

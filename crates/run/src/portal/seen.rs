@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::StateBackend;
-use konverge_base::model::{
-    CommitId, Digest, StackId,
-    review::{ReviewRecord, ReviewedStack},
-    stack_look::{StackLook, bounded},
+use konverge_base::{
+    error::chain,
+    model::{
+        CommitId, Digest, StackId,
+        review::{ReviewRecord, ReviewedStack},
+        stack_look::{StackLook, bounded},
+    },
 };
 use konverge_portal::{OverviewRow, SearchNames, SeenDifference, SeenStack, StackCondition, Writer};
 use konverge_state::{DocumentWriter, DriftHistory, StackSummary, StateError};
@@ -62,7 +65,7 @@ impl SeenRecords {
     }
 
     fn note(&mut self, backend: &StateBackend, what: &str, error: &StateError) {
-        let why = backend.secrets.mask(&error.to_string());
+        let why = backend.secrets.mask(&chain(error));
         self.notices.push(format!("{what}: {why}"));
     }
 

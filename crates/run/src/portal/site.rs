@@ -16,11 +16,12 @@ pub(super) const MANIFEST: &str = "portal.json";
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// A file cannot be read or written.
-    #[error("`{path}`: {why}")]
+    #[error("`{path}`")]
     File {
         /// The file.
         path: String,
         /// The error of the system.
+        #[source]
         why: std::io::Error,
     },
     /// The folder holds other files.
@@ -38,7 +39,7 @@ impl From<SiteError> for UserError {
             SiteError::Foreign(_) => Self::new(ErrorKind::Usage, error.to_string()).hint(
                 "name an empty or a new folder with `--out DIR`, or one that `konverge portal build` wrote",
             ),
-            SiteError::File { .. } => Self::new(ErrorKind::Usage, error.to_string())
+            SiteError::File { .. } => Self::from_error(ErrorKind::Usage, error)
                 .hint("check the permissions of the folder, and that no link stands in it"),
         }
     }

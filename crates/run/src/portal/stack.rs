@@ -11,7 +11,7 @@ use futures::{StreamExt as _, stream};
 use super::seen::{SeenRecords, writer};
 use crate::{StateBackend, state};
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         StackId,
         state::{RuntimeRecord, StackState},
@@ -191,7 +191,7 @@ fn note_unreadable(view: &mut StackDetails, backend: &StateBackend, error: &Stat
 }
 
 fn note(view: &mut StackDetails, backend: &StateBackend, what: &str, error: &StateError) {
-    let why = backend.secrets.mask(&error.to_string());
+    let why = backend.secrets.mask(&chain(error));
     view.notices.push(format!("{what}: {why}"));
 }
 
@@ -233,7 +233,7 @@ fn public(backend: &StateBackend, mut state: StackState) -> StackState {
 fn history_row(backend: &StateBackend, serial: u64, document: &Result<Versioned, StateError>) -> HistoryRow {
     let document = match document {
         Err(error) => HistoryDocument::Unreadable {
-            unreadable: backend.secrets.mask(&error.to_string()),
+            unreadable: backend.secrets.mask(&chain(error)),
         },
         Ok(document) => HistoryDocument::Read {
             reason: document.reason.to_string(),

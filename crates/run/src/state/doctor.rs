@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{StateBackend, state_backend};
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{ResourceId, StackId, claim::Claim},
 };
 use konverge_report::plural;
@@ -56,7 +56,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             ),
         ),
         Err(error) => {
-            note("store", false, error.to_string());
+            note("store", false, chain(&error));
             return Ok(findings);
         }
     }
@@ -64,12 +64,12 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
         note("encryption", well, says);
     }
     if let Err(error) = backend.states.existing_hash_key().await {
-        note("key of the hashes", false, error.to_string());
+        note("key of the hashes", false, chain(&error));
     }
     let rebuilt = match backend.states.rebuild_index().await {
         Ok(rebuilt) => rebuilt,
         Err(error) => {
-            note("states", false, error.to_string());
+            note("states", false, chain(&error));
             return Ok(findings);
         }
     };
@@ -83,7 +83,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             }
         }
         match loaded {
-            Err(error) => note(stack.as_str(), false, error.to_string()),
+            Err(error) => note(stack.as_str(), false, chain(&error)),
             Ok(Some(state)) if !state.pending.is_empty() => note(
                 stack.as_str(),
                 false,
@@ -103,7 +103,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
                 note(stack.as_str(), true, says);
             }
             Ok(None) => {}
-            Err(error) if state_is_readable => note(stack.as_str(), false, error.to_string()),
+            Err(error) if state_is_readable => note(stack.as_str(), false, chain(&error)),
             Err(_) => {}
         }
         let unreadable: Vec<_> = match backend.states.history(stack).await {

@@ -9,7 +9,7 @@ use super::{
 use crate::RunContext;
 use crate::StateBackend;
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::{
         RepoPath, ResourceId, StackId, masked_value,
         spec::RuntimeKind,
@@ -78,7 +78,7 @@ pub async fn import(
     let shown = import.from.split(['?', '#']).next().unwrap_or_default();
     let text = fetch(run, import).await?;
     let kusion =
-        kusion::read(&text).map_err(|error| UserError::new(ErrorKind::State, format!("{shown}: {error}")))?;
+        kusion::read(&text).map_err(|error| UserError::from_error(ErrorKind::State, error).context(shown))?;
     if let Some(phase) = &kusion.under_way {
         return Err(UserError::new(
             ErrorKind::State,
@@ -229,7 +229,9 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
 /// The text of a file of Kusion's: `from` itself, or `inside` it if it is a folder or a URL that ends in `/`.
 pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Result<String, UserError> {
     let shown = from.split(['?', '#']).next().unwrap_or_default();
-    let unreadable = |why: String| UserError::new(ErrorKind::State, format!("{shown} cannot be read: {why}"));
+    let unreadable = |why: SharedError| {
+        UserError::from_error(ErrorKind::State, why).context(format_args!("{shown} cannot be read"))
+    };
     let found = if from.contains("://") {
         let options = StoreOptions {
             environment: run.env.clone(),
@@ -254,17 +256,17 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
         match std::fs::read(&path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unreadable(error.to_string())),
+            Err(error) => return Err(unreadable(error.into())),
         }
     };
-    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`")))?;
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not text".to_owned()))
+    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`").into()))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not text".into()))
 }
 
 /// Removes hints about `konverge.yaml` from errors of a Kusion source.
 fn without_config_hints(error: StoreError) -> UserError {
     match error {
-        StoreError::Config { .. } => UserError::new(ErrorKind::Config, error.to_string()),
+        StoreError::Config { .. } => UserError::from_error(ErrorKind::Config, error),
         other => other.into(),
     }
 }
@@ -288,10 +290,8 @@ fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     let read = |path: &std::path::Path| match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(UserError::new(
-            ErrorKind::State,
-            format!("{} cannot be read: {error}", path.display()),
-        )),
+        Err(error) => Err(UserError::from_error(ErrorKind::State, error)
+            .context(format!("{} cannot be read", path.display()))),
     };
     if !path.is_dir() {
         return read(path);
@@ -332,5 +332,5 @@ async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, 
 
 fn newest(metadata: &[u8]) -> Result<String, UserError> {
     kusion::newest_release(&String::from_utf8_lossy(metadata))
-        .map_err(|error| UserError::new(ErrorKind::State, format!("{}: {error}", kusion::RELEASES)))
+        .map_err(|error| UserError::from_error(ErrorKind::State, error).context(kusion::RELEASES))
 }

@@ -96,8 +96,7 @@ impl ImportTarget {
 /// The identity that the file's names give.
 fn names(kusion: &KusionState) -> Result<StackId, UserError> {
     StackId::new(kusion.tenant.as_deref(), &kusion.project, &kusion.stack).map_err(|error| {
-        UserError::new(ErrorKind::State, error.to_string())
-            .hint("name the stack yourself: `--stack IDENTITY`")
+        UserError::from_error(ErrorKind::State, error).hint("name the stack yourself: `--stack IDENTITY`")
     })
 }
 

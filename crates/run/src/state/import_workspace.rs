@@ -4,7 +4,7 @@ use super::import;
 use crate::RunContext;
 use konverge_base::{
     checkout::{self, Existing, WrittenFile},
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError},
     model::RepoPath,
 };
 use konverge_kusion as kusion;
@@ -44,13 +44,15 @@ pub async fn import_workspace(
         imported.text.as_bytes(),
         Existing::Keep,
     );
-    let refused = |why: String| UserError::new(ErrorKind::Config, format!("could not write {file}: {why}"));
-    match written.map_err(|error| refused(error.to_string()))? {
+    let refused = |why: SharedError| {
+        UserError::from_error(ErrorKind::Config, why).context(format_args!("could not write {file}"))
+    };
+    match written.map_err(|error| refused(error.into()))? {
         WrittenFile::Created => Ok(ImportedWorkspace {
             file,
             left_out: imported.left_out,
         }),
-        WrittenFile::Kept => Err(refused("the file exists".to_owned()).hint(format!(
+        WrittenFile::Kept => Err(refused("the file exists".into()).hint(format!(
             "remove it first, or name another: `--workspace {name}-kusion`"
         ))),
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{KeyUse, RevisionSpec, RunContext, StateBackend, state_backend};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{RepoPath, StackId, claim::Marks, spec::RuntimeKind, state::StackState},
     secrets::{mask_object, mask_terraform},
 };
@@ -77,7 +77,7 @@ pub async fn list(backend: &StateBackend) -> Result<Vec<StateRow>, UserError> {
         let damaged = match backend.states.load(&stack).await {
             Ok(_) => None,
             Err(StateError::Store(error)) => return Err(error.into()),
-            Err(error) => Some(error.to_string()),
+            Err(error) => Some(chain(&error)),
         };
         Ok(StateRow {
             stack,

@@ -2,7 +2,7 @@
 
 use crate::{RunContext, StateBackend};
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::StackId,
 };
 use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, SealScope, Sealer, StateError, StateStore};
@@ -63,7 +63,8 @@ pub async fn rekey(
             // What is encrypted to an age recipient as well can be encrypted again without the lost key.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
-                    "{error}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states"
+                    "{}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states",
+                    chain(&error)
                 ));
                 rekeyed.data_key = true;
                 states.make_data_key_after_loss().await?

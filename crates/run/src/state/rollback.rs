@@ -16,7 +16,7 @@ use crate::{
     policy_set_loader, redact, state_backend,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         CommitId, Digest, StackId, apply_result::ApplyReport, file_source::Source, plan::StackPlan,
         policy_finding::PolicyFinding, state::StackState,
@@ -180,7 +180,10 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
 fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError {
     UserError::new(
         ErrorKind::Git,
-        format!("commit {commit}, which serial {serial} recorded, is not in this clone: {error}"),
+        format!(
+            "commit {commit}, which serial {serial} recorded, is not in this clone: {}",
+            chain(error)
+        ),
     )
     .hint(format!(
         "fetch it from a clone that has it: `git fetch REMOTE {commit}`"

@@ -21,7 +21,7 @@ use super::{
     media_type, traced_requests::TracedConnector,
 };
 use konverge_base::{
-    error::chain,
+    error::{SharedError, chain},
     retry::{RetryDecision, RetryPolicy},
     secrets::{AddressParts, credential_in},
     variables,
@@ -42,12 +42,12 @@ struct CloudStore {
 /// acknowledged.
 pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let url = format!("file://{}", path.display().to_string().escape_debug());
-    let config = |why: String| StoreError::Config {
+    let config = |why: SharedError| StoreError::Config {
         url: url.clone(),
         why,
     };
-    std::fs::create_dir_all(path).map_err(|error| config(error.to_string()))?;
-    let local = LocalFileSystem::new_with_prefix(path).map_err(|error| config(chain(&error)))?;
+    std::fs::create_dir_all(path).map_err(|error| config(error.into()))?;
+    let local = LocalFileSystem::new_with_prefix(path).map_err(|error| config(error.into()))?;
     Ok(Arc::new(CloudStore {
         prefix: String::new(),
         inner: Box::new(local.with_fsync(true)),
@@ -87,7 +87,7 @@ pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     if let Some(path_style) = place.options.path_style {
         builder = builder.with_virtual_hosted_style_request(!path_style);
     }
-    let inner = builder.build().map_err(|error| place.error(chain(&error)))?;
+    let inner = builder.build().map_err(|error| place.error(error))?;
     Ok(at(place, Box::new(inner)))
 }
 
@@ -131,7 +131,7 @@ pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     if let Some(endpoint) = &place.options.endpoint {
         builder = builder.with_base_url(endpoint);
     }
-    let inner = builder.build().map_err(|error| place.error(chain(&error)))?;
+    let inner = builder.build().map_err(|error| place.error(error))?;
     Ok(at(place, Box::new(inner)))
 }
 
@@ -160,12 +160,11 @@ pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
         builder = builder.with_endpoint(endpoint.clone());
     }
     let inner = builder.build().map_err(|error| {
-        let why = chain(&error);
-        place.error(if why.contains("Account must be specified") {
-            "the environment names no account: set AZURE_STORAGE_ACCOUNT_NAME".to_owned()
+        if chain(&error).contains("Account must be specified") {
+            place.error("the environment names no account: set AZURE_STORAGE_ACCOUNT_NAME")
         } else {
-            why
-        })
+            place.error(error)
+        }
     })?;
     Ok(at(place, Box::new(inner)))
 }
@@ -194,9 +193,9 @@ fn client(place: &StoreLocation) -> Result<ClientOptions, StoreError> {
         .with_connect_timeout(konverge_http::CONNECT_DEADLINE)
         .with_allow_http(place.options.allow_http);
     if let Some(file) = &place.options.ca_file {
-        let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
-        let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-        let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(chain(&error)))?;
+        let unreadable = |why: SharedError| place.error(why.context(format!("certificates of `{file}`")));
+        let pem = std::fs::read(file).map_err(|error| unreadable(error.into()))?;
+        let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.into()))?;
         for certificate in certificates {
             client = client.with_root_certificate(certificate);
         }
@@ -211,19 +210,27 @@ impl CloudStore {
             (prefix, "") => prefix.to_owned(),
             (prefix, key) => format!("{prefix}/{key}"),
         };
-        Path::parse(&text).map_err(|error| self.error(key, &error.into()))
+        Path::parse(&text).map_err(|error| self.error(key, error.into()))
     }
 
-    fn error(&self, key: &Key, error: &Error) -> StoreError {
-        let (url, key, why) = (self.url.clone(), key.to_string(), without_markup(&chain(error)));
-        match error {
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-                StoreError::Denied { url, key, why }
-            }
-            _ if is_denied(error) || is_bad_credential(&why) => StoreError::Denied { url, key, why },
+    fn error(&self, key: &Key, error: Error) -> StoreError {
+        let said = chain(&error);
+        let shown = without_markup(&said);
+        let is_denied = matches!(
+            error,
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. }
+        ) || is_denied(&error)
+            || is_bad_credential(&shown);
+        let is_missing = matches!(error, Error::NotFound { .. });
+        let (url, key) = (self.url.clone(), key.to_string());
+        let why = if shown == said { error.into() } else { shown.into() };
+        if is_denied {
+            StoreError::Denied { url, key, why }
+        } else if is_missing {
             // For a read a missing key is an answer. For a create, what is missing is the bucket.
-            Error::NotFound { .. } => StoreError::Config { url, why },
-            _ => StoreError::Unavailable { url, key, why },
+            StoreError::Config { url, why }
+        } else {
+            StoreError::Unavailable { url, key, why }
         }
     }
 }
@@ -294,7 +301,7 @@ impl Store for CloudStore {
         match self.retry.run(verdict, read).await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.error(key, &error)),
+            Err(error) => Err(self.error(key, error)),
         }
     }
 
@@ -308,7 +315,7 @@ impl Store for CloudStore {
             Ok(found) => found,
             // The folder was never written to.
             Err(Error::NotFound { .. }) if self.url.starts_with("file:") => Vec::new(),
-            Err(error) => return Err(self.error(prefix, &error)),
+            Err(error) => return Err(self.error(prefix, error)),
         };
         let names = found.iter().map(|object| object.location.as_ref());
         Ok(Key::listed_below(&self.prefix, names))
@@ -324,7 +331,7 @@ impl Store for CloudStore {
             Ok(_) => Ok(Created::Created),
             // Some stores say by a failed precondition that the key exists.
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Created::Exists),
-            Err(error) => Err(self.error(key, &error)),
+            Err(error) => Err(self.error(key, error)),
         }
     }
 
@@ -332,7 +339,7 @@ impl Store for CloudStore {
         let path = self.path(key)?;
         match self.retry.run(verdict, || self.inner.delete(&path)).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.error(key, &error)),
+            Err(error) => Err(self.error(key, error)),
         }
     }
 
@@ -348,7 +355,7 @@ impl Store for CloudStore {
         };
         match self.retry.run(verdict, write).await {
             Ok(_) => Ok(()),
-            Err(error) => Err(self.error(key, &error)),
+            Err(error) => Err(self.error(key, error)),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     Store, StoreError, cloud, filesystem, http, interruptible::Interruptible, location::StoreLocation,
     options::StoreOptions, oss, sql,
 };
-use konverge_base::interrupt::Interrupt;
+use konverge_base::{error::SharedError, interrupt::Interrupt};
 
 /// Opens the store of a URL: a plain path or `file://`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
 /// `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX`, `postgres://USER@HOST/DATABASE/PREFIX`, `mysql://…`,
@@ -57,7 +57,7 @@ async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>
     let place = StoreLocation::parse(url, options)?;
     if let Some(file) = &place.options.ca_file {
         let trusted = options.checkout.trust("state.options.ca_file", file.as_ref());
-        trusted.map_err(|error| place.error(error.to_string()))?;
+        trusted.map_err(|error| place.error(error))?;
     }
     match scheme {
         "s3" => cloud::s3(&place),
@@ -79,20 +79,20 @@ fn trusted_folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store
 }
 
 fn check_trust(path: &Path, options: &StoreOptions) -> Result<(), StoreError> {
-    let config = |why: String| StoreError::Config {
+    let config = |why: SharedError| StoreError::Config {
         url: format!("file://{}", path.display().to_string().escape_debug()),
         why,
     };
-    let absolute = std::path::absolute(path).map_err(|error| config(error.to_string()))?;
+    let absolute = std::path::absolute(path).map_err(|error| config(error.into()))?;
     let trusted = options.checkout.trust("the folder of the states", &absolute);
-    trusted.map_err(|error| config(error.to_string()))?;
+    trusted.map_err(|error| config(error.into()))?;
     Ok(())
 }
 
 fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
     let config = |why: &str| StoreError::Config {
         url: url.to_owned(),
-        why: why.to_owned(),
+        why: why.into(),
     };
     if !rest.starts_with('/') {
         return Err(config(
@@ -109,6 +109,8 @@ fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use konverge_base::error::chain;
+
     use super::*;
 
     fn options() -> StoreOptions {
@@ -121,7 +123,7 @@ mod tests {
     async fn refusal(url: &str) -> String {
         match open(url, &options()).await {
             Ok(_) => panic!("{url} was accepted"),
-            Err(error) => error.to_string(),
+            Err(error) => chain(&error),
         }
     }
 

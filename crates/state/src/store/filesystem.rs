@@ -33,7 +33,7 @@ pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn St
         .find(|above| above.exists())
         .filter(|above| !above.is_dir())
     {
-        let why = format!("{} is not a folder", above.display().to_string().escape_debug());
+        let why = format!("{} is not a folder", above.display().to_string().escape_debug()).into();
         return Err(StoreError::Config { url, why });
     }
     Ok(Arc::new(FolderStore {
@@ -68,7 +68,7 @@ impl FolderStore {
             .get_or_try_init(|| async {
                 make_private_folder(&self.path).map_err(|error| StoreError::Config {
                     url: self.url.clone(),
-                    why: error.to_string(),
+                    why: error.into(),
                 })?;
                 cloud::folder(&self.path, &self.options)
             })
@@ -117,7 +117,7 @@ impl Store for FolderStore {
         let denied = |error: io::Error| StoreError::Denied {
             url: self.url.clone(),
             key: key.to_string(),
-            why: error.to_string(),
+            why: error.into(),
         };
         self.close_folders(&file).map_err(denied)?;
         let created = store.create(key, content).await?;
@@ -138,7 +138,7 @@ impl Store for FolderStore {
         remove_unfinished(&self.path.join(folder.as_str())).map_err(|error| StoreError::Denied {
             url: self.url.clone(),
             key: folder.to_string(),
-            why: error.to_string(),
+            why: error.into(),
         })
     }
 }

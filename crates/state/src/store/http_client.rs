@@ -6,7 +6,10 @@ use bytes::Bytes;
 use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
 
 use super::{Key, StoreError, location::StoreLocation};
-use konverge_base::retry::{self, RetryDecision, RetryPolicy};
+use konverge_base::{
+    error::SharedError,
+    retry::{self, RetryDecision, RetryPolicy},
+};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum length of an error body in a message.
@@ -28,7 +31,7 @@ pub(super) struct HttpAnswer {
 /// The failure of one attempt.
 enum HttpProblem {
     /// No answer.
-    Network(String),
+    Network(reqwest::Error),
     /// An answer that a retry may improve.
     Passing {
         status: StatusCode,
@@ -42,17 +45,15 @@ impl HttpClient {
     pub(super) fn new(place: &StoreLocation) -> Result<Self, StoreError> {
         let mut builder = konverge_http::client().timeout(REQUEST_DEADLINE);
         if let Some(file) = &place.options.ca_file {
-            let unreadable = |why: String| place.error(format!("certificates of `{file}`: {why}"));
-            let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+            let unreadable = |why: SharedError| place.error(why.context(format!("certificates of `{file}`")));
+            let pem = std::fs::read(file).map_err(|error| unreadable(error.into()))?;
             let certificates =
-                Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.to_string()))?;
+                Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(error.into()))?;
             for certificate in certificates {
                 builder = builder.add_root_certificate(certificate);
             }
         }
-        let client = builder
-            .build()
-            .map_err(|error| place.error(konverge_base::error::chain(&error)))?;
+        let client = builder.build().map_err(|error| place.error(error))?;
         Ok(Self {
             client,
             url: place.shown.clone(),
@@ -76,8 +77,8 @@ impl HttpClient {
         let answer = self.retry.run(classify, attempt).await;
         answer.map_err(|trouble| {
             let why = match trouble {
-                HttpProblem::Network(why) => why,
-                HttpProblem::Passing { status, why, .. } => format!("{status}: {why}"),
+                HttpProblem::Network(error) => error.into(),
+                HttpProblem::Passing { status, why, .. } => format!("{status}: {why}").into(),
             };
             StoreError::Unavailable {
                 url: self.url.clone(),
@@ -92,9 +93,7 @@ impl HttpClient {
         request: RequestBuilder,
     ) -> impl Future<Output = Result<HttpAnswer, HttpProblem>> + use<> {
         async move {
-            let network = |error: reqwest::Error| {
-                HttpProblem::Network(konverge_base::error::chain(&error.without_url()))
-            };
+            let network = |error: reqwest::Error| HttpProblem::Network(error.without_url());
             let answer = konverge_http::send(request).await.map_err(network)?;
             let status = answer.status();
             let after = retry::retry_after(answer.headers());
@@ -113,7 +112,7 @@ impl HttpClient {
     /// The error for an unexpected answer.
     pub(super) fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
         let (url, key) = (self.url.clone(), key.to_string());
-        let why = format!("{}: {}", answer.status, body_excerpt(&answer.body));
+        let why = format!("{}: {}", answer.status, body_excerpt(&answer.body)).into();
         match answer.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => StoreError::Denied { url, key, why },
             _ => StoreError::Unavailable { url, key, why },

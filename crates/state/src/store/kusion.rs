@@ -7,7 +7,12 @@ use url::Url;
 
 pub use super::kusion_query::KusionQuery;
 
-use super::{Key, StoreError, StoreOptions, http_client::HttpClient, location::StoreLocation, sql};
+use super::{
+    Key, StoreError, StoreOptions,
+    http_client::HttpClient,
+    location::{StoreLocation, not_a_url},
+    sql,
+};
 use konverge_base::secrets::{AddressParts, AddressQuery, credential_in};
 
 /// The answer of Kusion's HTTP backend. The address is `urlPrefix` plus `getLatestURLFormat`, whose `%s`
@@ -46,7 +51,7 @@ pub async fn over_http(
     if !place.is_loopback() {
         place.check_transport(bare)?;
     }
-    let url = Url::parse(&address).map_err(|error| place.error(format!("not a URL: {error}")))?;
+    let url = Url::parse(&address).map_err(|error| place.error(not_a_url(error)))?;
     // Without credentials, as Kusion did: this server must not get those of our own store.
     let requests = HttpClient::new(&place)?;
     let key = Key::from_listing("");
@@ -71,7 +76,7 @@ pub async fn in_mysql(
     let place = StoreLocation::parse(url, options)?;
     let database = place.prefix.clone();
     if database.is_empty() || database.contains('/') {
-        return Err(place.error("it names no database, as in mysql://user@host/database".to_owned()));
+        return Err(place.error("it names no database, as in mysql://user@host/database"));
     }
     sql::newest_kusion_state(&place, &database, query).await
 }

@@ -4,6 +4,7 @@ use url::Url;
 
 use super::{StoreError, options::StoreOptions};
 use konverge_base::{
+    error::SharedError,
     model::store_setting::STORE_SETTINGS,
     secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
 };
@@ -26,7 +27,7 @@ impl StoreLocation {
     /// Parses a URL.
     pub(super) fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let shown = without_credentials(text);
-        let config = |why: String| StoreError::Config {
+        let config = |why: SharedError| StoreError::Config {
             url: shown.escape_debug().to_string(),
             why,
         };
@@ -40,16 +41,15 @@ impl StoreLocation {
                 AddressCredential::Parameter(_) => format!("; known are {}", STORE_SETTINGS.join(", ")),
                 _ => String::new(),
             };
-            return Err(config(format!(
+            let why = format!(
                 "it holds {credential}; credentials come from the environment, never from an address{known}"
-            )));
+            );
+            return Err(config(why.into()));
         }
-        let mut url = Url::parse(text).map_err(|error| config(format!("not a URL: {error}")))?;
+        let mut url = Url::parse(text).map_err(|error| config(not_a_url(error)))?;
         let mut options = options.clone();
         for (key, value) in url.query_pairs() {
-            options
-                .set(&key, &value)
-                .map_err(|error| config(error.to_string()))?;
+            options.set(&key, &value).map_err(|error| config(error.into()))?;
         }
         url.set_query(None);
         let place = Self {
@@ -60,7 +60,7 @@ impl StoreLocation {
             options,
         };
         if place.host.is_empty() {
-            return Err(place.error("it names no bucket or host".to_owned()));
+            return Err(place.error("it names no bucket or host"));
         }
         if let Some(endpoint) = &place.options.endpoint {
             place.check_transport(endpoint)?;
@@ -70,8 +70,8 @@ impl StoreLocation {
 
     /// Returns an error for clear-text HTTP, unless it was requested and the endpoint is on this machine.
     pub(super) fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
-        let url =
-            Url::parse(endpoint).map_err(|error| self.error(format!("`endpoint` is not a URL: {error}")))?;
+        let url = Url::parse(endpoint)
+            .map_err(|error| self.error(SharedError::from(error).context("`endpoint` is not a URL")))?;
         if let Some(credential) = credential_in(endpoint, AddressParts::default()) {
             return Err(self.error(format!(
                 "`endpoint` holds {credential}; credentials come from the environment"
@@ -106,12 +106,17 @@ impl StoreLocation {
     }
 
     /// A configuration error for this location.
-    pub(super) fn error(&self, why: String) -> StoreError {
+    pub(super) fn error(&self, why: impl Into<SharedError>) -> StoreError {
         StoreError::Config {
             url: self.shown.clone(),
-            why,
+            why: why.into(),
         }
     }
+}
+
+/// The cause of a text that is not a URL.
+pub(super) fn not_a_url(error: url::ParseError) -> SharedError {
+    SharedError::from(error).context("not a URL")
 }
 
 pub(super) fn is_loopback(url: &Url) -> bool {

@@ -32,7 +32,7 @@ pub use memory::MemoryStore;
 pub use options::{StoreOptionError, StoreOptions};
 
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, SharedError, UserError, chain},
     interrupt::Stopped,
 };
 
@@ -131,23 +131,35 @@ pub enum Created {
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum StoreError {
     /// A wrong URL or a missing option.
-    #[error("store {url}: {why}")]
+    #[error("store {url}")]
     Config {
         /// The URL without credentials.
         url: String,
-        why: String,
+        #[source]
+        why: SharedError,
     },
     /// Missing permissions or wrong credentials.
-    #[error("store {url}: access denied to `{key}`: {why}")]
-    Denied { url: String, key: String, why: String },
+    #[error("store {url}: access denied to `{key}`")]
+    Denied {
+        url: String,
+        key: String,
+        #[source]
+        why: SharedError,
+    },
     /// Not reachable, or still failing after the retries.
-    #[error("store {url}: `{key}`: {why}")]
-    Unavailable { url: String, key: String, why: String },
+    #[error("store {url}: `{key}`")]
+    Unavailable {
+        url: String,
+        key: String,
+        #[source]
+        why: SharedError,
+    },
     /// The run was asked to stop while the store did not answer.
-    #[error("store {url}: {why}")]
+    #[error("store {url}")]
     Stopped {
         url: String,
         /// The abandoned operation.
+        #[source]
         why: Stopped,
     },
     /// Two creates of one key both succeeded, or a listing does not show what was created.
@@ -161,8 +173,8 @@ pub enum StoreError {
 
 impl From<StoreError> for UserError {
     fn from(error: StoreError) -> Self {
-        let failure = Self::new(ErrorKind::Store, error.to_string());
-        match error {
+        let failure = Self::new(ErrorKind::Store, chain(&error));
+        let failure = match &error {
             StoreError::Config { .. } => {
                 let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tries it");
                 failure.kind = ErrorKind::Config;
@@ -172,6 +184,7 @@ impl From<StoreError> for UserError {
                 "the credentials come from the environment of this run and need get, list, create and delete below the prefix",
             ),
             StoreError::Unavailable { why, .. } => {
+                let why = chain(&**why);
                 // Without credentials, the client asks the machine's metadata address for its role.
                 let failure = if why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
                     failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)")
@@ -188,7 +201,8 @@ impl From<StoreError> for UserError {
             StoreError::Unsafe { .. } => failure.hint(
                 "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",
             ),
-        }
+        };
+        failure.caused_by(error)
     }
 }
 
@@ -215,7 +229,7 @@ pub trait Store: Send + Sync {
     async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
         Err(StoreError::Config {
             url: self.url().to_owned(),
-            why: format!("`{key}` cannot be replaced in a store of this kind"),
+            why: format!("`{key}` cannot be replaced in a store of this kind").into(),
         })
     }
 

@@ -58,8 +58,7 @@ pub(super) fn oss(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
         .region
         .clone()
         .or_else(|| variable([variables::OSS_REGION, variables::ALIBABA_CLOUD_REGION]));
-    let region =
-        region.ok_or_else(|| place.error("it names no region, as in `?region=cn-hangzhou`".to_owned()))?;
+    let region = region.ok_or_else(|| place.error("it names no region, as in `?region=cn-hangzhou`"))?;
     let signer = Signer {
         id: variable([
             variables::OSS_ACCESS_KEY_ID,
@@ -139,7 +138,7 @@ impl OssStore {
         StoreError::Unavailable {
             url: self.requests.url.clone(),
             key: prefix.to_string(),
-            why: format!("the listing cannot be read: {}", error.to_string().escape_debug()),
+            why: format!("the listing cannot be read: {}", error.to_string().escape_debug()).into(),
         }
     }
 

@@ -202,10 +202,10 @@ async fn with_timeout<T>(
 
 /// Maps an error of the server. SQLSTATE class 28 is authorization, 42501 a missing privilege; MySQL uses
 /// 42000 for the latter.
-fn connect_error(url: &str, key: &str, error: &sqlx::Error) -> StoreError {
-    let (url, key, why) = (url.to_owned(), key.to_owned(), chain(error));
-    let denied =
-        code(error).is_some_and(|code| code.starts_with("28") || code == "42501" || why.contains("denied"));
+fn connect_error(url: &str, key: &str, error: sqlx::Error) -> StoreError {
+    let denied = code(&error)
+        .is_some_and(|code| code.starts_with("28") || code == "42501" || chain(&error).contains("denied"));
+    let (url, key, why) = (url.to_owned(), key.to_owned(), error.into());
     if denied {
         StoreError::Denied { url, key, why }
     } else {
@@ -223,7 +223,7 @@ impl SqlStore {
         .into_bytes()
     }
 
-    fn error(&self, key: &Key, error: &sqlx::Error) -> StoreError {
+    fn error(&self, key: &Key, error: sqlx::Error) -> StoreError {
         connect_error(&self.url, key.as_str(), error)
     }
 
@@ -318,7 +318,7 @@ impl Store for SqlStore {
         match found {
             Ok(contents) => Ok(contents.into_iter().next().map(Bytes::from)),
             Err(error) if is_missing_table(&error) => Ok(None),
-            Err(error) => Err(self.error(key, &error)),
+            Err(error) => Err(self.error(key, error)),
         }
     }
 
@@ -336,7 +336,7 @@ impl Store for SqlStore {
         let names = match found {
             Ok(names) => names,
             Err(error) if is_missing_table(&error) => Vec::new(),
-            Err(error) => return Err(self.error(prefix, &error)),
+            Err(error) => return Err(self.error(prefix, error)),
         };
         let names = names.into_iter().filter_map(|name| String::from_utf8(name).ok());
         Ok(Key::listed_below(&self.prefix, names))
@@ -349,10 +349,10 @@ impl Store for SqlStore {
         if written.as_ref().is_err_and(is_missing_table) {
             self.attempt(|| self.make_table())
                 .await
-                .map_err(|error| self.error(key, &error))?;
+                .map_err(|error| self.error(key, error))?;
             written = self.attempt(write).await;
         }
-        written.map_err(|error| self.error(key, &error))
+        written.map_err(|error| self.error(key, error))
     }
 
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
@@ -360,7 +360,7 @@ impl Store for SqlStore {
         let values = [&*name];
         let deleted = self.attempt(|| self.pool.execute(&DELETE, &values)).await;
         match deleted {
-            Err(error) if !is_missing_table(&error) => Err(self.error(key, &error)),
+            Err(error) if !is_missing_table(&error) => Err(self.error(key, error)),
             _ => Ok(()),
         }
     }

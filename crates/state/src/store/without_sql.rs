@@ -20,7 +20,6 @@ pub(super) async fn newest_kusion_state(
 
 fn refused(place: &StoreLocation) -> StoreError {
     place.error(
-        "this program was built without databases; build it with the feature `sql`, or take a released one"
-            .to_owned(),
+        "this program was built without databases; build it with the feature `sql`, or take a released one",
     )
 }

@@ -107,7 +107,7 @@ impl Application<'_> {
 
     /// Updates the document from Terraform's current state.
     async fn bring_up(&mut self) -> Result<(), TerraformError> {
-        let files = |error: std::io::Error| TerraformError::Files(error.to_string());
+        let files = |error: std::io::Error| TerraformError::Files(error.into());
         let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
         let mut entries = None;
         if self.kept.stamp != Some(stamp) {

@@ -70,7 +70,7 @@ impl TestRun {
     ) -> Result<Self, UserError> {
         let slug = stack.id.as_str().replace('/', "-");
         let id = StackId::new(Some("test"), name, &slug)
-            .map_err(|error| UserError::new(ErrorKind::Internal, error.to_string()))?;
+            .map_err(|error| UserError::from_error(ErrorKind::Internal, error))?;
         Self::open(trusted, name, id, Some(cluster)).await
     }
 

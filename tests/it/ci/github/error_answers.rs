@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use konverge_base::error::UserError;
+use konverge_base::error::{UserError, chain};
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge_base::retry::RetryPolicy;
 use konverge_base::secrets::{HashKey, Secrets};
@@ -257,7 +257,7 @@ async fn an_answer_that_does_not_say_for_certain_who_edited_a_review_is_an_error
         let fake = FakeGithub::start(World::new()).await;
         fake.next("POST", "/graphql", Act::Answer(200, vec![], answer.clone()));
         let said = client(&fake).review_editor(&review).await;
-        let said = said.expect_err(&answer.to_string()).to_string();
+        let said = chain(&said.expect_err(&answer.to_string()));
         assert!(said.contains(words), "{answer}: {said}");
     }
     for (editor, known) in [

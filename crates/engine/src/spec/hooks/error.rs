@@ -91,7 +91,7 @@ impl From<HookError> for UserError {
             HookError::Account { .. } => ErrorKind::Policy,
             _ => ErrorKind::Spec,
         };
-        let failure = UserError::new(kind, error.to_string()).caused_by(error.clone());
+        let failure = UserError::from_error(kind, error.clone());
         match error {
             HookError::NoTime { .. } => {
                 failure.hint("add `konverge/hook: pre`, `post`, `failed` or `pre-destroy`, or remove the annotation")

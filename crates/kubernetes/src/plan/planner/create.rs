@@ -14,7 +14,7 @@ use crate::{
     plan::dry_run,
 };
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         Digest, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
@@ -60,7 +60,9 @@ impl ObjectPlanner<'_> {
                     self.validate_in_default(subject, &mut draft, body, definition)
                         .await?;
                 }
-                RefusalCause::NoDryRun => draft.notes.push(format!("not checked by the server: {error}")),
+                RefusalCause::NoDryRun => draft
+                    .notes
+                    .push(format!("not checked by the server: {}", chain(&error))),
                 _ if definition.is_some() && is_of_schema(&error) => {}
                 _ => match self.lifted_by(item, &error) {
                     none if none.is_empty() => return Err(subject.refusal_of(&error, &body, None)),

@@ -14,7 +14,7 @@ use crate::{
     plan::dry_run,
 };
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         GroupKind, masked_value,
         object_rules::{self, MUTABLE_IN_STATEFUL_SET},
@@ -80,9 +80,10 @@ impl ObjectPlanner<'_> {
                 Err(error) if error_classify::cause(&error) == RefusalCause::Invalid => {
                     return Err(subject.refusal_of(&error, &trial, None));
                 }
-                Err(error) => draft
-                    .notes
-                    .push(format!("the new one was not checked by the server: {error}")),
+                Err(error) => draft.notes.push(format!(
+                    "the new one was not checked by the server: {}",
+                    chain(&error)
+                )),
             }
         }
         draft.replace = forced_by(subject, paths, &draft.changes);
@@ -125,9 +126,10 @@ impl ObjectPlanner<'_> {
                 true
             }
             Err(error) => {
-                draft
-                    .notes
-                    .push(format!("its volumes cannot be expanded in place: {error}"));
+                draft.notes.push(format!(
+                    "its volumes cannot be expanded in place: {}",
+                    chain(&error)
+                ));
                 false
             }
         }

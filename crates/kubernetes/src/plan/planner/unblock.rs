@@ -28,7 +28,7 @@ use crate::{
     plan::dry_run::{DryRunResponse, RefusedDryRun},
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::FieldPath,
 };
 
@@ -235,8 +235,9 @@ fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -
     UserError::new(
         ErrorKind::Policy,
         format!(
-            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {error}",
-            subject.title()
+            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {}",
+            subject.title(),
+            chain(error)
         ),
     )
     .hint(format!(

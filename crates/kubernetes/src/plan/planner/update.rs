@@ -39,7 +39,7 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, UserError, chain},
     model::{
         FieldPath, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
@@ -229,7 +229,9 @@ impl ObjectPlanner<'_> {
             (RefusalCause::Immutable(paths), _) => self.replace(item, subject, body, live, paths).await,
             (RefusalCause::NoDryRun, _) => {
                 let mut draft = self.plan_without_server(item, subject, body, live);
-                draft.notes.push(format!("not checked by the server: {error}"));
+                draft
+                    .notes
+                    .push(format!("not checked by the server: {}", chain(error)));
                 Ok(draft)
             }
             (cause, _) => match self.lifted_by(item, error) {

@@ -1,7 +1,7 @@
 //! Reading real repositories: shallow and partial clones, submodules, links, merges, and what lies on disk.
 
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         CommitId, RepoPath,
         file_source::{FileKind, Source, TreeId},
@@ -222,7 +222,7 @@ fn a_partial_clone_opens_and_says_what_it_lacks() {
     let error = source
         .read_path(&RepoPath::normalize("a/file.k").unwrap())
         .unwrap_err();
-    let said = error.to_string();
+    let said = chain(&error);
     assert!(
         said.contains("partial clone") && said.contains("`filter: …`"),
         "{said}"

@@ -8,7 +8,7 @@ use super::{
     super::{StoreError, kusion_query::KusionQuery, location::StoreLocation},
     DEADLINE, connect_error, mysql_connection, mysql_options, with_timeout,
 };
-use konverge_base::error::chain;
+use konverge_base::error::SharedError;
 
 /// The newest row of a stack as the JSON document that Kusion's other backends store. `None` if there is no such row.
 ///
@@ -19,7 +19,7 @@ pub(in crate::store) async fn newest_kusion_state(
     database: &str,
     query: &KusionQuery,
 ) -> Result<Option<Bytes>, StoreError> {
-    let failed = |error: sqlx::Error| connect_error(&place.shown, "state", &error);
+    let failed = |error: sqlx::Error| connect_error(&place.shown, "state", error);
     let options = mysql_options(place, database);
     let mut connection = mysql_connection(&options).await.map_err(failed)?;
     let asked = with_timeout(DEADLINE, async {
@@ -36,7 +36,7 @@ async fn newest_row(
     query: &KusionQuery,
     place: &StoreLocation,
 ) -> Result<Option<Bytes>, StoreError> {
-    let failed = |error: sqlx::Error| connect_error(&place.shown, "state", &error);
+    let failed = |error: sqlx::Error| connect_error(&place.shown, "state", error);
     // Casts, because a column may have any type of text or number.
     let clusters: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state
@@ -78,10 +78,10 @@ async fn newest_row(
     let resources: Value = match resources.as_deref().map(str::trim) {
         None | Some("") => Value::Null,
         Some(text) => serde_json::from_str(text).map_err(|error| {
-            place.error(format!(
-                "serial {serial}: its resources are not valid JSON: {}",
-                chain(&error)
-            ))
+            place.error(
+                SharedError::from(error)
+                    .context(format!("serial {serial}: its resources are not valid JSON")),
+            )
         })?,
     };
     let document = json!({

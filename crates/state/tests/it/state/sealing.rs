@@ -17,6 +17,7 @@ use konverge_state::{
 use zeroize::Zeroizing;
 
 use super::fixture::{id, intent, short, stack, states, with};
+use konverge_base::error::chain;
 
 /// A key service: what it wraps, it unwraps in the same context.
 struct Service {
@@ -63,7 +64,7 @@ impl KeyService for Service {
 }
 
 fn refusal(why: &str) -> SecretProblem {
-    let why = why.to_owned();
+    let why = why.into();
     SecretProblem::Denied { status: None, why }
 }
 
@@ -81,7 +82,7 @@ impl Mortal {
         ask.map(drop).map_err(|_| StoreError::Unavailable {
             url: "memory:".to_owned(),
             key: key.to_string(),
-            why: "killed".to_owned(),
+            why: "killed".into(),
         })
     }
 }
@@ -284,7 +285,7 @@ async fn who_can_only_write_to_the_store_gets_no_state_encrypted_to_them() {
         let attacker = with_services(Arc::clone(&store) as Arc<dyn Store>, &[&theirs]);
         attacker.make_data_key(Some(&keys)).await.unwrap();
 
-        let error = ours.open_data_keys().await.unwrap_err().to_string();
+        let error = chain(&ours.open_data_keys().await.unwrap_err());
         let why = if checks_context {
             "another context"
         } else {
@@ -310,7 +311,7 @@ async fn a_run_that_ended_in_the_middle_is_applied_before_its_state_is_encrypted
         &[&old, &new],
     ))
     .await;
-    let error = error.unwrap_err().to_string();
+    let error = chain(&error.unwrap_err());
     assert!(error.contains("ended in the middle; apply it first"), "{error}");
     let loaded = states.load(&stack()).await.unwrap().unwrap();
     assert_eq!(loaded.pending, [id("a")], "the question is still open");

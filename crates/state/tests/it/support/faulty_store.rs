@@ -125,7 +125,7 @@ impl Process {
         StoreError::Unavailable {
             url: "faulty:".to_owned(),
             key: key.to_string(),
-            why: "no answer".to_owned(),
+            why: "no answer".into(),
         }
     }
 
