@@ -210,7 +210,7 @@ async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target
     }
 }
 
-/// Warns if the index and the state of a stack come from different applies: one of them may have been put back from a
+/// Warns if the index and the state of a stack come from different applies: one of them may have been restored from a
 /// backup.
 async fn note_older_store(
     planning: &Planner,

@@ -50,7 +50,7 @@ pub struct ApprovedPlan {
 }
 
 impl ApprovedPlan {
-    /// An approval without findings that names nobody.
+    /// Creates an approval without findings that names nobody.
     pub fn by(late: impl LateApprover + 'static) -> Self {
         Self {
             authorization: Authorization::default(),

@@ -58,7 +58,7 @@ impl ApplyRounds<'_> {
         } = self.carry_out(plan).await;
         self.publish(outputs);
         // A plan is as old as its reads: an object that it found unchanged may have gone meanwhile, for example with its
-        // Namespace. Without another round, the apply would record an input digest that does not hold.
+        // Namespace. Another round puts it back. What is missing after the last round fails the stack.
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {

@@ -71,7 +71,7 @@ pub struct BuildReport {
 struct SiteManifest {
     version: u32,
     repository: String,
-    /// The inputs of each stack's pages.
+    /// The files of each stack's pages, with the fingerprint of what they show.
     stacks: BTreeMap<String, StackFiles>,
     /// The other pages.
     files: BTreeMap<String, Digest>,
