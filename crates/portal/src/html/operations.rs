@@ -128,9 +128,11 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
         @if let Some(next) = &answer.next {
             p { (prose(&next.says)) }
             @if let Some(address) = next.address.as_deref().filter(|address| escape::is_plain_url(address)) {
-                p { a href=(address) { "Go on at GitHub" } }
+                p { a href=(address) { "Go on at " (next.forge) } }
             }
-            p { "The same as a command: " (code(&next.command)) }
+            @if let Some(command) = &next.command {
+                p { "The same as a command: " (code(command)) }
+            }
         }
         p.facts {
             a href={ (root) (site_path::AUDIT) "#" (answer.audit) } { "Its entry in the audit" }

@@ -6,10 +6,15 @@ use super::{
     layout::{Page, PageMode},
     parts::{code, commit, line},
 };
-use crate::{Forge, Permission, PermissionSubject, PermissionsDocument, site_path};
+use crate::{Permission, PermissionSubject, PermissionsDocument, site_path};
+use konverge_forge::RepositoryPages;
 
 /// The page; `None`: there is no default branch here.
-pub fn permissions(document: Option<&PermissionsDocument>, forge: Option<&Forge>, mode: PageMode) -> String {
+pub fn permissions(
+    document: Option<&PermissionsDocument>,
+    forge: Option<&RepositoryPages>,
+    mode: PageMode,
+) -> String {
     let main = html! {
         @match document {
             None => p.notice { "There is no default branch here, so nobody knows who may do what. Build the pages in a clone." },

@@ -3,7 +3,7 @@
 use crate::RunContext;
 use konverge_base::{error::UserError, model::CommitId};
 use konverge_config::Config;
-use konverge_portal::Forge;
+use konverge_forge::{RepositoryPages, WorkflowPage};
 use konverge_repo::git::Repository;
 
 /// konverge.yaml of the default branch.
@@ -49,19 +49,14 @@ impl BranchConfig {
     }
 }
 
-/// The repository at its forge: as `portal.workflow` of the default branch names it, the job, or the clone of a repository
-/// at GitHub. Nothing of the store names it.
-pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<Forge> {
+/// The repository at its forge: as `portal.workflow` of the default branch names it, the job, or a clone of a host with
+/// the name of a forge. Nothing of the store names it.
+pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<RepositoryPages> {
     let of_config = config.and_then(|config| config.config.portal.workflow.as_deref());
-    let of_job = || Forge::from_url(&run.repository_url()?);
-    let of_clone = || {
-        let origin = Repository::discover(&run.dir).ok()?.origin_url()?;
-        // The pages of another forge have other addresses.
-        let is_github = origin.starts_with("https://github.");
-        Forge::from_url(&origin).filter(|_| is_github)
-    };
+    let of_clone = || RepositoryPages::of_clone(&Repository::discover(&run.dir).ok()?.origin_url()?);
     of_config
-        .and_then(Forge::from_workflow)
-        .or_else(of_job)
+        .and_then(WorkflowPage::parse)
+        .map(|page| page.repository().clone())
+        .or_else(|| run.repository_pages())
         .or_else(of_clone)
 }
