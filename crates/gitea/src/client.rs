@@ -21,7 +21,7 @@ use secrecy::SecretString;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::{answers, version::Version};
+use crate::{answers, version::Server};
 
 /// Where the address and the token come from.
 const HINT: &str = "GITHUB_API_URL is set by the runner; GITEA_TOKEN by the step's `env:`";
@@ -44,8 +44,8 @@ pub(super) struct Learned {
     pub(super) login: OnceCell<String>,
     /// How many items a page holds.
     pub(super) page: OnceCell<usize>,
-    /// The version of the server.
-    pub(super) version: OnceCell<Version>,
+    /// What the server is.
+    pub(super) server: OnceCell<Server>,
     /// The labels that were found, with their ids.
     pub(super) labels: Mutex<BTreeMap<String, u64>>,
 }

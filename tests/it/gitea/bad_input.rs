@@ -143,7 +143,7 @@ async fn a_server_that_is_too_old_is_told_what_it_must_be_and_asked_nothing() {
             .await
             .unwrap_err();
         assert!(matches!(error, ForgeError::Outdated { .. }), "{error}");
-        assert!(error.to_string().ends_with("it needs 1.26"), "{error}");
+        assert!(error.to_string().ends_with("it needs Gitea 1.26"), "{error}");
         assert_eq!(*asked.lock().unwrap(), ["/api/v1/version"]);
     }
 }

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod changes;
+mod forgejo;
 mod jobs;
 mod markdown;
 mod people;

@@ -13,7 +13,10 @@ use crate::support::gitea_stage::{GiteaStage, KONFIG, body, id, marker};
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn one_comment_is_made_then_edited_in_place_and_made_again_after_somebody_deleted_it() {
-    let stage = GiteaStage::start().await;
+    comment(GiteaStage::start().await).await;
+}
+
+pub(super) async fn comment(stage: GiteaStage) {
     let (number, _) = stage.opened(&stage.bob, "topic", "a.txt", "a\n").await;
     let konverge = stage.client();
     let upsert = async |run: u64, text: &str| {
@@ -87,7 +90,10 @@ async fn one_comment_is_made_then_edited_in_place_and_made_again_after_somebody_
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn statuses_come_newest_first_although_they_are_of_one_second() {
-    let stage = GiteaStage::start().await;
+    statuses(GiteaStage::start().await).await;
+}
+
+pub(super) async fn statuses(stage: GiteaStage) {
     let (_, head) = stage.opened(&stage.bob, "topic", "a.txt", "a\n").await;
     let (konverge, head) = (stage.client(), id(&head));
     let set = async |context: &str, state, text: &str| {
@@ -130,8 +136,11 @@ async fn statuses_come_newest_first_although_they_are_of_one_second() {
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn issues_are_kept_by_their_label_and_their_marker() {
+    issues(GiteaStage::start().await).await;
+}
+
+pub(super) async fn issues(stage: GiteaStage) {
     const LABEL: &str = "konverge-drift";
-    let stage = GiteaStage::start().await;
     let konverge = stage.client();
     let drift = |digest: &str| {
         let mut marker = CommentMarker::new(MarkerKind::Drift, "shop/prod");
