@@ -115,9 +115,15 @@ impl Deployments {
             }
             Err(error) => {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of this apply", error);
+                self.warn_without(error);
             }
         }
+    }
+
+    fn warn_without(&self, error: ForgeError) {
+        let forge = self.client.kind();
+        self.run
+            .warn(&format!("{forge} has no deployment of this apply"), error);
     }
 
     /// Refuses a stack whose last successful deployment is later than its state, and of a commit that the state does not
@@ -132,7 +138,7 @@ impl Deployments {
             Ok(last) => last,
             Err(error) => {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of this apply", error);
+                self.warn_without(error);
                 return Ok(());
             }
         };

@@ -95,7 +95,9 @@ impl Deployments {
             }
             if let Err(error) = self.end_place(&place, &stacks, carried).await {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of what waits", error);
+                let forge = self.client.kind();
+                self.run
+                    .warn(&format!("{forge} has no deployment of what waits"), error);
             }
         }
     }
