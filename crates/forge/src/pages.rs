@@ -42,8 +42,8 @@ impl RepositoryPages {
             ForgeKind::Gitlab => 0,
         };
         let (below, repository) = names.split_at(of_server);
-        let server = [&["https:/", host], below].concat().join("/");
-        Self::new(kind, &server, &repository.join("/"))
+        let server = [&[host][..], below].concat().join("/");
+        Self::new(kind, &format!("https://{server}"), &repository.join("/"))
     }
 
     /// The repository of a clone, if its host has the name of a forge: `github.com`, `gitlab.acme.example`.
@@ -61,9 +61,10 @@ impl RepositoryPages {
 
     /// The repository on a server; `None` if one of them is not what can stand in a link.
     pub fn new(kind: ForgeKind, server: &str, repository: &str) -> Option<Self> {
-        let (host, below) = match server.strip_prefix("https://")?.split_once('/') {
+        let address = server.strip_prefix("https://")?;
+        let (host, below) = match address.split_once('/') {
             Some((host, below)) => (host, Some(below)),
-            None => (server.strip_prefix("https://")?, None),
+            None => (address, None),
         };
         let depth = repository.split('/').count();
         let is_repository = repository.split('/').all(is_name)

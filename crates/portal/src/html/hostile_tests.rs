@@ -367,8 +367,9 @@ fn pages_of_a_person(overview: &Overview, view: &StackDetails) -> Vec<(&'static 
         audit: "entry".to_owned(),
         outcome: RequestOutcome::Asked,
         next: Some(NextStep {
+            forge: ForgeKind::Github,
             address: Some(format!("javascript:{HOSTILE}")),
-            command: text(),
+            command: Some(text()),
             says: text(),
         }),
     };
