@@ -43,6 +43,7 @@ impl Program {
 
 /// A running Gitea or Forgejo.
 pub struct Gitea {
+    program: Program,
     service: Service,
     ports: Ports,
     url: String,
@@ -104,6 +105,7 @@ impl Gitea {
         .expect("it can be started");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut started = Self {
+            program,
             service,
             ports,
             url,
@@ -113,6 +115,11 @@ impl Gitea {
         // The token that the command can make has no scope at a Forgejo.
         started.admin = started.token("operator", &["all"]).await;
         started
+    }
+
+    /// Returns true for a Forgejo.
+    pub fn is_forgejo(&self) -> bool {
+        self.program == Program::Forgejo
     }
 
     /// Its web address, without a `/` at its end.
@@ -329,6 +336,22 @@ impl Gitea {
             (pull["merged"] == true).then_some(())
         })
         .await;
+    }
+
+    /// Comments on an issue or a pull request as a user.
+    pub async fn comment(&self, user: &Account, repository: &str, number: u64, body: &str) {
+        let path = format!("/repos/{repository}/issues/{number}/comments");
+        let reply = self
+            .send(&user.token, Method::POST, &path, json!({"body": body}))
+            .await;
+        // The Forgejo of the tests writes the comment of a pull request, and then fails.
+        let fails = self.is_forgejo() && reply.status == StatusCode::INTERNAL_SERVER_ERROR;
+        assert!(
+            reply.status.is_success() || fails,
+            "{path}: {} {}",
+            reply.status,
+            reply.body
+        );
     }
 
     /// Gives a review as a user: `APPROVED`, `REQUEST_CHANGES` or `COMMENT`.

@@ -1,11 +1,10 @@
 //! The same stories at a real Forgejo, which was made of Gitea 1.22. What needs a newer API is refused before it is asked for.
 
 use konverge_base::error::UserError;
-use konverge_forge::{ForgeError, RepositoryPages, Runs as _};
-use serde_json::json;
+use konverge_forge::ForgeError;
 
-use super::{changes, people, proposals, publishing};
-use crate::support::gitea_stage::{GiteaStage, KONFIG};
+use super::{bad_input, changes, pages, people, proposals, publishing};
+use crate::support::gitea_stage::GiteaStage;
 
 #[tokio::test]
 #[ignore = "needs `scripts/parts install forgejo`; `make test-all` runs it"]
@@ -65,4 +64,35 @@ async fn files_are_committed_to_a_branch() {
 #[ignore = "needs `scripts/parts install forgejo`; `make test-all` runs it"]
 async fn a_proposal_is_merged_when_its_rules_allow_it() {
     proposals::merge_when_allowed(GiteaStage::start_forgejo().await).await;
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/parts install forgejo`; `make test-all` runs it"]
+async fn each_link_leads_to_a_page() {
+    pages::links(GiteaStage::start_forgejo().await).await;
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/parts install forgejo`; `make test-all` runs it"]
+async fn what_needs_a_newer_gitea_is_refused_by_the_name_of_the_server() {
+    let stage = GiteaStage::start_forgejo().await;
+    for error in bad_input::questions_about_runs(&stage.client(), stage.gitea.url()).await {
+        assert!(matches!(error, ForgeError::Outdated { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.starts_with("Forgejo 10.0.0-dev-"), "{said}");
+        assert!(said.ends_with(": it needs Gitea 1.26"), "{said}");
+        let hints = UserError::from(error).hints;
+        assert!(hints[0].starts_with("use Gitea 1.26 or later"), "{hints:?}");
+    }
+    let found = bad_input::doctor(&stage, &stage.bot.token);
+    assert_eq!(bad_input::finding(&found, "Gitea token")["verdict"], "ok");
+    let version = bad_input::finding(&found, "forge version");
+    assert_eq!(version["verdict"], "unused");
+    assert!(
+        version["says"]
+            .as_str()
+            .unwrap()
+            .starts_with("Forgejo 10.0.0-dev-"),
+        "{version}"
+    );
 }

@@ -5,6 +5,7 @@ mod changes;
 mod forgejo;
 mod jobs;
 mod markdown;
+mod pages;
 mod people;
 mod proposals;
 mod publishing;

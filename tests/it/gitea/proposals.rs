@@ -71,7 +71,10 @@ pub(super) async fn committed_files(stage: GiteaStage) {
     assert_eq!(stage.konfig.rev("FETCH_HEAD^"), made.to_string());
 
     // Somebody commits with the words of ours, or amends it: their commit stays.
-    let file = json!({"operation": "upload", "path": "appops/new file.k", "content": "eAo="});
+    let there = format!("/repos/{KONFIG}/contents/appops/new%20file.k?ref=konverge%2Fset-1");
+    let there = stage.gitea.get(&stage.bob.token, &there).await;
+    let file =
+        json!({"operation": "update", "path": "appops/new file.k", "content": "eAo=", "sha": there["sha"]});
     let copied = json!({"branch": BRANCH, "message": "Set the image of shop\n\nKonverge-Set: sha256:1", "files": [file]});
     let contents = format!("/repos/{KONFIG}/contents");
     stage.gitea.post(&stage.bob.token, &contents, copied).await;

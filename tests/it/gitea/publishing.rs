@@ -42,12 +42,8 @@ pub(super) async fn comment(stage: GiteaStage) {
     assert!(matches!(upsert(1, "one").await, Upsert::NewerRunWrote { .. }));
 
     // Anybody can copy a marker into a comment of their own.
-    let path = format!("/repos/{KONFIG}/issues/{number}/comments");
     let stranger = body(&marker(99), "captured");
-    stage
-        .gitea
-        .post(&stage.eve.token, &path, json!({"body": stranger}))
-        .await;
+    stage.gitea.comment(&stage.eve, KONFIG, number, &stranger).await;
     assert!(matches!(upsert(3, "three").await, Upsert::Updated { .. }));
     let all = konverge
         .comments(number, None, CommentAccess::Read)
