@@ -19,7 +19,7 @@ pub fn operations(view: &StackDetails, csrf: Option<&str>) -> String {
     let main = html! {
         p { a href="index.html" { "Back to " (line(id)) } }
         p.facts {
-            "The portal has no credential of GitHub, of a cluster or of a cloud. A request leads to the page at GitHub where you do it "
+            "The portal has no credential of the forge, of a cluster or of a cloud. A request leads to the page at the forge where you do it "
             "under your own name, and is recorded in the " a href={ "../../" (site_path::AUDIT) } { "audit" } "."
         }
         @match csrf {

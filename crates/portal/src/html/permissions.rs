@@ -22,7 +22,7 @@ pub fn permissions(
                 p.facts {
                     "From " (code("konverge.yaml")) " of the default branch"
                     @if let Some(id) = &document.commit { " at commit " (commit(id, forge)) }
-                    ". What GitHub itself allows (branch protection, environments, who may merge) is not in it."
+                    ". What the forge itself allows (branch protection, environments, who may merge) is not in it."
                 }
                 @for subject in PermissionSubject::ALL {
                     @let lines: Vec<_> = document.permissions.iter().filter(|line| line.subject == subject).collect();
