@@ -54,9 +54,12 @@ impl BranchConfig {
 pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<RepositoryPages> {
     let of_config = config.and_then(|config| config.config.portal.workflow.as_deref());
     let of_clone = || RepositoryPages::of_clone(&Repository::discover(&run.dir).ok()?.origin_url()?);
-    of_config
+    let of_config = of_config
         .and_then(WorkflowPage::parse)
-        .map(|page| page.repository().clone())
-        .or_else(|| run.repository_pages())
-        .or_else(of_clone)
+        .map(|page| page.repository().clone());
+    match (of_config, run.repository_pages()) {
+        // The job knows which part of the path is that of the server.
+        (Some(named), Some(of_job)) if named.url() == of_job.url() => Some(of_job),
+        (named, of_job) => named.or(of_job).or_else(of_clone),
+    }
 }
