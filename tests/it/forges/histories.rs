@@ -551,7 +551,7 @@ async fn play<H: Host>(histories: u64, steps: u64) {
         println!("KONVERGE_REVIEW_SEED={seed}");
         let mut history = History::<H>::begin(seed).await;
         let steps = setting("KONVERGE_REVIEW_STEPS", steps);
-        let twice = history.random.below(steps.max(1) as usize) as u64;
+        let twice = history.random.next() % steps.max(1);
         for step in 0..steps {
             if step == twice {
                 history.use_a_review_twice().await;
