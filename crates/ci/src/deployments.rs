@@ -115,13 +115,19 @@ impl Deployments {
             }
             Err(error) => {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of this apply", error);
+                self.warn_without(error);
             }
         }
     }
 
+    fn warn_without(&self, error: ForgeError) {
+        let forge = self.client.kind();
+        self.run
+            .warn(&format!("{forge} has no deployment of this apply"), error);
+    }
+
     /// Refuses a stack whose last successful deployment is later than its state and has a commit that the state does not
-    /// know. Then the store was put back to an earlier day, and the apply would create again what exists. Only GitHub knows,
+    /// know. Then the store was put back to an earlier day, and the apply would create again what exists. Only the forge knows,
     /// because a store that was put back lost its own record.
     async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
         let key = self.key_of(&plan.id);
@@ -133,7 +139,7 @@ impl Deployments {
             Ok(last) => last,
             Err(error) => {
                 made.refused = true;
-                self.run.warn("GitHub has no deployment of this apply", error);
+                self.warn_without(error);
                 return Ok(());
             }
         };

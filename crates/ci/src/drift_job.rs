@@ -18,6 +18,7 @@ use konverge_base::{
         CommitId, RepoPath, StackId,
         apply_result::StackResult,
         comment_marker::{CommentMarker, MarkerKind},
+        file_source::Source,
         plan::{Action, Plan, StackPlan},
         spec::RuntimeKind,
     },
@@ -28,7 +29,7 @@ use konverge_forge::ForgeKind;
 use konverge_policy::Stage;
 use konverge_report::{
     self as report, RunInfo, SUMMARY_BUDGET,
-    markdown::{DriftKeeping, DriftRound, DriftSeen, drift_round},
+    markdown::{DriftKeeping, DriftRound, DriftSeen, ManualStart, drift_round},
 };
 use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
@@ -37,6 +38,9 @@ use konverge_run::{
     portal, redact, renamed_stacks, stack_lookup,
 };
 use konverge_state::{IndexedStates, Proven};
+
+/// The file of the jobs of a forge that has no folder of workflows, which is GitLab.
+const PIPELINE: &str = ".gitlab-ci.yml";
 
 /// Checks the applied stacks, with the code of the default branch.
 pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
@@ -249,14 +253,17 @@ pub(super) struct DriftResult<'a> {
 impl DriftResult<'_> {
     /// Returns how a reader can keep the drift of a stack. `konverge set` needs code to write the value into, and a live object
     /// that has it.
-    fn keeping(&self, stack: &StackPlan) -> DriftKeeping {
+    /// `workflows` is the folder of the workflows, where the forge has one.
+    fn keeping(&self, stack: &StackPlan, workflows: Option<&str>) -> DriftKeeping {
         let has_code = |head: &&OpenRevision| head.layout.stack(&stack.id).is_some();
         let is_set = stack
             .resources
             .iter()
             .any(|resource| resource.runtime == RuntimeKind::Kubernetes && resource.action == Action::Update);
         match self.head.filter(has_code) {
-            Some(head) if is_set && has_keep_workflow(head) => DriftKeeping::ByWorkflow,
+            Some(head) if is_set && has_keep_workflow(head.source.as_ref(), workflows) => {
+                DriftKeeping::ByWorkflow
+            }
             Some(_) if is_set => DriftKeeping::BySet,
             _ => DriftKeeping::ByHand,
         }
@@ -267,14 +274,25 @@ impl DriftResult<'_> {
     }
 }
 
-/// Returns true if the repository has the workflow `konverge-keep`, by the file name that the guide gives it.
-fn has_keep_workflow(head: &OpenRevision) -> bool {
-    let names = [
-        ".github/workflows/konverge-keep.yml",
-        ".github/workflows/konverge-keep.yaml",
-    ];
-    let mut paths = names.into_iter().filter_map(RepoPath::normalize);
-    paths.any(|path| head.source.files().contains_key(&path))
+/// Returns true if the repository has the workflow `konverge-keep`, by the file name that the guide gives it. Where the forge has
+/// no folder of workflows, it is a job of the pipeline.
+fn has_keep_workflow(source: &dyn Source, folder: Option<&str>) -> bool {
+    let Some(folder) = folder else {
+        return has_keep_job(source);
+    };
+    let names = ["yml", "yaml"].map(|ending| format!("{folder}/konverge-keep.{ending}"));
+    let mut paths = names.iter().filter_map(|name| RepoPath::normalize(name));
+    paths.any(|path| source.files().contains_key(&path))
+}
+
+/// Returns true if the pipeline has the job `konverge-keep`. It is read as lines, since the file may be of several documents and have tags of GitLab's own.
+fn has_keep_job(source: &dyn Source) -> bool {
+    let file = RepoPath::normalize(PIPELINE).and_then(|path| source.read_path(&path).ok().flatten());
+    file.is_some_and(|bytes| {
+        String::from_utf8_lossy(&bytes)
+            .lines()
+            .any(|line| line.trim_end() == "konverge-keep:")
+    })
 }
 
 /// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
@@ -306,13 +324,13 @@ pub(super) async fn publish_issues(
         known,
         ..
     } = looked;
-    let runner = &publisher.job.runner;
-    let workflow = match runner.kind() {
-        ForgeKind::Github | ForgeKind::Gitea => {
-            Some(runner.info().workflow_file.as_deref().unwrap_or("konverge.yml"))
-        }
-        ForgeKind::Gitlab => None,
+    let runner = publisher.job.runner.as_ref();
+    let start = match runner.kind() {
+        ForgeKind::Github => ManualStart::Command,
+        ForgeKind::Gitea => ManualStart::Workflow,
+        ForgeKind::Gitlab => ManualStart::Pipeline,
     };
+    let workflows = runner.workflow_folder().ok();
     let plan = &checked.plan;
     let issue = |stack: &StackPlan| {
         let marker = CommentMarker {
@@ -326,8 +344,9 @@ pub(super) async fn publish_issues(
         let seen = DriftSeen {
             since: &since,
             unrestorable: checked.unrestorable.get(&stack.id),
-            workflow,
-            keeping: looked.keeping(stack),
+            workflow: runner.info().workflow_file.as_deref().unwrap_or("konverge.yml"),
+            start,
+            keeping: looked.keeping(stack, workflows),
         };
         let body = report::markdown::drift_issue(stack, info, &marker, &seen, report::COMMENT_BUDGET);
         let title = format!("{} differs from what was applied", stack.id);
@@ -347,4 +366,64 @@ pub(super) async fn publish_issues(
         .collect();
     let settled = |stack: &str| settled.iter().any(|id| id.as_str() == stack);
     publisher.issues(label, MarkerKind::Drift, settled, issues).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use konverge_base::model::file_source::{BlobId, FileEntry, FileKind, FileTree, SourceError};
+
+    /// A revision of one file.
+    struct OneFile(FileTree, &'static str);
+
+    impl OneFile {
+        fn new(path: &str, text: &'static str) -> Self {
+            let entry = FileEntry {
+                blob: BlobId([7; 20]),
+                kind: FileKind::File,
+            };
+            Self(
+                FileTree::from([(RepoPath::normalize(path).unwrap(), entry)]),
+                text,
+            )
+        }
+    }
+
+    impl Source for OneFile {
+        fn files(&self) -> &FileTree {
+            &self.0
+        }
+
+        fn read(&self, _: BlobId) -> Result<Arc<[u8]>, SourceError> {
+            Ok(self.1.as_bytes().into())
+        }
+
+        fn commit(&self) -> Option<&CommitId> {
+            None
+        }
+    }
+
+    #[test]
+    fn the_workflow_that_keeps_is_looked_for_where_the_forge_has_it() {
+        let github = OneFile::new(".github/workflows/konverge-keep.yml", "");
+        let gitea = OneFile::new(".gitea/workflows/konverge-keep.yaml", "");
+        let gitlab = OneFile::new(PIPELINE, "konverge-keep:\n  script: [konverge set]\n");
+        for (source, folder) in [
+            (&github, Some(".github/workflows")),
+            (&gitea, Some(".gitea/workflows")),
+            (&gitlab, None),
+        ] {
+            for other in [Some(".github/workflows"), Some(".gitea/workflows"), None] {
+                assert_eq!(
+                    has_keep_workflow(source, other),
+                    other == folder,
+                    "{folder:?} {other:?}"
+                );
+            }
+        }
+        let comment = OneFile::new(PIPELINE, "# konverge-keep:\nother: {needs: [konverge-keep]}\n");
+        assert!(!has_keep_workflow(&comment, None));
+    }
 }

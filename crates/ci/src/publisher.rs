@@ -77,8 +77,10 @@ impl<'a> Publisher<'a> {
             // apply is not required, so it permits nothing.
             Err(error) if state == StatusState::Success && !context.starts_with(APPLY) => {
                 self.warn("it is not known whether a newer run has set the status", error);
-                let unknown = "previewed, but GitHub did not list the statuses of newer runs: run it again";
-                self.own_status(commit, context, StatusState::Error, unknown)
+                let forge = self.job.runner.kind();
+                let unknown =
+                    format!("previewed, but {forge} did not list the statuses of newer runs: run it again");
+                self.own_status(commit, context, StatusState::Error, &unknown)
                     .await;
             }
             Err(_) => self.own_status(commit, context, state, description).await,

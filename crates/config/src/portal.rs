@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{proxy_range::ProxyRange, stack_glob};
 use konverge_base::model::RepoPath;
+use konverge_forge::WorkflowPage;
 
 /// The glob of all stacks.
 const EVERY_STACK: &str = "**";
@@ -28,8 +29,9 @@ pub struct PortalConfig {
     /// them `X-Forwarded-For` says whose it is, for the limit of sign-ins and for the audit. Default: none, so every
     /// connection is of its own address.
     pub trusted_proxies: Vec<ProxyRange>,
-    /// The page of the workflow at GitHub to which operations lead:
-    /// `https://github.com/acme/infra/actions/workflows/konverge.yml`.
+    /// The page of the workflow to which operations lead: `https://github.com/acme/infra/actions/workflows/konverge.yml`. At
+    /// Gitea it is `https://HOST/acme/infra/actions?workflow=konverge.yml`, at GitLab
+    /// `https://HOST/acme/infra/-/pipelines/new`.
     pub workflow: Option<String>,
 }
 
@@ -245,13 +247,15 @@ impl PortalConfig {
             })
             .or_else(|| {
                 let workflow = self.workflow.as_ref()?;
-                (!is_workflow_page(workflow)).then(|| {
+                WorkflowPage::parse(workflow).is_none().then(|| {
                     (
                         format!(
                             "portal.workflow: `{}` is not the page of a workflow",
                             workflow.escape_debug()
                         ),
-                        "write `https://github.com/OWNER/REPOSITORY/actions/workflows/konverge.yml`"
+                        "write `https://github.com/OWNER/NAME/actions/workflows/konverge.yml`; at Gitea \
+                         `https://HOST/OWNER/NAME/actions?workflow=konverge.yml`, at GitLab \
+                         `https://HOST/GROUP/NAME/-/pipelines/new`"
                             .to_owned(),
                     )
                 })
@@ -334,21 +338,6 @@ fn is_secure(address: &str) -> bool {
         .parse::<std::net::IpAddr>()
         .is_ok_and(|address| address.is_loopback());
     is_loopback || host == "localhost"
-}
-
-fn is_workflow_page(page: &str) -> bool {
-    let Some(rest) = page.strip_prefix("https://") else {
-        return false;
-    };
-    let is_name = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
-    let parts: Vec<_> = rest.split('/').collect();
-    matches!(parts.as_slice(), [host, owner, name, "actions", "workflows", file]
-        if [host, owner, name, file].into_iter().all(|part| is_name(part)))
 }
 
 #[cfg(test)]

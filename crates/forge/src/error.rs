@@ -79,11 +79,12 @@ pub enum ForgeError {
         cause: SharedError,
     },
     /// The server is too old for a call.
-    #[error("{forge} {version} is too old for {operation}: it needs {needed}")]
+    #[error("{server} is too old for {operation}: it needs {forge} {needed}")]
     Outdated {
         forge: ForgeKind,
         operation: String,
-        version: String,
+        /// Its name and its version, by its own words.
+        server: String,
         needed: String,
     },
     /// The runner's environment or the payload of the event lacks something.
@@ -215,6 +216,9 @@ impl From<ForgeError> for UserError {
 fn gitea_hint(error: &ForgeError) -> Option<String> {
     const LOST: &str = "nothing is lost: run the job again";
     Some(match error {
+        ForgeError::Outdated { server, needed, .. } if server.starts_with("Forgejo") => {
+            format!("use Gitea {needed} or later, or do without: the section \"Forgejo\" of docs/reference/forges.md lists what needs it")
+        }
         ForgeError::Forbidden { permission, .. } => {
             format!("give the step a token in `GITEA_TOKEN` that has it: {permission}; the guide \"Run on Gitea\" lists them")
         }

@@ -5,7 +5,7 @@
 //! - [`CiJob`]: the job and its runner: event, outputs, summary, annotations, addresses; [`IdentityEndpoint`]: where it asks
 //!   for a token of its identity
 //! - [`StickyComments`] and [`KeptIssues`]: what stands once above every forge
-//! - [`DetectedForge`]: which forge it is
+//! - [`DetectedForge`]: which forge it is; [`RepositoryPages`]: where its pages are
 
 mod changes;
 mod ci_job;
@@ -15,6 +15,7 @@ mod identity;
 mod kept_issues;
 mod kind;
 mod optional_parts;
+mod pages;
 mod people;
 mod proposals;
 mod publishing;
@@ -35,6 +36,7 @@ pub use optional_parts::{
     BranchActivity, BranchUpdate, Checks, Deployment, DeploymentState, Deployments, Environments,
     ReviewEdits, RunApproval,
 };
+pub use pages::{RepositoryPages, RunPage, WorkflowPage};
 pub use people::{People, Permission, ReviewApproval};
 pub use proposals::{CommittedFiles, FilesCommit, Proposals, ProposedPullRequest};
 pub use publishing::{Comment, CommentAccess, CommitStatus, Issue, Publishing, StatusState};

@@ -47,6 +47,11 @@ pub trait Runs: Send + Sync {
     /// Returns a run as it is now; `None` if it was deleted.
     async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError>;
 
+    /// Returns [`ForgeError::Outdated`] if the server is too old for the questions above.
+    async fn answers_about_runs(&self) -> Result<(), ForgeError> {
+        Ok(())
+    }
+
     /// Returns true if only people who may push can start a workflow.
     fn starters_may_push(&self) -> bool;
 

@@ -114,7 +114,11 @@ impl Changes for Client {
         for page in 1..=most {
             let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
             before += items.len();
-            for raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
+            for mut raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
+                // The list of a Forgejo has the tip of the branch, as each answer about one has it.
+                if raw.merged_at.is_some() {
+                    raw.head.sha = self.kept_head(raw.number).await?;
+                }
                 let pull = convert(&path, raw)?;
                 found.insert(pull.number, pull);
             }
@@ -240,21 +244,26 @@ impl Client {
         NAMES.read(path, all)
     }
 
-    /// Reads one pull request. Gitea's answer names the tip of the branch as the head, which may have moved after the merge. The
-    /// real head is the ref that Gitea keeps for the pull request.
+    /// Reads one pull request.
     async fn one_pull_request(&self, path: &str) -> Result<PullRequest, ForgeError> {
         let mut raw: PullRequestBody = self.rest.get(path, READ).await?;
-        let of_head = self.path(&format!("/git/refs/pull/{}/head", raw.number));
+        raw.head.sha = self.kept_head(raw.number).await?;
+        convert(path, raw)
+    }
+
+    /// Reads the head that Gitea keeps for a pull request itself: its answers have the tip of the branch, which may have moved after
+    /// the merge.
+    async fn kept_head(&self, number: u64) -> Result<String, ForgeError> {
+        let name = format!("refs/pull/{number}/head");
+        let of_head = self.path(&format!("/git/{name}"));
         // The pull request exists, so a missing head is an error and must not look like a missing pull request.
         let references: Vec<Reference> = match self.rest.get(&of_head, READ).await {
             Err(ForgeError::NotFound { .. }) => Vec::new(),
             answer => answer?,
         };
-        let name = format!("refs/pull/{}/head", raw.number);
         let head = references.into_iter().find(|reference| reference.name == name);
         let head = head.ok_or_else(|| malformed(format!("GET {of_head}"), format!("it has no {name}")))?;
-        raw.head.sha = head.object.sha;
-        convert(path, raw)
+        Ok(head.object.sha)
     }
 }
 

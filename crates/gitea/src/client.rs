@@ -22,7 +22,7 @@ use secrecy::SecretString;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::{answers, version::Version};
+use crate::{answers, version::Server};
 
 /// The hint for an unusable address or token: where they come from.
 const HINT: &str = "GITHUB_API_URL is set by the runner; GITEA_TOKEN by the step's `env:`";
@@ -45,8 +45,8 @@ pub(super) struct Learned {
     pub(super) login: OnceCell<String>,
     /// The number of items on a page.
     pub(super) page: OnceCell<usize>,
-    /// The version of the server.
-    pub(super) version: OnceCell<Version>,
+    /// What the server is.
+    pub(super) server: OnceCell<Server>,
     /// The labels that were found, with their ids.
     pub(super) labels: Mutex<BTreeMap<String, u64>>,
 }

@@ -8,7 +8,10 @@ use konverge_rest::{TokenPermission, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{client::Client, version::Version};
+use crate::{
+    client::Client,
+    version::{Server, Version},
+};
 
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
@@ -64,14 +67,16 @@ impl Runs for Client {
         struct Page {
             workflow_runs: Vec<ListedRun>,
         }
+        let runs = self.path("/actions/runs");
+        self.require(&format!("GET {runs}"), Version::RUNS).await?;
         let size = self.page_size().await?;
         let of_file = format!("{file}@");
         let mut found = Vec::new();
         for page in 1..=MOST_PAGES {
-            let path = self.path(&format!(
-                "/actions/runs?event=workflow_dispatch&branch={}&limit={size}&page={page}",
+            let path = format!(
+                "{runs}?event=workflow_dispatch&branch={}&limit={size}&page={page}",
                 encoded(branch)
-            ));
+            );
             let Page { workflow_runs } = self.rest.get(&path, READ).await?;
             let is_last = workflow_runs.is_empty();
             let runs = workflow_runs
@@ -87,15 +92,18 @@ impl Runs for Client {
     }
 
     async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
-        match self
-            .rest
-            .get(&self.path(&format!("/actions/runs/{run}")), READ)
-            .await
-        {
+        let path = self.path(&format!("/actions/runs/{run}"));
+        self.require(&format!("GET {path}"), Version::RUNS).await?;
+        match self.rest.get(&path, READ).await {
             Ok(found) => Ok(Some(found)),
             Err(ForgeError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    async fn answers_about_runs(&self) -> Result<(), ForgeError> {
+        let path = self.path("/actions/runs");
+        self.require(&format!("GET {path}"), Version::RUNS).await
     }
 
     fn starters_may_push(&self) -> bool {
@@ -117,16 +125,16 @@ impl Client {
         }
         let asked = || async {
             let Answer { version } = self.rest.get("/version", TokenPermission("read:misc")).await?;
-            Ok::<_, ForgeError>(Version::parse(&version).unwrap_or(Version::NEWEST))
+            Ok::<_, ForgeError>(Server::parse(&version))
         };
-        let version = *self.learned.version.get_or_try_init(asked).await?;
-        if version >= needed {
+        let server = self.learned.server.get_or_try_init(asked).await?;
+        if server.api >= needed {
             return Ok(());
         }
         Err(ForgeError::Outdated {
             forge: ForgeKind::Gitea,
             operation: operation.to_owned(),
-            version: version.to_string(),
+            server: server.name.clone(),
             needed: needed.to_string(),
         })
     }

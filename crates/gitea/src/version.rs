@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The most characters of a version that a message shows.
+const LONGEST: usize = 60;
+
 /// A version of Gitea, or of the Gitea whose API a Forgejo has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version {
@@ -11,7 +14,7 @@ pub(super) struct Version {
 
 impl Version {
     /// The version of a build from sources, which says `development`: newer than all others.
-    pub(super) const NEWEST: Self = Self {
+    const NEWEST: Self = Self {
         major: u32::MAX,
         minor: 0,
     };
@@ -19,9 +22,7 @@ impl Version {
     /// The first version with the run id of a job in the URLs of runs, and with the started run in the answer to a dispatch.
     pub(super) const RUNS: Self = Self { major: 1, minor: 26 };
 
-    /// Parses `1.26.0`, `1.26.0+dev-12-gabcdef`, or Forgejo's `11.0.1+gitea-1.22.0`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let text = text.split_once("+gitea-").map_or(text, |(_, gitea)| gitea);
+    fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(['.', '-', '+']);
         let mut next = || parts.next()?.parse().ok();
         Some(Self {
@@ -37,18 +38,56 @@ impl fmt::Display for Version {
     }
 }
 
+/// The server, by its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    /// The version of Gitea whose API it has.
+    pub(super) api: Version,
+    /// Its name with its own version, for messages.
+    pub(super) name: String,
+}
+
+impl Server {
+    /// Parses `1.26.0`, `1.26.0+dev-12-gabcdef`, or Forgejo's `11.0.1+gitea-1.22.0`.
+    pub(super) fn parse(text: &str) -> Self {
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-+".contains(*c);
+        let text: String = text.chars().take_while(is_plain).take(LONGEST).collect();
+        match text.split_once("+gitea-") {
+            Some((forgejo, gitea)) => Self {
+                api: Version::parse(gitea).unwrap_or(Version::NEWEST),
+                name: format!("Forgejo {forgejo}, with the API of Gitea {gitea},"),
+            },
+            None => Self {
+                api: Version::parse(&text).unwrap_or(Version::NEWEST),
+                name: format!("Gitea {text}"),
+            },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn versions_are_read_as_servers_say_them() {
-        let parse = |text| Version::parse(text).map(|version| version.to_string());
-        assert_eq!(parse("1.26.0").as_deref(), Some("1.26"));
-        assert_eq!(parse("1.27.0+dev-12-gabcdef").as_deref(), Some("1.27"));
+        let api = |text| Server::parse(text).api;
+        assert_eq!(api("1.26.0").to_string(), "1.26");
+        assert_eq!(api("1.27.0+dev-12-gabcdef").to_string(), "1.27");
+        assert_eq!(api("development"), Version::NEWEST);
+        assert!(api("1.25.5") < Version::RUNS);
         // What counts is the API that it has.
-        assert_eq!(parse("11.0.1+gitea-1.22.0").as_deref(), Some("1.22"));
-        assert_eq!(parse("development"), None);
-        assert!(Version::parse("1.25.5").unwrap() < Version::RUNS);
+        assert_eq!(api("11.0.1+gitea-1.22.0").to_string(), "1.22");
+    }
+
+    #[test]
+    fn a_server_is_called_by_its_own_name() {
+        let name = |text| Server::parse(text).name;
+        assert_eq!(name("1.25.5"), "Gitea 1.25.5");
+        assert_eq!(
+            name("11.0.1+gitea-1.22.0"),
+            "Forgejo 11.0.1, with the API of Gitea 1.22.0,"
+        );
+        assert_eq!(name("1.25.5\n::error::"), "Gitea 1.25.5");
     }
 }

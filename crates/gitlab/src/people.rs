@@ -184,7 +184,10 @@ impl Client {
         Ok(ForgeError::Outdated {
             forge: ForgeKind::Gitlab,
             operation,
-            version: version.chars().take_while(is_plain).take(40).collect(),
+            server: format!(
+                "GitLab {}",
+                version.chars().take_while(is_plain).take(40).collect::<String>()
+            ),
             needed: needed.to_owned(),
         })
     }

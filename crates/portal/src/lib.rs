@@ -13,7 +13,6 @@
 
 mod csv;
 mod difference;
-mod forge;
 pub mod html;
 mod model;
 mod openapi;
@@ -27,7 +26,6 @@ mod trends;
 
 pub use csv::audit_csv;
 pub use difference::{ChangedResource, SerialChange, StateAtSerial, StateDifference};
-pub use forge::Forge;
 pub use konverge_base::model::condition::{HeadFact, StackCondition, StackFacts};
 pub use model::{
     AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, LookView, Overview,

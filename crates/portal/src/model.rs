@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Forge, SearchIndex, StackCondition};
+use super::{SearchIndex, StackCondition};
 use konverge_base::model::{
     CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId,
     apply_record::ApplyRecord,
@@ -18,6 +18,7 @@ use konverge_base::model::{
     state::StackState,
     week_activity::WeekActivity,
 };
+use konverge_forge::RepositoryPages;
 
 /// All stacks. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
@@ -32,7 +33,7 @@ pub struct Overview {
     pub head: Option<CommitId>,
     /// The repository at its forge, for links.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub forge: Option<Forge>,
+    pub forge: Option<RepositoryPages>,
     /// The freeze that stops all applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeView>,
@@ -377,7 +378,7 @@ pub struct StackDetails {
     pub seen: SeenStack,
     /// The repository at its forge, for links.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub forge: Option<Forge>,
+    pub forge: Option<RepositoryPages>,
     /// The kept serials, the newest first.
     pub history: Vec<HistoryRow>,
     /// The lease, if a run holds it.

@@ -1,14 +1,15 @@
-//! What a person can ask for: requests to CI, which the person makes at GitHub under their own name, and the few writes
+//! What a person can ask for: requests to CI, which the person makes at the forge under their own name, and the few writes
 //! that the portal makes itself.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use konverge_base::model::{RepoPath, StackId};
+use konverge_forge::{ForgeKind, RepositoryPages, RunPage, WorkflowPage};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use crate::{OverviewRow, forge::github_run};
+use crate::OverviewRow;
 
 /// A request that a person can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,11 +112,15 @@ pub struct PortalPerson {
 /// The page and the command with which a person continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NextStep {
-    /// The page at GitHub.
+    /// The forge to which the page belongs.
+    #[serde(skip)]
+    pub forge: ForgeKind,
+    /// The page at the forge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The command that does the same.
-    pub command: String,
+    /// The command that does the same, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// The next step there.
     pub says: String,
 }
@@ -224,34 +229,8 @@ pub struct OperationRefusal {
     pub hint: &'static str,
 }
 
-/// The repository and the workflow of `portal.workflow`.
-struct WorkflowPage<'a> {
-    page: &'a str,
-    /// `https://HOST/OWNER/NAME`.
-    repository: &'a str,
-    file: &'a str,
-}
-
-impl<'a> WorkflowPage<'a> {
-    fn parse(page: &'a str) -> Option<Self> {
-        let (repository, file) = page.split_once("/actions/workflows/")?;
-        Some(Self {
-            page,
-            repository,
-            file,
-        })
-    }
-
-    /// `HOST/OWNER/NAME`, as `gh --repo` takes it.
-    fn name(&self) -> &'a str {
-        self.repository
-            .strip_prefix("https://")
-            .unwrap_or(self.repository)
-    }
-}
-
 /// Returns the page and the command with which a person does it under their own name. No process of the portal has a
-/// credential of GitHub.
+/// credential of the forge.
 ///
 /// # Errors
 /// Something is missing: a digest, a serial, known drift, a run, or `portal.workflow`.
@@ -262,31 +241,18 @@ pub fn next_step(
     workflow: Option<&str>,
 ) -> Result<NextStep, OperationRefusal> {
     let page = workflow.and_then(WorkflowPage::parse);
-    let dispatch = |approve: Option<&str>, says: &str| {
-        let page = page.as_ref();
-        let file = page.map_or("konverge.yml", |page| page.file);
-        let mut command = format!("gh workflow run {file}");
-        if let Some(page) = page {
-            let _ = write!(command, " --repo {}", page.name());
-        }
-        if let Some(digest) = approve {
-            let _ = write!(command, " -f approve={digest}");
-        }
-        NextStep {
-            address: page.map(|page| page.page.to_owned()),
-            command,
-            says: says.to_owned(),
-        }
-    };
+    let page = page.as_ref();
     match operation {
-        PortalOperation::DriftCheck => Ok(dispatch(
+        PortalOperation::DriftCheck => Ok(by_hand(
+            page,
             None,
-            "Run the workflow by hand, with no `approve`. It checks for drift, the stacks first that were checked least recently.",
+            "It checks for drift, the stacks first that were checked least recently.",
         )),
         PortalOperation::Restore => match &row.drift {
-            Some(drift) => Ok(dispatch(
+            Some(drift) => Ok(by_hand(
+                page,
                 Some(&drift.digest.to_string()),
-                "Run the workflow by hand with this digest as `approve`. It restores exactly this difference, if the policies let you.",
+                "It restores exactly this difference, if the policies let you.",
             )),
             None => Err(refusal(
                 "no drift of this stack is known",
@@ -296,10 +262,8 @@ pub fn next_step(
         PortalOperation::Approve => {
             let digest = input.digest.as_deref().unwrap_or_default().trim();
             if is_digest(digest) {
-                Ok(dispatch(
-                    Some(digest),
-                    "Run the workflow by hand with this digest as `approve`. GitHub's record of who started it is the approval.",
-                ))
+                let follows = format!("{}'s record of who started it is the approval.", forge_of(page));
+                Ok(by_hand(page, Some(digest), &follows))
             } else {
                 Err(refusal(
                     "`digest` must be the digest of a plan: at least 8 hexadecimal digits",
@@ -307,19 +271,57 @@ pub fn next_step(
                 ))
             }
         }
-        PortalOperation::Rollback => rollback(row, input, page.as_ref()),
-        PortalOperation::Retry => retry(row, page.as_ref()),
+        PortalOperation::Rollback => rollback(row, input, page),
+        PortalOperation::Retry => retry(row, page),
         PortalOperation::Unlock | PortalOperation::Freeze | PortalOperation::Unfreeze => Err(refusal(
             "the portal does this itself",
-            "nothing is to be done at GitHub",
+            "nothing is to be done at the forge",
         )),
     }
+}
+
+/// The forge of the page. Without one, what is said is for GitHub.
+fn forge_of(page: Option<&WorkflowPage>) -> ForgeKind {
+    page.map_or(ForgeKind::Github, |page| page.repository().kind())
+}
+
+/// A run that a person starts, with the digest that it approves. Only GitHub's tool starts one of the default branch without its
+/// name, so only there is a command.
+fn by_hand(page: Option<&WorkflowPage>, approve: Option<&str>, follows: &str) -> NextStep {
+    let forge = forge_of(page);
+    let starts = match forge {
+        ForgeKind::Github | ForgeKind::Gitea => "Run the workflow by hand",
+        ForgeKind::Gitlab => "Run a pipeline of the default branch",
+    };
+    let with = match (forge, approve) {
+        (_, None) => ", with no `approve`".to_owned(),
+        (ForgeKind::Github, Some(_)) => " with this digest as `approve`".to_owned(),
+        (_, Some(digest)) => format!(" with `approve` set to `{digest}`"),
+    };
+    NextStep {
+        forge,
+        address: page.map(|page| page.url().to_owned()),
+        command: (forge == ForgeKind::Github).then(|| workflow_command(page, approve)),
+        says: format!("{starts}{with}. {follows}"),
+    }
+}
+
+fn workflow_command(page: Option<&WorkflowPage>, approve: Option<&str>) -> String {
+    let file = page.and_then(WorkflowPage::file).unwrap_or("konverge.yml");
+    let mut command = format!("gh workflow run {file}");
+    if let Some(page) = page {
+        let _ = write!(command, " --repo {}", page.repository().name());
+    }
+    if let Some(digest) = approve {
+        let _ = write!(command, " -f approve={digest}");
+    }
+    command
 }
 
 fn rollback(
     row: &OverviewRow,
     input: &OperationInput,
-    page: Option<&WorkflowPage<'_>>,
+    page: Option<&WorkflowPage>,
 ) -> Result<NextStep, OperationRefusal> {
     let newest = row.applied.as_ref().map_or(0, |applied| applied.serial);
     let Some(serial) = input.serial.filter(|serial| (1..newest).contains(serial)) else {
@@ -328,44 +330,75 @@ fn rollback(
             "the history of the stack lists them",
         ));
     };
-    let folder = row.stack.or_root().as_str();
+    let folder = encoded(row.stack.or_root().as_str());
     Ok(NextStep {
-        address: page.map(|page| format!("{}/commits/HEAD/{}", page.repository, encoded(folder))),
-        command: format!(
+        forge: forge_of(page),
+        address: page.map(|page| page.repository().history(&folder)),
+        command: Some(format!(
             "konverge state rollback {} --to {serial}",
             shell_word(row.id.as_str())
-        ),
+        )),
         says: "Revert the pull request that brought the change: its merge is reviewed and applied as usual. The command is for when nothing can be merged.".to_owned(),
     })
 }
 
-fn retry(row: &OverviewRow, page: Option<&WorkflowPage<'_>>) -> Result<NextStep, OperationRefusal> {
+fn retry(row: &OverviewRow, page: Option<&WorkflowPage>) -> Result<NextStep, OperationRefusal> {
     let stopped = row.stopped.as_ref().map(|stopped| &stopped.writer.run);
     let run = stopped.or_else(|| row.applied.as_ref().map(|applied| &applied.writer.run));
-    // The record names the run, so nobody is led to a repository that the default branch does not name.
-    let run = run.and_then(|run| github_run(run));
-    let run = run.filter(|(repository, _)| page.is_none_or(|page| page.name() == *repository));
-    if let Some((repository, id)) = run {
-        return Ok(NextStep {
-            address: page.map(|_| format!("https://{repository}/actions/runs/{id}")),
-            command: format!("gh run rerun {id} --repo {repository}"),
-            says: "Re-run the jobs of this run. It plans again, under the rules that hold today.".to_owned(),
-        });
+    if let Some(step) = run.and_then(|run| rerun(run, page)) {
+        return Ok(step);
     }
-    match page {
-        Some(page) => {
-            let (_, path) = page.name().split_once('/').unwrap_or_default();
-            Ok(NextStep {
-                address: Some(page.page.to_owned()),
-                command: format!("gh api repos/{path}/dispatches -f event_type=konverge-apply"),
-                says: "The event applies what was reviewed and is not applied yet.".to_owned(),
-            })
-        }
-        None => Err(refusal(
+    let Some(page) = page else {
+        return Err(refusal(
             "the last run of this stack is not one of GitHub's, and `portal.workflow` is not set",
             "set `portal.workflow` in konverge.yaml on the default branch",
-        )),
-    }
+        ));
+    };
+    let repository = page.repository();
+    Ok(match repository.kind() {
+        ForgeKind::Github => NextStep {
+            forge: ForgeKind::Github,
+            address: Some(page.url().to_owned()),
+            command: Some(format!(
+                "gh api repos/{}/dispatches -f event_type=konverge-apply",
+                repository.path()
+            )),
+            says: "The event applies what was reviewed and is not applied yet.".to_owned(),
+        },
+        forge @ (ForgeKind::Gitea | ForgeKind::Gitlab) => NextStep {
+            forge,
+            address: Some(page.runs().to_owned()),
+            command: None,
+            says: "Run the jobs of the newest push to the default branch again. They apply what was reviewed and is not applied yet.".to_owned(),
+        },
+    })
+}
+
+/// The run once more, if its record names one of the repository: nobody is led to one that the default branch does not name.
+fn rerun(run: &str, page: Option<&WorkflowPage>) -> Option<NextStep> {
+    let repository = match page {
+        Some(page) => page.repository().clone(),
+        None => RepositoryPages::parse(ForgeKind::Github, run.split_once("/actions/runs/")?.0)?,
+    };
+    let (address, command, what) = match (repository.kind(), repository.run(run)?) {
+        (ForgeKind::Github, RunPage::Run(id)) => (
+            format!("{}/actions/runs/{id}", repository.url()),
+            Some(format!("gh run rerun {id} --repo {}", repository.name())),
+            "Re-run the jobs of this run.",
+        ),
+        (ForgeKind::Gitlab, RunPage::Job(id)) => (
+            run.to_owned(),
+            Some(format!("glab ci retry {id} --repo {}", repository.url())),
+            "Retry this job.",
+        ),
+        _ => (run.to_owned(), None, "Re-run the jobs of this run."),
+    };
+    Some(NextStep {
+        forge: repository.kind(),
+        address: page.map(|_| address),
+        command,
+        says: format!("{what} It plans again, under the rules that hold today."),
+    })
 }
 
 fn refusal(message: impl Into<String>, hint: &'static str) -> OperationRefusal {
@@ -453,8 +486,8 @@ mod tests {
         let check = step(PortalOperation::DriftCheck, &row, none()).unwrap();
         assert_eq!(check.address.as_deref(), Some(PAGE));
         assert_eq!(
-            check.command,
-            "gh workflow run konverge.yml --repo github.com/acme/infra"
+            check.command.as_deref(),
+            Some("gh workflow run konverge.yml --repo github.com/acme/infra")
         );
         assert!(step(PortalOperation::Restore, &row, none()).is_err());
         let digest = Digest::of_bytes(b"drift");
@@ -465,15 +498,20 @@ mod tests {
         });
         let restore = step(PortalOperation::Restore, &row, none()).unwrap();
         assert!(
-            restore.command.ends_with(&format!("-f approve={digest}")),
-            "{restore:?}"
+            restore
+                .command
+                .unwrap()
+                .ends_with(&format!("-f approve={digest}"))
         );
         let retry = step(PortalOperation::Retry, &row, none()).unwrap();
         assert_eq!(
             retry.address.as_deref(),
             Some("https://github.com/acme/infra/actions/runs/42")
         );
-        assert_eq!(retry.command, "gh run rerun 42 --repo github.com/acme/infra");
+        assert_eq!(
+            retry.command.as_deref(),
+            Some("gh run rerun 42 --repo github.com/acme/infra")
+        );
         row.stopped = Some(StoppedView {
             at: Timestamp::UNIX_EPOCH,
             result: StackResult::Stopped,
@@ -486,6 +524,7 @@ mod tests {
             step(PortalOperation::Retry, &row, none())
                 .unwrap()
                 .command
+                .unwrap()
                 .contains("rerun 43 ")
         );
         let back = step(
@@ -501,7 +540,54 @@ mod tests {
             back.address.as_deref(),
             Some("https://github.com/acme/infra/commits/HEAD/apps/a%20b")
         );
-        assert_eq!(back.command, "konverge state rollback shop/prod --to 3");
+        assert_eq!(
+            back.command.as_deref(),
+            Some("konverge state rollback shop/prod --to 3")
+        );
+    }
+
+    #[test]
+    fn each_forge_has_its_own_pages() {
+        let digest = "0123456789abcdef";
+        let steps = |page: &str, run: &str| {
+            let (row, page) = (row("shop/prod", run), Some(page));
+            let approve = OperationInput {
+                digest: Some(digest.to_owned()),
+                ..OperationInput::default()
+            };
+            let none = OperationInput::default();
+            [
+                next_step(PortalOperation::Approve, &row, &approve, page).unwrap(),
+                next_step(PortalOperation::Retry, &row, &none, page).unwrap(),
+            ]
+        };
+        let gitea = "https://acme.example/git/acme/infra";
+        let page = format!("{gitea}/actions?workflow=konverge.yml");
+        let run = format!("{gitea}/actions/runs/7");
+        let [approve, retry] = steps(&page, &run);
+        assert_eq!((approve.address, approve.command), (Some(page.clone()), None));
+        assert_eq!(
+            approve.says,
+            format!(
+                "Run the workflow by hand with `approve` set to `{digest}`. Gitea's record of who started it is the approval."
+            )
+        );
+        assert_eq!((retry.address, retry.command), (Some(run), None));
+        let [_, elsewhere] = steps(&page, "https://evil.example/acme/infra/actions/runs/7");
+        assert_eq!(elsewhere.address, Some(page));
+
+        let gitlab = "https://gitlab.com/acme/platform/infra";
+        let page = format!("{gitlab}/-/pipelines/new");
+        let job = format!("{gitlab}/-/jobs/77");
+        let [approve, retry] = steps(&page, &job);
+        assert_eq!(approve.address, Some(page.clone()));
+        assert!(approve.says.starts_with("Run a pipeline "), "{}", approve.says);
+        assert_eq!(
+            (retry.address, retry.command),
+            (Some(job), Some(format!("glab ci retry 77 --repo {gitlab}")))
+        );
+        let [_, elsewhere] = steps(&page, "ada@laptop");
+        assert_eq!(elsewhere.address, Some(format!("{gitlab}/-/pipelines")));
     }
 
     #[test]
@@ -516,13 +602,16 @@ mod tests {
             },
         )
         .unwrap();
-        assert_eq!(back.command, r#"konverge state rollback 'a/$(id);'"'x" --to 3"#);
+        assert_eq!(
+            back.command.as_deref(),
+            Some(r#"konverge state rollback 'a/$(id);'"'x" --to 3"#)
+        );
         let elsewhere = row("a/b", "https://evil.example/acme/infra/actions/runs/4");
         for row in [&hostile, &elsewhere] {
             let retry = step(PortalOperation::Retry, row, OperationInput::default()).unwrap();
             assert_eq!(
-                retry.command,
-                "gh api repos/acme/infra/dispatches -f event_type=konverge-apply"
+                retry.command.as_deref(),
+                Some("gh api repos/acme/infra/dispatches -f event_type=konverge-apply")
             );
             assert_eq!(retry.address.as_deref(), Some(PAGE));
         }
@@ -565,7 +654,7 @@ mod tests {
             "https://github.com/a/b/actions/runs/x",
             "https://github.com/actions/runs/4",
         ] {
-            assert_eq!(github_run(run), None);
+            assert_eq!(rerun(run, None), None);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge_actions::{Dialect, Runner, workflow_commands};
 use konverge_base::{model::check_run::Annotation, retry::RetryPolicy};
-use konverge_forge::{CiJob, DetectedForge, Forge, ForgeError, ForgeKind};
+use konverge_forge::{CiJob, DetectedForge, Forge, ForgeError, ForgeKind, RepositoryPages};
 use konverge_github::Environment;
 use konverge_gitlab::PipelineJob;
 use konverge_repo::git::GitCredentials;
@@ -206,13 +206,13 @@ impl RunContext {
         }
     }
 
-    /// The page of the repository, if the environment names it. GitLab's pages are at other addresses below it.
-    pub fn repository_url(&self) -> Option<String> {
-        if self.gitlab().is_some() {
-            return None;
-        }
-        let here = Environment::new(&self.env);
-        Some(format!("{}/{}", here.server_url()?, here.repository()?))
+    /// The pages of the repository, if the environment names it.
+    pub fn repository_pages(&self) -> Option<RepositoryPages> {
+        let server = match self.gitlab() {
+            Some(here) => here.server_url(),
+            None => Environment::new(&self.env).server_url(),
+        };
+        RepositoryPages::new(self.forge_kind(), server?, self.forge_repository()?)
     }
 
     /// The number of the run at the forge; 0 outside a job.

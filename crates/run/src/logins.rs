@@ -231,7 +231,7 @@ impl StackLogin {
                 ))
                 .hint("docs/guides/oidc.md has the trust policies; nothing of the stack was changed"),
             Ok(None) => failure.hint(
-                "give the job `permissions: {id-token: write}`, so that GitHub gives it a token that the cloud trusts",
+                "give a job of GitHub `permissions: {id-token: write}`, so that it gets a token that the cloud trusts",
             ),
             Err(unknown) => failure.hint(format!("the subject of this job is not known: {}", chain(&unknown))),
         }

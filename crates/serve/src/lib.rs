@@ -1,7 +1,7 @@
 //! `konverge serve`: the pages of the portal and their JSON over HTTP, and who may see and ask for what.
 //!
 //! This crate has no way to a store, a cluster or a cloud: it asks a [`PortalSource`], which reads, and [`PortalActions`],
-//! which record what people ask for. It holds no credential of GitHub.
+//! which record what people ask for. It holds no credential of the forge.
 
 mod access;
 mod actions;

@@ -16,8 +16,9 @@ use konverge_base::model::{
     state::StackState,
     week_activity::{Week, WeekActivity},
 };
+use konverge_forge::{ForgeKind, RepositoryPages};
 use konverge_portal::{
-    AppliedState, BegunRollout, Forge, LookView, Overview, OverviewRow, Permission, PermissionSubject,
+    AppliedState, BegunRollout, LookView, Overview, OverviewRow, Permission, PermissionSubject,
     PermissionsDocument, RolloutProgress, RolloutView, RolloutsDocument, SearchIndex, SearchNames,
     SeenDifference, SeenStack, StackCondition, StackDetails, StateDifference, Trends, WaveStanding, WaveView,
     WeekDrift, Writer,
@@ -107,7 +108,7 @@ impl PortalSource for TwoStacks {
                 version: 1,
                 repository: "acme/infra".to_owned(),
                 head: None,
-                forge: Forge::from_url("https://github.com/acme/infra"),
+                forge: RepositoryPages::parse(ForgeKind::Github, "https://github.com/acme/infra"),
                 freeze: None,
                 notices: Vec::new(),
                 stacks,

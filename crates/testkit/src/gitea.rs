@@ -1,4 +1,4 @@
-//! A real Gitea with its database in a file: users, tokens, organisations, repositories and what is pushed into them are
+//! A real Gitea or Forgejo with its database in a file: users, tokens, organisations, repositories and what is pushed into them are
 //! made by its own API, as people make them.
 
 use std::os::unix::fs::PermissionsExt;
@@ -24,8 +24,26 @@ const ORDINARY: &str = "nobody";
 /// The password of every user.
 const PASSWORD: &str = "correct horse";
 
-/// A running Gitea.
+/// What is started. Forgejo was made of Gitea, and takes its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Gitea,
+    Forgejo,
+}
+
+impl Program {
+    /// The name of its part, and of its executable.
+    fn part(self) -> &'static str {
+        match self {
+            Self::Gitea => "gitea",
+            Self::Forgejo => "forgejo",
+        }
+    }
+}
+
+/// A running Gitea or Forgejo.
 pub struct Gitea {
+    program: Program,
     service: Service,
     ports: Ports,
     url: String,
@@ -54,14 +72,24 @@ impl Gitea {
         Self::start_below("").await
     }
 
+    /// Starts an empty Forgejo.
+    pub async fn start_forgejo() -> Self {
+        Self::start_program(Program::Forgejo, "").await
+    }
+
     /// Starts an empty one whose pages and API lie below a path, such as `/forge`.
     pub async fn start_below(path: &str) -> Self {
-        let (folder, ports) = (folder("gitea"), Ports::claim());
+        Self::start_program(Program::Gitea, path).await
+    }
+
+    async fn start_program(program: Program, path: &str) -> Self {
+        let (folder, ports) = (folder(program.part()), Ports::claim());
         let url = format!("http://127.0.0.1:{}{path}", ports.nth(1));
         let config = folder.join("app.ini");
-        std::fs::write(&config, configuration(&folder, ports.nth(1), &url)).expect("the configuration");
-        let gitea = |arguments: &[&str]| command(&folder, &config, arguments);
-        let mut service = Service::start("gitea", &gitea(&["web"]), &folder);
+        std::fs::write(&config, configuration(program, &folder, ports.nth(1), &url))
+            .expect("the configuration");
+        let gitea = |arguments: &[&str]| command(program, &folder, &config, arguments);
+        let mut service = Service::start(program.part(), &gitea(&["web"]), &folder);
         service.wait_for_port(ports.nth(1), START);
         let made = gitea(&[
             "admin",
@@ -72,22 +100,26 @@ impl Gitea {
             "--email=operator@acme.example",
             "--must-change-password=false",
             &format!("--password={PASSWORD}"),
-            "--access-token",
         ])
         .output()
-        .expect("gitea can be started");
-        let said = String::from_utf8_lossy(&made.stdout);
-        let token = said
-            .lines()
-            .find_map(|line| line.strip_prefix("Access token was successfully created... "));
-        let admin = token.unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&made.stderr)));
-        Self {
+        .expect("it can be started");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut started = Self {
+            program,
             service,
             ports,
             url,
             http: reqwest::Client::new(),
-            admin: admin.trim().to_owned(),
-        }
+            admin: String::new(),
+        };
+        // The token that the command can make has no scope at a Forgejo.
+        started.admin = started.token("operator", &["all"]).await;
+        started
+    }
+
+    /// Returns true for a Forgejo.
+    pub fn is_forgejo(&self) -> bool {
+        self.program == Program::Forgejo
     }
 
     /// Its web address, without a `/` at its end.
@@ -306,6 +338,22 @@ impl Gitea {
         .await;
     }
 
+    /// Comments on an issue or a pull request as a user.
+    pub async fn comment(&self, user: &Account, repository: &str, number: u64, body: &str) {
+        let path = format!("/repos/{repository}/issues/{number}/comments");
+        let reply = self
+            .send(&user.token, Method::POST, &path, json!({"body": body}))
+            .await;
+        // The Forgejo of the tests writes the comment of a pull request, and then fails.
+        let fails = self.is_forgejo() && reply.status == StatusCode::INTERNAL_SERVER_ERROR;
+        assert!(
+            reply.status.is_success() || fails,
+            "{path}: {} {}",
+            reply.status,
+            reply.body
+        );
+    }
+
     /// Gives a review as a user: `APPROVED`, `REQUEST_CHANGES` or `COMMENT`.
     pub async fn review(
         &self,
@@ -329,9 +377,9 @@ async fn read(request: reqwest::RequestBuilder) -> Reply {
     Reply { status, body }
 }
 
-/// `gitea` with arguments, as an ordinary user.
-fn command(folder: &Path, config: &Path, arguments: &[&str]) -> Command {
-    let program = super::executable("gitea", "gitea");
+/// The program with arguments, as an ordinary user.
+fn command(program: Program, folder: &Path, config: &Path, arguments: &[&str]) -> Command {
+    let program = super::executable(program.part(), program.part());
     let mut command = match ordinary_user() {
         None => Command::new(program),
         Some(user) => {
@@ -379,9 +427,9 @@ fn give(folder: &Path, user: &nix::unistd::User) {
 }
 
 /// What it has no use for in a test is off: mails, SSH, avatars from elsewhere, its own sign-up.
-fn configuration(folder: &Path, port: u16, url: &str) -> String {
+fn configuration(program: Program, folder: &Path, port: u16, url: &str) -> String {
     let at: PathBuf = folder.join("data");
-    let (at, texts) = (at.display(), super::cache().join("gitea"));
+    let (at, texts) = (at.display(), super::cache().join(program.part()));
     format!(
         "APP_NAME = Gitea of the tests
 RUN_MODE = prod

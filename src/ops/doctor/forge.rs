@@ -26,6 +26,7 @@ pub(super) async fn findings(run: &RunContext) -> Vec<DoctorFinding> {
     let of_job = detected.ok().flatten().map(|detected| detected.kind);
     let mut findings = vec![of_forge];
     findings.extend(what_is_missing(run));
+    findings.extend(version(run).await);
     findings.push(token(run, of_job).await);
     findings
 }
@@ -49,6 +50,15 @@ fn what_is_missing(run: &RunContext) -> Option<DoctorFinding> {
             "docs/reference/forges.md says what follows from each",
         )
     })
+}
+
+/// What the server is too old for, if it is. The rest works there.
+async fn version(run: &RunContext) -> Option<DoctorFinding> {
+    let forge = forge::connect(run, run.forge_repository()?).ok()??;
+    let error = forge.answers_about_runs().await.err()?;
+    let failure = matches!(error, ForgeError::Outdated { .. }).then(|| UserError::from(error))?;
+    let hint = failure.hints.first().map_or("", String::as_str);
+    Some(DoctorFinding::unused("forge version", failure.to_string(), hint))
 }
 
 async fn token(run: &RunContext, of_job: Option<ForgeKind>) -> DoctorFinding {
@@ -75,11 +85,7 @@ async fn token(run: &RunContext, of_job: Option<ForgeKind>) -> DoctorFinding {
             );
             DoctorFinding::from_result(name, Err(missing.hint(hint)))
         } else {
-            DoctorFinding::unused(
-                name,
-                "not running in GitHub Actions",
-                "nothing to do here; it is checked in a job",
-            )
+            DoctorFinding::unused(name, "not in a job", "nothing to do here; it is checked in a job")
         };
     };
     let asked = async {

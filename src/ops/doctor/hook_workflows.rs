@@ -38,7 +38,7 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
             .hint("add the workflow on the default branch, or remove it from `apply.hooks.workflows`")
     })?;
     let workflow: Value = yaml::from_str(text).map_err(|error| {
-        wrong(format!("it is not YAML: {error}")).hint("GitHub does not start it before that is fixed")
+        wrong(format!("it is not YAML: {error}")).hint("it does not start before that is fixed")
     })?;
     let needs = "`on: workflow_dispatch` needs the inputs `stack`, `commit` and `digest`";
     let dispatch = match &workflow["on"] {
@@ -50,10 +50,7 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
         .iter()
         .find(|input| inputs.is_none_or(|inputs| inputs.get(input).is_none()));
     if let Some(input) = lacking {
-        return Err(wrong(format!(
-            "it has no input `{input}`, so GitHub refuses to start it"
-        ))
-        .hint(needs));
+        return Err(wrong(format!("it has no input `{input}`, so it cannot be started")).hint(needs));
     }
     let title = workflow["run-name"].as_str().unwrap_or_default();
     match ["inputs.stack", "inputs.digest"]

@@ -32,7 +32,7 @@ pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFin
     }
     let subject = match job_subject(&CloudEnvironment::new(run.env.clone())).await {
         Ok(Some(subject)) => format!("GitHub sends the subject `{}`", subject.escape_debug()),
-        Ok(None) => "the job may not ask GitHub for a token".to_owned(),
+        Ok(None) => "the job may not ask for a token of its identity".to_owned(),
         Err(unknown) => format!("the subject of this job is not known: {}", chain(&unknown)),
     };
     let logins = Logins::new(run, config, run.secrets.clone());

@@ -20,7 +20,7 @@ use konverge_run::{RunContext, redact};
 /// Says on the drift issue of a stack why its difference was not kept. There is one comment for each difference.
 ///
 /// # Errors
-/// The run is interrupted, the configuration of the commit is invalid, or GitHub refuses it.
+/// The run is interrupted, the configuration of the commit is invalid, or the forge refuses it.
 pub async fn tell_drift_issue(
     run: &RunContext,
     client: &dyn Forge,

@@ -6,7 +6,9 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{CommitId, digest::DigestBuilder},
 };
-use konverge_forge::{CommittedFiles, DefaultBranch, FilesCommit, Forge, ForgeError, ProposedPullRequest};
+use konverge_forge::{
+    CommittedFiles, DefaultBranch, FilesCommit, Forge, ForgeError, ForgeKind, ProposedPullRequest,
+};
 use konverge_report::escape::cell;
 use konverge_run::{RunContext, code_change::EditedFile, forge};
 
@@ -61,7 +63,7 @@ pub fn forge(run: &RunContext) -> Result<Arc<dyn Forge>, UserError> {
 /// Commits the files to the branch of the proposal, and opens or updates its pull request.
 ///
 /// # Errors
-/// The commit is not on the default branch, somebody else pushed to the branch, a file is not UTF-8, or errors of GitHub.
+/// The commit is not on the default branch, somebody else pushed to the branch, a file is not UTF-8, or errors of the forge.
 pub async fn propose(
     run: &RunContext,
     client: &dyn Forge,
@@ -102,9 +104,15 @@ pub async fn propose(
         }
     };
     if !client.starts_workflows().await? {
-        run.notes.warning(
-            "the pull request was written with the job's GITHUB_TOKEN, so it starts no preview\n  hint: give the step the token of a GitHub App (`actions/create-github-app-token`)",
-        );
+        let hint = match client.kind() {
+            ForgeKind::Github => {
+                "give the step the token of a GitHub App (`actions/create-github-app-token`)"
+            }
+            forge @ (ForgeKind::Gitea | ForgeKind::Gitlab) => forge.token_hint(),
+        };
+        run.notes.warning(&format!(
+            "the pull request was written with the job's GITHUB_TOKEN, so it starts no preview\n  hint: {hint}"
+        ));
     }
     if proposal.auto_merge {
         auto_merge(client, &pull).await?;
@@ -128,17 +136,20 @@ async fn require_published(
         Err(ForgeError::NotFound { .. }) => false,
         Err(error) => return Err(error.into()),
     };
+    let forge = client.kind();
     if contained {
         Ok(())
     } else {
         Err(UserError::new(
             ErrorKind::Git,
             format!(
-                "the commit {commit} is not on GitHub's branch `{}`",
+                "the commit {commit} is not on {forge}'s branch `{}`",
                 default.name.escape_debug()
             ),
         )
-        .hint("check out the default branch as GitHub has it: the pull request is made from HEAD"))
+        .hint(format!(
+            "check out the default branch as {forge} has it: the pull request is made from HEAD"
+        )))
     }
 }
 
@@ -186,9 +197,10 @@ fn moved(branch: &str) -> UserError {
 async fn auto_merge(client: &dyn Forge, pull: &ProposedPullRequest) -> Result<(), UserError> {
     client.ask_for_merge(pull).await.map_err(|error| {
         let failure = UserError::from(error).context(format!("{} is not merged automatically", pull.url));
-        failure.hint(
-            "allow auto-merge in the settings of the repository; without required checks GitHub refuses it",
-        )
+        failure.hint(format!(
+            "allow auto-merge in the settings of the repository; without required checks {} refuses it",
+            client.kind()
+        ))
     })
 }
 

@@ -698,7 +698,7 @@ fn an_apply_with_several_failed_stacks_has_one_red_box() {
         short.len() <= 4096 && short.contains("`web/prod` failed"),
         "{short}"
     );
-    assert!(short.contains("Omitted to fit GitHub's limit"), "{short}");
+    assert!(short.contains("Omitted to fit the size limit"), "{short}");
 }
 
 /// A small change is read without a click; a large one is not unfolded.

@@ -7,6 +7,7 @@ use konverge_base::error::{UserError, chain};
 use konverge_forge::{
     Changes as _, CommentAccess, ForgeError, People as _, Publishing as _, Runs as _, StatusState,
 };
+use konverge_gitea::Client;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -133,17 +134,34 @@ async fn a_page_of_a_proxy_is_no_answer() {
     }
 }
 
+/// What each question about a run is answered with by a server that is too old.
+pub(super) async fn questions_about_runs(konverge: &Client, server: &str) -> [ForgeError; 4] {
+    let page = format!("{server}/{KONFIG}/actions/runs/1");
+    [
+        konverge
+            .dispatch_workflow("hook.yml", "main", &json!({}))
+            .await
+            .unwrap_err(),
+        konverge.dispatched_runs("hook.yml", "main", 1).await.unwrap_err(),
+        konverge.dispatched_run(1).await.unwrap_err(),
+        konverge.is_over(&page).await.unwrap_err(),
+    ]
+}
+
 #[tokio::test]
 async fn a_server_that_is_too_old_is_told_what_it_must_be_and_asked_nothing() {
     for version in ["1.25.5", "11.0.1+gitea-1.22.0"] {
         let (address, asked) = behind_a_proxy(version).await;
-        let konverge = client(&address, "token");
-        let error = konverge
-            .dispatch_workflow("hook.yml", "main", &json!({}))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, ForgeError::Outdated { .. }), "{error}");
-        assert!(error.to_string().ends_with("it needs 1.26"), "{error}");
+        let server = address.strip_suffix("/api/v1").unwrap();
+        for error in questions_about_runs(&client(&address, "token"), server).await {
+            assert!(matches!(error, ForgeError::Outdated { .. }), "{error}");
+            let said = error.to_string();
+            let number = version.split('+').next().unwrap();
+            assert!(
+                said.contains(number) && said.ends_with("it needs Gitea 1.26"),
+                "{said}"
+            );
+        }
         assert_eq!(*asked.lock().unwrap(), ["/api/v1/version"]);
     }
 }
@@ -152,31 +170,35 @@ async fn a_server_that_is_too_old_is_told_what_it_must_be_and_asked_nothing() {
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn doctor_says_what_gitea_has_not_and_which_scope_the_token_lacks() {
     let stage = GiteaStage::start().await;
-    let findings = |token: &str| -> Vec<Value> {
-        let outcome = Konverge::new(["doctor", "--output", "json"])
-            .dir(stage.konfig.path())
-            .env("GITHUB_ACTIONS", "true")
-            .env("GITEA_ACTIONS", "true")
-            .env("GITHUB_REPOSITORY", KONFIG)
-            .env("GITHUB_SERVER_URL", format!("{}/", stage.gitea.url()))
-            .env("GITEA_TOKEN", token)
-            .run();
-        outcome.json()["findings"].as_array().unwrap().clone()
-    };
-    let of = |found: &[Value], what: &str| {
-        let finding = found.iter().find(|finding| finding["what"] == what);
-        finding
-            .unwrap_or_else(|| panic!("{what} is not in {found:#?}"))
-            .clone()
-    };
-    let found = findings(&stage.bot.token);
-    assert_eq!(of(&found, "Gitea token")["verdict"], "ok");
-    let limits = of(&found, "forge limits")["says"].to_string();
+    let found = doctor(&stage, &stage.bot.token);
+    assert_eq!(finding(&found, "Gitea token")["verdict"], "ok");
+    assert!(found.iter().all(|finding| finding["what"] != "forge version"));
+    let limits = finding(&found, "forge limits")["says"].to_string();
     for missing in ["deployments", "environments", "who pushed", "CODEOWNERS"] {
         assert!(limits.contains(missing), "{missing}: {limits}");
     }
     let lacking = stage.gitea.token("konverge", &["read:user"]).await;
-    let found = of(&findings(&lacking), "Gitea token");
+    let found = finding(&doctor(&stage, &lacking), "Gitea token");
     assert_eq!(found["verdict"], "missing");
     assert!(found["fix"].to_string().contains("read:repository"), "{found}");
+}
+
+/// The findings of `konverge doctor` in a job with a token.
+pub(super) fn doctor(stage: &GiteaStage, token: &str) -> Vec<Value> {
+    let outcome = Konverge::new(["doctor", "--output", "json"])
+        .dir(stage.konfig.path())
+        .env("GITHUB_ACTIONS", "true")
+        .env("GITEA_ACTIONS", "true")
+        .env("GITHUB_REPOSITORY", KONFIG)
+        .env("GITHUB_SERVER_URL", format!("{}/", stage.gitea.url()))
+        .env("GITEA_TOKEN", token)
+        .run();
+    outcome.json()["findings"].as_array().unwrap().clone()
+}
+
+pub(super) fn finding(found: &[Value], what: &str) -> Value {
+    let finding = found.iter().find(|finding| finding["what"] == what);
+    finding
+        .unwrap_or_else(|| panic!("{what} is not in {found:#?}"))
+        .clone()
 }

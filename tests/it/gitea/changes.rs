@@ -18,7 +18,10 @@ fn people(contributions: &[Contribution]) -> Vec<Vec<&str>> {
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn a_merged_pull_request_keeps_the_head_it_was_merged_with() {
-    let stage = GiteaStage::start().await;
+    merged_head(GiteaStage::start().await).await;
+}
+
+pub(super) async fn merged_head(stage: GiteaStage) {
     let konverge = stage.client();
     for (n, style) in ["merge", "squash", "rebase", "rebase-merge"]
         .into_iter()
@@ -88,7 +91,10 @@ async fn a_merged_pull_request_keeps_the_head_it_was_merged_with() {
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn the_commits_of_a_branch_and_what_a_forced_push_leaves() {
-    let stage = GiteaStage::start().await;
+    commits_of_a_branch(GiteaStage::start().await).await;
+}
+
+pub(super) async fn commits_of_a_branch(stage: GiteaStage) {
     let konverge = stage.client();
     let first = id(&stage.fetched_main());
     let default = konverge.default_branch().await.unwrap();
@@ -191,7 +197,10 @@ async fn the_commits_of_a_branch_and_what_a_forced_push_leaves() {
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn who_may_only_read_proposes_from_a_fork_or_without_a_branch() {
-    let stage = GiteaStage::start().await;
+    heads_from_outside(GiteaStage::start().await).await;
+}
+
+pub(super) async fn heads_from_outside(stage: GiteaStage) {
     let konverge = stage.client();
     let fork = format!("/repos/{KONFIG}/forks");
     stage.gitea.post(&stage.eve.token, &fork, json!({})).await;

@@ -16,7 +16,7 @@ use konverge_base::{
 };
 use konverge_report::{
     COMMENT_BUDGET,
-    markdown::{self, DriftKeeping, DriftSeen, Failed},
+    markdown::{self, DriftKeeping, DriftSeen, Failed, ManualStart},
 };
 use regex::Regex;
 use reqwest::Method;
@@ -147,7 +147,8 @@ fn bodies(texts: &[String]) -> Vec<(&'static str, String)> {
             let seen = DriftSeen {
                 since: text,
                 unrestorable,
-                workflow: Some("konverge.yml"),
+                workflow: "konverge.yml",
+                start: ManualStart::Workflow,
                 keeping: DriftKeeping::BySet,
             };
             let drift = markdown::drift_issue(stack, &run, &marker, &seen, COMMENT_BUDGET);

@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod changes;
+mod forgejo;
 mod jobs;
 mod markdown;
+mod pages;
 mod people;
 mod proposals;
 mod publishing;

@@ -32,7 +32,10 @@ fn commit<'a>(base: &'a CommitId, files: &'a [(RepoPath, String)]) -> FilesCommi
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn files_are_committed_to_a_branch_that_only_moves_forward() {
-    let stage = GiteaStage::start().await;
+    committed_files(GiteaStage::start().await).await;
+}
+
+pub(super) async fn committed_files(stage: GiteaStage) {
     let konverge = stage.client();
     stage
         .konfig
@@ -68,7 +71,10 @@ async fn files_are_committed_to_a_branch_that_only_moves_forward() {
     assert_eq!(stage.konfig.rev("FETCH_HEAD^"), made.to_string());
 
     // Somebody commits with the words of ours, or amends it: their commit stays.
-    let file = json!({"operation": "upload", "path": "appops/new file.k", "content": "eAo="});
+    let there = format!("/repos/{KONFIG}/contents/appops/new%20file.k?ref=konverge%2Fset-1");
+    let there = stage.gitea.get(&stage.bob.token, &there).await;
+    let file =
+        json!({"operation": "update", "path": "appops/new file.k", "content": "eAo=", "sha": there["sha"]});
     let copied = json!({"branch": BRANCH, "message": "Set the image of shop\n\nKonverge-Set: sha256:1", "files": [file]});
     let contents = format!("/repos/{KONFIG}/contents");
     stage.gitea.post(&stage.bob.token, &contents, copied).await;
@@ -115,7 +121,10 @@ async fn files_are_committed_to_a_branch_that_only_moves_forward() {
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn one_pull_request_is_opened_edited_and_merged_when_its_rules_allow_it() {
-    let stage = GiteaStage::start().await;
+    merge_when_allowed(GiteaStage::start().await).await;
+}
+
+pub(super) async fn merge_when_allowed(stage: GiteaStage) {
     let konverge = stage.client();
     let base = id(&stage.fetched_main());
     konverge.commit_files(commit(&base, &files("2"))).await.unwrap();

@@ -13,7 +13,10 @@ use crate::support::gitea_stage::{GiteaStage, KONFIG, body, id, marker};
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn one_comment_is_made_then_edited_in_place_and_made_again_after_somebody_deleted_it() {
-    let stage = GiteaStage::start().await;
+    comment(GiteaStage::start().await).await;
+}
+
+pub(super) async fn comment(stage: GiteaStage) {
     let (number, _) = stage.opened(&stage.bob, "topic", "a.txt", "a\n").await;
     let konverge = stage.client();
     let upsert = async |run: u64, text: &str| {
@@ -39,12 +42,8 @@ async fn one_comment_is_made_then_edited_in_place_and_made_again_after_somebody_
     assert!(matches!(upsert(1, "one").await, Upsert::NewerRunWrote { .. }));
 
     // Anybody can copy a marker into a comment of their own.
-    let path = format!("/repos/{KONFIG}/issues/{number}/comments");
     let stranger = body(&marker(99), "captured");
-    stage
-        .gitea
-        .post(&stage.eve.token, &path, json!({"body": stranger}))
-        .await;
+    stage.gitea.comment(&stage.eve, KONFIG, number, &stranger).await;
     assert!(matches!(upsert(3, "three").await, Upsert::Updated { .. }));
     let all = konverge
         .comments(number, None, CommentAccess::Read)
@@ -87,7 +86,10 @@ async fn one_comment_is_made_then_edited_in_place_and_made_again_after_somebody_
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn statuses_come_newest_first_although_they_are_of_one_second() {
-    let stage = GiteaStage::start().await;
+    statuses(GiteaStage::start().await).await;
+}
+
+pub(super) async fn statuses(stage: GiteaStage) {
     let (_, head) = stage.opened(&stage.bob, "topic", "a.txt", "a\n").await;
     let (konverge, head) = (stage.client(), id(&head));
     let set = async |context: &str, state, text: &str| {
@@ -130,8 +132,11 @@ async fn statuses_come_newest_first_although_they_are_of_one_second() {
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn issues_are_kept_by_their_label_and_their_marker() {
+    issues(GiteaStage::start().await).await;
+}
+
+pub(super) async fn issues(stage: GiteaStage) {
     const LABEL: &str = "konverge-drift";
-    let stage = GiteaStage::start().await;
     let konverge = stage.client();
     let drift = |digest: &str| {
         let mut marker = CommentMarker::new(MarkerKind::Drift, "shop/prod");

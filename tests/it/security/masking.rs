@@ -100,7 +100,8 @@ fn no_form_of_a_secret_is_rendered() {
         let seen = markdown::DriftSeen {
             since: "now",
             unrestorable: None,
-            workflow: Some("konverge.yml"),
+            workflow: "konverge.yml",
+            start: markdown::ManualStart::Command,
             keeping: markdown::DriftKeeping::ByWorkflow,
         };
         let rendered = [

@@ -41,6 +41,11 @@ impl GiteaStage {
         Self::of(Gitea::start().await, Repository::init()).await
     }
 
+    /// The same at a Forgejo.
+    pub async fn start_forgejo() -> Self {
+        Self::of(Gitea::start_forgejo().await, Repository::init()).await
+    }
+
     /// A Gitea with what a repository has on `main`.
     pub async fn of(gitea: Gitea, konfig: Repository) -> Self {
         let ada = gitea.user("ada").await;

@@ -102,9 +102,11 @@ impl PolicyCheck {
             if behind.unknown.is_some() {
                 people.clear();
                 let why = match self.people.knows_pushers() {
-                    Ok(()) => "it comes from a fork, and GitHub does not say who pushed there; push its branch to this \
+                    Ok(()) => {
+                        "it comes from a fork, where it is not known who pushed; push its branch to this \
                                repository and open a pull request for it"
-                        .to_owned(),
+                            .to_owned()
+                    }
                     Err(unsupported) => unsupported.to_string(),
                 };
                 self.run

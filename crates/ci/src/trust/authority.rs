@@ -342,7 +342,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 ErrorKind::Github,
                 "the default branch was deleted: nothing is applied",
             )
-            .hint("restore it on GitHub (Branches, Restore); the next push to it applies what is missing"));
+            .hint(format!(
+                "restore it on {} (Branches, Restore); the next push to it applies what is missing",
+                caller.forge
+            )));
         };
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
@@ -351,10 +354,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let (branch, holds) = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token(
-                    "a token is needed to ask GitHub which commits may be applied",
-                    caller,
-                ));
+                return Err(no_token("must confirm which commits may be applied", caller));
             }
             DefaultBranchLookup::Is(branch, holds) => (branch, holds),
         };
@@ -394,10 +394,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token(
-                    "a token is needed to ask GitHub which commits may be applied",
-                    caller,
-                ));
+                return Err(no_token("must confirm which commits may be applied", caller));
             }
             DefaultBranchLookup::Is(branch, _) => branch,
         };
@@ -428,10 +425,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token(
-                    "a token is needed to ask GitHub which commit is applied",
-                    caller,
-                ));
+                return Err(no_token("must confirm which commit is applied", caller));
             }
             DefaultBranchLookup::Is(branch, _) => branch,
         };
@@ -532,7 +526,8 @@ pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
 fn no_token(what: &str, caller: Caller<'_>) -> UserError {
-    UserError::new(ErrorKind::Github, format!("{what}, and there is none")).hint(caller.forge.token_hint())
+    let Caller { forge, .. } = caller;
+    UserError::new(ErrorKind::Github, format!("{forge} {what}, and there is none")).hint(forge.token_hint())
 }
 
 /// The task of a job on a schedule.

@@ -14,7 +14,7 @@ pub fn audit(audit: &AuditDocument) -> String {
     let main = html! {
         p.facts {
             (plural(audit.entries.len(), "entry")) ", the newest first. A person is who the login reported. "
-            "What a run did is in the history of the stack, with GitHub's own actor. "
+            "What a run did is in the history of the stack, with the forge's own actor. "
             a href=(site_path::AUDIT_CSV) { "The newest " (AUDIT_ROWS) " as CSV" }
         }
         (notices(&audit.notices))

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AppliedState, AuditDocument, AuditEntry, BegunRollout, ChangedResource, DriftView, Forge, FreezeView,
+    AppliedState, AuditDocument, AuditEntry, BegunRollout, ChangedResource, DriftView, FreezeView,
     HistoryDocument, HistoryRow, LeaseView, LookView, NextStep, OperationAnswer, OperationInput, Overview,
     OverviewRow, Permission, PermissionSubject, PermissionsDocument, PortalOperation, PortalPerson,
     RequestOutcome, RolloutProgress, RolloutView, RolloutsDocument, SearchIndex, SearchNames, SeenDifference,
@@ -28,6 +28,7 @@ use konverge_base::model::{
     stack_look::{HealthCounts, UnreadyObject},
     state::{Recorded, RuntimeRecord, StackState},
 };
+use konverge_forge::{ForgeKind, RepositoryPages};
 
 /// Markup, quotes, a direction override, a control sequence, a zero-width character and a line break.
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"onmouseover='alert(3)' \u{202e}\u{1b}[31m\u{200b}&amp;\n`x";
@@ -48,8 +49,8 @@ fn writer() -> Writer {
     }
 }
 
-fn forge() -> Option<Forge> {
-    Forge::from_url("https://github.com/acme/infra")
+fn forge() -> Option<RepositoryPages> {
+    RepositoryPages::parse(ForgeKind::Github, "https://github.com/acme/infra")
 }
 
 fn row() -> OverviewRow {
@@ -366,8 +367,9 @@ fn pages_of_a_person(overview: &Overview, view: &StackDetails) -> Vec<(&'static 
         audit: "entry".to_owned(),
         outcome: RequestOutcome::Asked,
         next: Some(NextStep {
+            forge: ForgeKind::Github,
             address: Some(format!("javascript:{HOSTILE}")),
-            command: text(),
+            command: Some(text()),
             says: text(),
         }),
     };

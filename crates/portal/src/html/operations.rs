@@ -19,7 +19,7 @@ pub fn operations(view: &StackDetails, csrf: Option<&str>) -> String {
     let main = html! {
         p { a href="index.html" { "Back to " (line(id)) } }
         p.facts {
-            "The portal has no credential of GitHub, of a cluster or of a cloud. A request leads to the page at GitHub where you do it "
+            "The portal has no credential of the forge, of a cluster or of a cloud. A request leads to the page at the forge where you do it "
             "under your own name, and is recorded in the " a href={ "../../" (site_path::AUDIT) } { "audit" } "."
         }
         @match csrf {
@@ -128,9 +128,11 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
         @if let Some(next) = &answer.next {
             p { (prose(&next.says)) }
             @if let Some(address) = next.address.as_deref().filter(|address| escape::is_plain_url(address)) {
-                p { a href=(address) { "Go on at GitHub" } }
+                p { a href=(address) { "Go on at " (next.forge) } }
             }
-            p { "The same as a command: " (code(&next.command)) }
+            @if let Some(command) = &next.command {
+                p { "The same as a command: " (code(command)) }
+            }
         }
         p.facts {
             a href={ (root) (site_path::AUDIT) "#" (answer.audit) } { "Its entry in the audit" }

@@ -6,7 +6,8 @@ use super::{
     layout::{Page, PageMode},
     parts::{badge, code, commit, health, line, moment, notices, prose, writer},
 };
-use crate::{Forge, Overview, OverviewRow, StackCondition, site_path};
+use crate::{Overview, OverviewRow, StackCondition, site_path};
+use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
 /// The number of stacks that are as applied up to which they are shown at once.
@@ -117,7 +118,7 @@ fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, 
 fn section(
     condition: StackCondition,
     rows: &[&OverviewRow],
-    forge: Option<&Forge>,
+    forge: Option<&RepositoryPages>,
     is_filtered: bool,
 ) -> Markup {
     let list = html! {
@@ -146,7 +147,7 @@ fn heading(condition: StackCondition) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-fn row(row: &OverviewRow, forge: Option<&Forge>) -> Markup {
+fn row(row: &OverviewRow, forge: Option<&RepositoryPages>) -> Markup {
     let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
     html! {
         li.row data-conditions=(keys.join(" ")) data-text=(line(&row.filter_text())) {
@@ -158,7 +159,7 @@ fn row(row: &OverviewRow, forge: Option<&Forge>) -> Markup {
 }
 
 /// When and by whom, in one paragraph, and how it was at the last look. `with_time`: when that was.
-pub(super) fn row_facts(row: &OverviewRow, forge: Option<&Forge>, with_time: bool) -> Markup {
+pub(super) fn row_facts(row: &OverviewRow, forge: Option<&RepositoryPages>, with_time: bool) -> Markup {
     html! {
         p.facts {
             @if let Some(folder) = row.stack.path() { (code(&folder.to_string())) " · " }

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
+use konverge_forge::RepositoryPages;
 pub(super) use konverge_report::html::elements::{action, code, line, prose, text};
 use konverge_report::time;
 
-use crate::{Forge, LeaseView, LookView, StackCondition, Writer, operation::shell_word};
+use crate::{LeaseView, LookView, StackCondition, Writer, operation::shell_word};
 use konverge_base::model::{CommitId, health::Health};
 
 /// A time. The script adds how long ago it was.
@@ -15,7 +16,7 @@ pub(super) fn moment(at: Timestamp) -> Markup {
 }
 
 /// Who did it, and where that can be looked at. The address of a run is a link if it is one of the repository.
-pub(super) fn writer(writer: &Writer, forge: Option<&Forge>) -> Markup {
+pub(super) fn writer(writer: &Writer, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         (linked(forge.and_then(|forge| forge.actor(&writer.run, &writer.actor)), line(&writer.actor)))
         @if writer.run != writer.actor { " (" (run(&writer.run, "run", forge)) ")" }
@@ -23,15 +24,15 @@ pub(super) fn writer(writer: &Writer, forge: Option<&Forge>) -> Markup {
 }
 
 /// A run: a link with these words, or else its address as a text.
-pub(super) fn run(run: &str, words: &str, forge: Option<&Forge>) -> Markup {
+pub(super) fn run(run: &str, words: &str, forge: Option<&RepositoryPages>) -> Markup {
     match forge.and_then(|forge| forge.run(run)) {
-        Some(page) => linked(Some(page.to_owned()), html! { (words) }),
+        Some(_) => linked(Some(run.to_owned()), html! { (words) }),
         None => line(run),
     }
 }
 
 /// People whom the forge knows by these names.
-pub(super) fn people(names: &[String], forge: Option<&Forge>) -> Markup {
+pub(super) fn people(names: &[String], forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @for (index, name) in names.iter().enumerate() {
             @if index > 0 { ", " }
@@ -40,18 +41,18 @@ pub(super) fn people(names: &[String], forge: Option<&Forge>) -> Markup {
     }
 }
 
-pub(super) fn pull_request(number: u64, forge: Option<&Forge>) -> Markup {
+pub(super) fn pull_request(number: u64, forge: Option<&RepositoryPages>) -> Markup {
     linked(
         forge.map(|forge| forge.pull_request(number)),
         html! { "#" (number) },
     )
 }
 
-pub(super) fn issue(number: u64, forge: Option<&Forge>) -> Markup {
+pub(super) fn issue(number: u64, forge: Option<&RepositoryPages>) -> Markup {
     linked(forge.map(|forge| forge.issue(number)), html! { "#" (number) })
 }
 
-pub(super) fn commit(commit: &CommitId, forge: Option<&Forge>) -> Markup {
+pub(super) fn commit(commit: &CommitId, forge: Option<&RepositoryPages>) -> Markup {
     linked(
         forge.map(|forge| forge.commit(commit)),
         html! { code title=(commit.to_string()) { (commit.short()) } },
@@ -110,7 +111,7 @@ pub(super) fn notices(notices: &[String]) -> Markup {
 }
 
 /// Who holds the lease, and the way out.
-pub(super) fn lease(lease: &LeaseView, stack: &str, forge: Option<&Forge>) -> Markup {
+pub(super) fn lease(lease: &LeaseView, stack: &str, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         p {
             "Held by " (writer(&lease.writer, forge)) " since " (moment(lease.since)) ". "

@@ -6,10 +6,15 @@ use super::{
     layout::{Page, PageMode},
     parts::{code, commit, line},
 };
-use crate::{Forge, Permission, PermissionSubject, PermissionsDocument, site_path};
+use crate::{Permission, PermissionSubject, PermissionsDocument, site_path};
+use konverge_forge::RepositoryPages;
 
 /// The page; `None`: there is no default branch here.
-pub fn permissions(document: Option<&PermissionsDocument>, forge: Option<&Forge>, mode: PageMode) -> String {
+pub fn permissions(
+    document: Option<&PermissionsDocument>,
+    forge: Option<&RepositoryPages>,
+    mode: PageMode,
+) -> String {
     let main = html! {
         @match document {
             None => p.notice { "There is no default branch here, so nobody knows who may do what. Build the pages in a clone." },
@@ -17,7 +22,7 @@ pub fn permissions(document: Option<&PermissionsDocument>, forge: Option<&Forge>
                 p.facts {
                     "From " (code("konverge.yaml")) " of the default branch"
                     @if let Some(id) = &document.commit { " at commit " (commit(id, forge)) }
-                    ". What GitHub itself allows (branch protection, environments, who may merge) is not in it."
+                    ". What the forge itself allows (branch protection, environments, who may merge) is not in it."
                 }
                 @for subject in PermissionSubject::ALL {
                     @let lines: Vec<_> = document.permissions.iter().filter(|line| line.subject == subject).collect();

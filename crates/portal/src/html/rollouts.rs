@@ -7,13 +7,14 @@ use super::{
     parts::{code, commit, line, moment, notices, prose, writer},
 };
 use crate::{
-    BegunRollout, Forge, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView, site_path,
+    BegunRollout, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView, site_path,
 };
 use konverge_base::model::{StackId, rollout::RolloutPhase};
+use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
 /// The page.
-pub fn rollouts(document: &RolloutsDocument, forge: Option<&Forge>, mode: PageMode) -> String {
+pub fn rollouts(document: &RolloutsDocument, forge: Option<&RepositoryPages>, mode: PageMode) -> String {
     let main = html! {
         (notices(&document.notices))
         @if document.rollouts.is_empty() && document.notices.is_empty() {
@@ -33,7 +34,7 @@ pub fn rollouts(document: &RolloutsDocument, forge: Option<&Forge>, mode: PageMo
     .render()
 }
 
-fn section(rollout: &RolloutView, forge: Option<&Forge>) -> Markup {
+fn section(rollout: &RolloutView, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         section {
             @match &rollout.progress {
@@ -64,7 +65,7 @@ fn phase(begun: &BegunRollout) -> Markup {
     }
 }
 
-fn begun(begun: &BegunRollout, forge: Option<&Forge>) -> Markup {
+fn begun(begun: &BegunRollout, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @if begun.overdue {
             p.notice { "It is overdue: no run has moved it on. A run of the workflow does, by " (code("repository_dispatch")) " of the type " (code("konverge-continue")) "." }

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AppliedState, DriftView, Forge, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview,
-    OverviewRow, SearchIndex, SearchNames, SeenStack, StackCondition, StackDetails, StateAtSerial,
-    StateDifference, StoppedView, Writer, site_path,
+    AppliedState, DriftView, FreezeView, HistoryDocument, HistoryRow, LeaseView, Overview, OverviewRow,
+    SearchIndex, SearchNames, SeenStack, StackCondition, StackDetails, StateAtSerial, StateDifference,
+    StoppedView, Writer, site_path,
 };
 use konverge_base::model::{
     Digest, RepoPath,
@@ -19,6 +19,7 @@ use konverge_base::model::{
     spec::{RuntimeKind, Sharing},
     state::{Recorded, RuntimeRecord, StackState},
 };
+use konverge_forge::{ForgeKind, RepositoryPages};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -164,7 +165,7 @@ fn sample_pages() {
         version: 1,
         repository: "github.com/acme/infra".to_owned(),
         head: Some("4f2a9c0".repeat(6)[..40].parse().unwrap()),
-        forge: Forge::from_url("https://github.com/acme/infra"),
+        forge: RepositoryPages::parse(ForgeKind::Github, "https://github.com/acme/infra"),
         freeze: Some(FreezeView {
             reason: "the database is being moved".to_owned(),
             since: at("2026-11-26T08:00:00Z"),

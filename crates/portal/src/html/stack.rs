@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::{
-    Forge, HistoryDocument, HistoryRow, SeenDifference, SeenStack, StackDetails, difference::readable,
+    HistoryDocument, HistoryRow, SeenDifference, SeenStack, StackDetails, difference::readable,
     operation::shell_word, site_path,
 };
 use konverge_base::model::{
@@ -21,6 +21,7 @@ use konverge_base::model::{
     review::ReviewUnit,
     state::{Recorded, StackState},
 };
+use konverge_forge::RepositoryPages;
 use konverge_report::{
     diff::{self, DiffContext},
     html::of_edges,
@@ -89,7 +90,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
 }
 
 /// Shows what drift checks and previews saw: objects that are not ready, the drift, the changes that are not applied.
-fn seen(seen: &SeenStack, forge: Option<&Forge>) -> Markup {
+fn seen(seen: &SeenStack, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @if !seen.unready.is_empty() {
             section {
@@ -279,7 +280,7 @@ fn choice(rows: &[HistoryRow]) -> Markup {
     }
 }
 
-fn history_row(row: &HistoryRow, forge: Option<&Forge>) -> Markup {
+fn history_row(row: &HistoryRow, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         span.name { "Serial " (row.serial) }
         @match &row.document {
@@ -299,7 +300,7 @@ fn history_row(row: &HistoryRow, forge: Option<&Forge>) -> Markup {
 
 /// An apply record: how it ended, and on whose review. `forge` is given of a run of the repository: elsewhere a name may be
 /// that of an account of some machine.
-fn record(record: &ApplyRecord, forge: Option<&Forge>) -> Markup {
+fn record(record: &ApplyRecord, forge: Option<&RepositoryPages>) -> Markup {
     let result = serde_json::to_value(record.result).unwrap_or_default();
     let grounds = &record.grounds;
     html! {

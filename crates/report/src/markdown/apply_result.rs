@@ -66,7 +66,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     page.release(footer.len() + 160);
     if !omitted.is_empty() {
         page.try_push(&format!(
-            "\nOmitted to fit GitHub's limit: parts of {}; the job summary and the JSON result have them.\n",
+            "\nOmitted to fit the size limit: parts of {}; the job summary and the JSON result have them.\n",
             labels::plural(omitted.len(), "stack")
         ));
     }

@@ -86,7 +86,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     }
     page.release(LAST);
     if omitted > 0 {
-        page.try_push("\nOmitted to fit GitHub's limit; see the issues and the JSON result.\n");
+        page.try_push("\nOmitted to fit the size limit; see the issues and the JSON result.\n");
     }
     if let Some(url) = &run.run_url {
         page.try_push(&format!("\n<sub>{}</sub>\n", escape::link("run", url)));

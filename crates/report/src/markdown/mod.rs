@@ -29,5 +29,7 @@ pub use fill::Omitted;
 pub use fit::{FittedComment, comment, summary};
 pub use footer::page_note;
 pub use policy_findings::shown_denials;
-pub use stack_details::{DriftKeeping, DriftSeen, drift_issue, restored, stack_text, unreviewed};
+pub use stack_details::{
+    DriftKeeping, DriftSeen, ManualStart, drift_issue, restored, stack_text, unreviewed,
+};
 pub use stack_test_comment::{TestPage, stack_tests};

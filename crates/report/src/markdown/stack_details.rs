@@ -1,5 +1,7 @@
 //! Texts about one stack: its check run, its drift issue, its unreviewed changes.
 
+use std::fmt::Display;
+
 use super::{
     bounded_writer::BoundedWriter,
     details::{self, Detail},
@@ -28,7 +30,7 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
         let lines: Vec<_> = escape::lines(&error.message).collect();
         let block = escape::fenced("text", &lines.join("\n"));
         if !page.try_push(&block) {
-            page.try_push("The error is omitted to fit GitHub's limit.\n");
+            page.try_push("The error is omitted to fit the size limit.\n");
         }
         if !plan.fails_in_part() {
             return page.into_text();
@@ -63,7 +65,7 @@ fn fitted(
     page.release(LAST);
     if omitted > 0 {
         page.try_push(&format!(
-            "{} omitted to fit GitHub's limit.\n",
+            "{} omitted to fit the size limit.\n",
             labels::plural(omitted, "resource")
         ));
     }
@@ -91,16 +93,41 @@ pub struct DriftSeen<'a> {
     pub since: &'a str,
     /// Why what was applied last cannot be restored.
     pub unrestorable: Option<&'a UserError>,
-    /// The file of the workflow that restores by a digest, such as `konverge.yml`; `None` where the repository has one pipeline.
-    pub workflow: Option<&'a str>,
+    /// The file of the workflow that restores by a digest, such as `konverge.yml`.
+    pub workflow: &'a str,
+    /// How that is started.
+    pub start: ManualStart,
     /// How it can be kept.
     pub keeping: DriftKeeping,
+}
+
+/// How a person starts a job of the forge by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ManualStart {
+    /// By a command of GitHub's tool.
+    Command,
+    /// On the page of the workflow.
+    Workflow,
+    /// As a pipeline of the default branch: the repository has one for all jobs.
+    Pipeline,
+}
+
+impl ManualStart {
+    /// The words for a workflow with one input.
+    fn with(self, workflow: &str, input: &str, value: impl Display) -> String {
+        let given = escape::code(&format!("{input}: {value}"));
+        match self {
+            Self::Command => escape::code(&format!("gh workflow run {workflow} -f {input}={value}")),
+            Self::Workflow => format!("run the workflow {} by hand with {given}", escape::code(workflow)),
+            Self::Pipeline => format!("run the pipeline of the default branch with {given}"),
+        }
+    }
 }
 
 /// How the live values of a drifted stack become those of its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftKeeping {
-    /// The repository has the workflow `konverge-keep`.
+    /// The repository has the workflow `konverge-keep`, or a job of its pipeline with that name.
     ByWorkflow,
     /// `konverge set --keep` finds the attributes.
     BySet,
@@ -110,7 +137,7 @@ pub enum DriftKeeping {
 
 impl DriftKeeping {
     /// The advice, with the digest of the difference.
-    fn advice(self, plan: &StackPlan) -> String {
+    fn advice(self, plan: &StackPlan, start: ManualStart) -> String {
         let digest = plan.digest;
         let set = escape::code(&format!(
             "konverge set {} --keep {digest} --pull-request",
@@ -119,7 +146,7 @@ impl DriftKeeping {
         let by_workflow = match self {
             Self::ByWorkflow => format!(
                 "To keep exactly this: {}. It finds the attributes and opens a pull request, or says here why it cannot.\n\n",
-                escape::code(&format!("gh workflow run konverge-keep -f keep={digest}"))
+                start.with("konverge-keep", "keep", digest)
             ),
             Self::BySet => format!(
                 "To keep exactly this: {set} finds the attributes and opens a pull request. [The guide]({KEEP}) has a workflow for it.\n\n"
@@ -152,7 +179,7 @@ pub fn drift_issue(
         escape::code(seen.since),
     );
     let advice = match seen.unrestorable {
-        None => restore_advice(plan, seen.workflow),
+        None => restore_advice(plan, &seen.start.with(seen.workflow, "approve", plan.digest)),
         Some(failure) => {
             let what = failure.message.lines().next().unwrap_or_default();
             let hints = failure.hints.iter();
@@ -160,20 +187,13 @@ pub fn drift_issue(
             format!("No digest restores it: {}\n\n{hints}\n", escape::code(what))
         }
     };
-    let footer = advice + &seen.keeping.advice(plan);
+    let footer = advice + &seen.keeping.advice(plan, seen.start);
     let differences = plan.resources.iter();
     let differences = differences.map(|resource| drift_difference(resource, diff::DiffContext::Tree(3)));
     issue(&head, differences, &footer, budget)
 }
 
-fn restore_advice(plan: &StackPlan, workflow: Option<&str>) -> String {
-    let start = match workflow {
-        Some(file) => escape::code(&format!("gh workflow run {file} -f approve={}", plan.digest)),
-        None => format!(
-            "run the pipeline of the default branch with {}",
-            escape::code(&format!("approve: {}", plan.digest))
-        ),
-    };
+fn restore_advice(plan: &StackPlan, start: &str) -> String {
     format!(
         "To restore exactly this: {start}; an approval in its environment counts too. \
         The digest stands for this difference alone: if the stack differs in another way by then, nothing is changed, and the run says how.\n\n\

@@ -109,7 +109,7 @@ pub fn stack_tests(
     text.release(last);
     if omitted > 0 {
         text.try_push(&format!(
-            "\nOmitted to fit GitHub's limit: {}; the log of the job has them.\n",
+            "\nOmitted to fit the size limit: {}; the log of the job has them.\n",
             labels::plural(omitted, "test")
         ));
     }
@@ -229,7 +229,7 @@ mod tests {
         let text = shown(tests, None, 8_000);
         assert!(text.len() <= 8_000, "{}", text.len());
         assert!(
-            text.contains("Omitted to fit GitHub's limit: ") && text.contains("500 failed, 500 passed"),
+            text.contains("Omitted to fit the size limit: ") && text.contains("500 failed, 500 passed"),
             "{text}"
         );
         assert_eq!(

@@ -3,7 +3,7 @@
 use crate::RunContext;
 use konverge_base::{error::UserError, model::CommitId};
 use konverge_config::Config;
-use konverge_portal::Forge;
+use konverge_forge::{RepositoryPages, WorkflowPage};
 use konverge_repo::git::Repository;
 
 /// konverge.yaml of the default branch.
@@ -49,19 +49,17 @@ impl BranchConfig {
     }
 }
 
-/// Returns the repository at its forge: as `portal.workflow` of the default branch names it, or the job, or else the
-/// clone of a repository at GitHub. The store never decides it.
-pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<Forge> {
+/// Returns the repository at its forge: as `portal.workflow` of the default branch names it, the job, or a clone of a host with
+/// the name of a forge. Nothing of the store names it.
+pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<RepositoryPages> {
     let of_config = config.and_then(|config| config.config.portal.workflow.as_deref());
-    let of_job = || Forge::from_url(&run.repository_url()?);
-    let of_clone = || {
-        let origin = Repository::discover(&run.dir).ok()?.origin_url()?;
-        // The pages of another forge have other addresses.
-        let is_github = origin.starts_with("https://github.");
-        Forge::from_url(&origin).filter(|_| is_github)
-    };
-    of_config
-        .and_then(Forge::from_workflow)
-        .or_else(of_job)
-        .or_else(of_clone)
+    let of_clone = || RepositoryPages::of_clone(&Repository::discover(&run.dir).ok()?.origin_url()?);
+    let of_config = of_config
+        .and_then(WorkflowPage::parse)
+        .map(|page| page.repository().clone());
+    match (of_config, run.repository_pages()) {
+        // The job knows which part of the path is that of the server.
+        (Some(named), Some(of_job)) if named.url() == of_job.url() => Some(of_job),
+        (named, of_job) => named.or(of_job).or_else(of_clone),
+    }
 }

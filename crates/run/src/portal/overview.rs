@@ -14,9 +14,10 @@ use konverge_base::{
     error::{UserError, chain},
     model::{Digest, StackId, apply_result::StackResult, week_activity::Week},
 };
+use konverge_forge::RepositoryPages;
 use konverge_portal::{
-    AppliedState, DriftView, Forge, FreezeView, HeadFact, LookView, Overview, OverviewRow, SearchIndex,
-    StackFacts, StackIndex, StoppedView, Trends, WeekDrift,
+    AppliedState, DriftView, FreezeView, HeadFact, LookView, Overview, OverviewRow, SearchIndex, StackFacts,
+    StackIndex, StoppedView, Trends, WeekDrift,
 };
 use konverge_report::plural;
 use konverge_state::{
@@ -34,7 +35,7 @@ pub struct StackSources<'a> {
     /// The repository; `None` if pending changes are not known.
     pub head: Option<&'a Head>,
     /// The repository at its forge, for links.
-    pub forge: Option<&'a Forge>,
+    pub forge: Option<&'a RepositoryPages>,
 }
 
 /// A summary, or the reason why there is none.

@@ -64,7 +64,7 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Approvals,
                 line,
-                "no approval is needed beyond what GitHub asks for",
+                "no approval is needed beyond what the forge asks for",
             );
         }
         if of_all.actors.is_empty() {
@@ -72,7 +72,7 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Applies,
                 line,
-                "everybody whom GitHub lets merge or start the workflow applies",
+                "everybody whom the forge lets merge or start the workflow applies",
             );
         }
         self.policy(&of_all, EVERY_STACK, "policy");
@@ -392,8 +392,8 @@ mod tests {
         assert_eq!(
             lines("version: 1\n"),
             [
-                "Approvals: [] no approval is needed beyond what GitHub asks for (**; policy.approvals)",
-                "Applies: [] everybody whom GitHub lets merge or start the workflow applies (**; policy.actors)",
+                "Approvals: [] no approval is needed beyond what the forge asks for (**; policy.approvals)",
+                "Applies: [] everybody whom the forge lets merge or start the workflow applies (**; policy.actors)",
             ]
         );
     }
