@@ -81,7 +81,7 @@ pub fn read_edits(file: &Path) -> Result<Vec<WantedEdit>, UserError> {
         }));
     }
     if edits.is_empty() {
-        Err(wrong("the file has no edits".to_owned()))
+        Err(wrong("the file has no edits".into()))
     } else {
         Ok(edits)
     }
