@@ -1,7 +1,5 @@
 //! Texts about one stack: its check run, its drift issue, its unreviewed changes.
 
-use std::fmt::Display;
-
 use super::{
     bounded_writer::BoundedWriter,
     details::{self, Detail},
@@ -10,6 +8,7 @@ use crate::{RunInfo, diff, drift_text::drift_word, escape, labels};
 use konverge_base::{
     error::UserError,
     model::{
+        Digest,
         apply_result::StackOutcome,
         comment_marker::CommentMarker,
         plan::{ResourcePlan, StackPlan},
@@ -113,11 +112,11 @@ pub enum ManualStart {
 }
 
 impl ManualStart {
-    /// The words for a workflow with one input.
-    fn with(self, workflow: &str, input: &str, value: impl Display) -> String {
-        let given = escape::code(&format!("{input}: {value}"));
+    /// Returns the words for a workflow with a digest as its input.
+    fn with(self, workflow: &str, input: &str, digest: Digest) -> String {
+        let given = escape::code(&format!("{input}: {digest}"));
         match self {
-            Self::Command => escape::code(&format!("gh workflow run {workflow} -f {input}={value}")),
+            Self::Command => escape::code(&format!("gh workflow run {workflow} -f {input}={digest}")),
             Self::Workflow => format!("run the workflow {} by hand with {given}", escape::code(workflow)),
             Self::Pipeline => format!("run the pipeline of the default branch with {given}"),
         }
