@@ -1,4 +1,5 @@
-//! Evaluates policy sets in processes of their own, and masks what their rules say.
+//! Evaluates policy sets in processes of their own, and masks what their rules say. Such a process runs scripts of
+//! readiness, too.
 
 use std::{
     collections::BTreeSet,
@@ -12,6 +13,7 @@ use konverge_base::{
     model::{plan_document::StackDocument, policy_finding::PolicyFinding},
     secrets::Secrets,
 };
+use konverge_kubernetes::health;
 use konverge_policy::sets::{FailedTest, PolicySet, PolicySets};
 use konverge_rules::{self as rule_host, RuleLimits, RuleWorkers, ServeError};
 
@@ -98,5 +100,5 @@ impl RuleEvaluator {
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail.
 pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), ServeError> {
-    rule_host::serve(limits, input, output)
+    rule_host::serve(limits, health::run_lua, input, output)
 }
