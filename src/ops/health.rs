@@ -9,7 +9,7 @@ use konverge_base::{error::UserError, model::GroupKind};
 use konverge_config::Config;
 pub use konverge_kubernetes::health::Health;
 use konverge_kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents};
-use konverge_run::{RunContext, kcl_health};
+use konverge_run::{RunContext, health_evaluator};
 
 /// A row of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ pub async fn health(
     rules: Option<&Path>,
 ) -> Result<Vec<Row>, UserError> {
     let rules = rules.map_or_else(|| Ok(HealthRules::default()), HealthRules::load)?;
-    let rules = rules.with_core(kcl_health::core(run, &Config::default()));
+    let rules = rules.with_evaluator(health_evaluator::new(run, &Config::default()));
     let mut objects = Vec::new();
     for (name, text) in manifests {
         objects.extend(documents(name, text)?);

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::{RunContext, kcl_health};
+use crate::{RunContext, health_evaluator};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -40,7 +40,7 @@ pub fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<He
             ),
         )
         .hint("put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into it, or remove the key")),
-        _ => Ok(rules.with_core(kcl_health::core(run, config))),
+        _ => Ok(rules.with_evaluator(health_evaluator::new(run, config))),
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::{
     RunContext, StateBackend, caches,
     cluster_selection::{GivenCluster, given_name},
-    health_rules, kcl_health,
+    health_evaluator, health_rules,
 };
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
@@ -152,7 +152,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         environment: CloudEnvironment::new(run.env.clone()),
         rules: match rule_files {
             Some(files) => health_rules::load(run, config, files)?,
-            None => HealthRules::default().with_core(kcl_health::core(run, config)),
+            None => HealthRules::default().with_evaluator(health_evaluator::new(run, config)),
         },
         cancel: run.cancel.clone(),
         notes: {

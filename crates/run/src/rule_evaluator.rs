@@ -1,4 +1,5 @@
-//! Evaluates policy sets in processes of their own, and masks the messages of their rules.
+//! Evaluates policy sets in processes of their own, and masks the messages of their rules. Such a process runs scripts of
+//! readiness, too.
 
 use std::{
     collections::BTreeSet,
@@ -12,6 +13,7 @@ use konverge_base::{
     model::{plan_document::StackDocument, policy_finding::PolicyFinding},
     secrets::Secrets,
 };
+use konverge_kubernetes::health;
 use konverge_policy_sets::{
     FailedTest, PolicySet, PolicySets,
     workers::{self, RuleLimits, RuleWorkers, ServeError},
@@ -100,5 +102,5 @@ impl RuleEvaluator {
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail.
 pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), ServeError> {
-    workers::serve(limits, input, output)
+    workers::serve(limits, health::run_lua, input, output)
 }

@@ -11,6 +11,7 @@ pub mod guide_roles;
 pub mod health;
 pub mod health_policy;
 pub mod health_rules;
+pub mod hostile_scripts;
 pub mod keyed_lists;
 pub mod rbac;
 pub mod replacement;

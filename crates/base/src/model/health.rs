@@ -34,6 +34,15 @@ impl Health {
     }
 }
 
+/// The health that a script reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthReport {
+    /// The health of the object.
+    pub health: Health,
+    /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
+    pub message: String,
+}
+
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

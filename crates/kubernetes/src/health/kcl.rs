@@ -1,11 +1,6 @@
 //! Readiness rules in KCL: assertions that an object must pass, or a `status` and a `message` as in Argo CD's
-//! scripts.
-//!
-//! The core runs in a sandboxed process, which [`Evaluate`] reaches. This module interprets its result.
+//! scripts. The core runs them; this module interprets its result.
 
-use std::{fmt::Debug, sync::Arc};
-
-use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{
@@ -22,38 +17,9 @@ pub enum AssertionResult {
     Failed(String),
 }
 
-/// Runs a rule on an object, which the program has as `option("object")` and as `res`.
-#[async_trait]
-pub trait Evaluate: Send + Sync + Debug {
-    /// Evaluates a rule. An error, in one sentence, is the fault of the rule or of the core, never of the
-    /// object.
-    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String>;
-}
-
-/// A rule, and its evaluator.
-pub(super) struct Assertions<'a> {
-    pub path: &'a str,
-    pub code: &'a str,
-    pub core: Option<&'a Arc<dyn Evaluate>>,
-}
-
-impl Assertions<'_> {
-    pub(super) async fn evaluate(&self, object: &Value) -> HealthVerdict {
-        let answer = match self.core {
-            Some(core) => core.evaluate(self.path, self.code, object).await,
-            None => Err("no KCL core is available".to_owned()),
-        };
-        let unknown = |why: String| HealthVerdict::unknown(format!("{}: {why}", self.path));
-        match answer {
-            Ok(answer) => verdict(&answer).unwrap_or_else(unknown),
-            Err(why) => unknown(why),
-        }
-    }
-}
-
 /// Interprets a result. A failed assertion may pass later; only a rule that returns `Degraded` says that it
 /// will not.
-fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
+pub(super) fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
     let values = match answer {
         AssertionResult::Failed(message) => return Ok(HealthVerdict::progressing(message.as_str())),
         AssertionResult::Values(values) => values,

@@ -87,7 +87,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        super::{HealthRules, evaluate},
+        super::{HealthRules, built_in},
         *,
     };
 
@@ -112,7 +112,7 @@ mod tests {
             rollout_runs: Some(runs.to_vec()),
             ..Related::default()
         };
-        let verdict = evaluate(object, &related, &HealthRules::default());
+        let verdict = built_in(object, &related, &HealthRules::default());
         let reason = match verdict.weight {
             WaitPolicy::Waiting(waiting) => Some(waiting.reason),
             _ => None,
@@ -186,7 +186,7 @@ mod tests {
             assert!(message.contains("web-x1"), "{message}");
         }
         // Until somebody looked for the run, an apply waits.
-        let unread = evaluate(
+        let unread = built_in(
             &rollout("Progressing"),
             &Related::default(),
             &HealthRules::default(),

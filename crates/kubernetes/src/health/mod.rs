@@ -1,9 +1,9 @@
-//! Evaluates whether an object has become what its manifest asks for: [`evaluate`].
+//! Evaluates whether an object has become what its manifest asks for: [`assess`].
 //!
 //! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
 //! one per built-in kind (`builtin`), then those of Gateway API (`gateway`) and one per kind of rollout
 //! (`progressive`), then the conventions of custom resources (`kstatus`). Everything here is pure: other objects
-//! (pods, replica sets, events) are passed as [`Related`], and the caller runs rules in KCL ([`Evaluate`]).
+//! (pods, replica sets, events) are passed as [`Related`], and the caller runs rules in KCL and in Lua ([`Evaluate`]).
 
 mod builtin;
 mod cel;
@@ -23,10 +23,11 @@ mod rules;
 mod workloads;
 
 pub use diagnosis::{FailingPod, Log, culprit};
-pub use kcl::{AssertionResult, Evaluate};
+pub use kcl::AssertionResult;
+pub use lua::run_lua;
 pub use manifests::{Manifest, ManifestError, documents};
 pub use related::Related;
-pub use rules::{HealthRules, RulesError};
+pub use rules::{Evaluate, HealthRules, RulesError};
 pub use verdict::{HealthVerdict, WaitPolicy};
 
 use konverge_base::model::GroupKind;
@@ -39,12 +40,19 @@ pub use konverge_base::model::health::Health;
 /// Evaluates an object as the API server returns it. Never panics, whatever the object contains.
 ///
 /// If a user's rule has no opinion (a script that returns nothing), the later rules apply.
-pub fn evaluate(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     let of = view.group_kind();
-    if let Some(verdict) = rules.evaluate(of.group, of.kind, object, related.now()) {
-        return progressive::with_promotion(verdict, &view, related, rules.field_manager());
+    match rules.evaluate(of.group, of.kind, object).await {
+        Some(verdict) => progressive::with_promotion(verdict, &view, related, rules.field_manager()),
+        None => built_in(object, related, rules),
     }
+}
+
+/// Evaluates an object by our own rules alone. Of the user's rules only their field manager counts.
+pub fn built_in(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
+    let view = ObjectView(object);
+    let of = view.group_kind();
     if !view.text("/metadata/deletionTimestamp").is_empty() {
         return kstatus::terminating(&view);
     }
@@ -70,19 +78,6 @@ pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
     };
     let is_suspended = own.map_or(view.flag(field), |own| own.health == Health::Suspended);
     is_suspended && promotion::is_of_spec(&view, field, manager)
-}
-
-/// Evaluates an object as [`evaluate`] does, and runs rules in KCL too.
-pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
-    let view = ObjectView(object);
-    let of = view.group_kind();
-    match rules.assertions(of.group, of.kind) {
-        Some(assertions) => {
-            let verdict = assertions.evaluate(object).await;
-            progressive::with_promotion(verdict, &view, related, rules.field_manager())
-        }
-        None => evaluate(object, related, rules),
-    }
 }
 
 #[cfg(test)]

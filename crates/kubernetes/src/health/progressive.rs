@@ -455,7 +455,7 @@ mod tests {
                 object["metadata"]["managedFields"] =
                     json!([{"manager": manager, "operation": operation, "fieldsV1": {"f:spec": field}}]);
                 let rules = HealthRules::default().with_field_manager("argocd-controller");
-                let waits = |object: &Value| match super::super::evaluate(object, &Related::default(), &rules)
+                let waits = |object: &Value| match super::super::built_in(object, &Related::default(), &rules)
                     .weight
                 {
                     WaitPolicy::Waiting(waiting) => Some(waiting),

@@ -7,21 +7,24 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use jiff::Timestamp;
+use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{
     cel::Expressions,
-    kcl::{Assertions, Evaluate},
-    lua,
-    verdict::HealthVerdict,
+    kcl::{self, AssertionResult},
+    verdict::{HealthVerdict, WaitPolicy},
 };
 use crate::FIELD_MANAGER;
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::health::HealthReport,
+};
 
 const LUA_FILE: &str = "health.lua";
 const CEL_FILE: &str = "health.cel.yaml";
@@ -68,6 +71,17 @@ impl From<RulesError> for UserError {
     }
 }
 
+/// Runs rules that need a process of their own. An error, in one sentence, is the fault of the rule or of its process,
+/// never of the object.
+#[async_trait]
+pub trait Evaluate: Send + Sync + Debug {
+    /// Runs a rule in KCL on an object, which the program has as `option("object")` and as `res`.
+    async fn run_kcl(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String>;
+
+    /// Runs [`run_lua`](super::run_lua) in a process that is ended if the script takes too long.
+    async fn run_lua(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String>;
+}
+
 #[derive(Debug)]
 enum Code {
     Lua(String),
@@ -91,8 +105,8 @@ pub struct HealthRules {
     rules: Arc<[HealthRule]>,
     /// The rule that one object brings with it. It counts if no other one does.
     own: Option<Arc<HealthRule>>,
-    /// Runs the rules in KCL.
-    core: Option<Arc<dyn Evaluate>>,
+    /// Runs the rules in KCL and in Lua.
+    evaluator: Option<Arc<dyn Evaluate>>,
     /// The field manager that applies the Spec: what it pauses does not wait for promotion.
     field_manager: &'static str,
 }
@@ -102,7 +116,7 @@ impl Default for HealthRules {
         Self {
             rules: Arc::default(),
             own: None,
-            core: None,
+            evaluator: None,
             field_manager: FIELD_MANAGER,
         }
     }
@@ -190,11 +204,11 @@ impl HealthRules {
         })
     }
 
-    /// Sets the evaluator of rules in KCL.
+    /// Sets the evaluator of rules in KCL and in Lua.
     #[must_use]
-    pub fn with_core(self, core: Arc<dyn Evaluate>) -> Self {
+    pub fn with_evaluator(self, evaluator: Arc<dyn Evaluate>) -> Self {
         Self {
-            core: Some(core),
+            evaluator: Some(evaluator),
             ..self
         }
     }
@@ -247,36 +261,29 @@ impl HealthRules {
         rule.or(self.own.as_deref())
     }
 
-    /// The rule for that kind, if it is in KCL.
-    pub(super) fn assertions(&self, group: &str, kind: &str) -> Option<Assertions<'_>> {
-        let rule = self.find(group, kind)?;
-        match &rule.code {
-            Code::Kcl(code) => Some(Assertions {
-                path: &rule.path,
-                code,
-                core: self.core.as_ref(),
-            }),
-            _ => None,
-        }
-    }
-
     /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that
     /// fails gives `unknown`, with the place and the reason.
-    pub(super) fn evaluate(
-        &self,
-        group: &str,
-        kind: &str,
-        object: &Value,
-        now: Timestamp,
-    ) -> Option<HealthVerdict> {
+    pub(super) async fn evaluate(&self, group: &str, kind: &str, object: &Value) -> Option<HealthVerdict> {
         let rule = self.find(group, kind)?;
-        let verdict = match &rule.code {
-            Code::Lua(script) => lua::evaluate(script, object, now),
-            Code::Cel(expressions) => expressions.evaluate(object).map(Some),
-            Code::Kcl(_) => Err("it is in KCL, and no KCL core is configured".to_owned()),
+        let verdict = match (&rule.code, &self.evaluator) {
+            (Code::Cel(expressions), _) => expressions.evaluate(object).map(Some),
+            (Code::Kcl(code), Some(evaluator)) => evaluator
+                .run_kcl(&rule.path, code, object)
+                .await
+                .and_then(|result| kcl::verdict(&result).map(Some)),
+            (Code::Lua(script), Some(evaluator)) => evaluator
+                .run_lua(script, object)
+                .await
+                .map(|report| report.map(reported)),
+            (Code::Kcl(_) | Code::Lua(_), None) => Err("there is nothing that runs it".to_owned()),
         };
         verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
     }
+}
+
+/// Scripts return Degraded even while a resource recovers, so the failure counts only after it has lasted.
+fn reported(report: HealthReport) -> HealthVerdict {
+    HealthVerdict::new(report.health, report.message).with_wait_policy(WaitPolicy::Blocked)
 }
 
 fn is_rule(path: &Path) -> bool {
@@ -315,7 +322,7 @@ fn matches_name(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::{Health, Related, evaluate};
+    use crate::health::{Health, Related, assess, tests::InProcess};
     use serde_json::json;
 
     fn rules(files: &[(&str, &str)]) -> Result<HealthRules, RulesError> {
@@ -350,8 +357,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_most_exact_folder_wins() {
+    #[tokio::test]
+    async fn the_most_exact_folder_wins() {
         let rules = rules(&[
             ("_/_/health.lua", &saying("anything")),
             ("_.example.com/_/health.lua", &saying("wild")),
@@ -363,7 +370,8 @@ mod tests {
                 "error('not a health rule')",
             ),
         ])
-        .unwrap();
+        .unwrap()
+        .with_evaluator(Arc::new(InProcess));
         assert_eq!(rules.len(), 5);
         for (api_version, kind, expected) in [
             ("db.example.com/v1", "Table", "exact"),
@@ -373,14 +381,28 @@ mod tests {
             ("v1", "Pod", "core"),
         ] {
             let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
-            let verdict = evaluate(&object, &Related::default(), &rules);
+            let verdict = assess(&object, &Related::default(), &rules).await;
             assert_eq!(verdict.message, expected, "{api_version} {kind}");
         }
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"type": "LoadBalancer"}});
         assert_eq!(
-            evaluate(&service, &Related::default(), &rules).health,
+            assess(&service, &Related::default(), &rules).await.health,
             Health::Progressing,
             "no rule for it"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_rule_that_nothing_runs_is_unknown() {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Succeeded"}});
+        let rules = rules(&[("Pod/health.lua", &saying("core"))]).unwrap();
+        let verdict = assess(&object, &Related::default(), &rules).await;
+        assert_eq!(
+            (verdict.health, verdict.message.as_str()),
+            (
+                Health::Unknown,
+                "rules/Pod/health.lua: there is nothing that runs it"
+            )
         );
     }
 

@@ -1,7 +1,25 @@
+use std::sync::Arc;
+
 use super::*;
-use konverge_base::yaml;
+use async_trait::async_trait;
+use konverge_base::{model::health::HealthReport, yaml};
 use proptest::prelude::*;
 use serde_json::json;
+
+/// Runs scripts in this process: those of these tests end.
+#[derive(Debug)]
+pub(super) struct InProcess;
+
+#[async_trait]
+impl Evaluate for InProcess {
+    async fn run_kcl(&self, _: &str, _: &str, _: &Value) -> Result<AssertionResult, String> {
+        Err("no core".to_owned())
+    }
+
+    async fn run_lua(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
+        run_lua(script, object)
+    }
+}
 
 /// Each row of the table of kinds, ready and not ready.
 #[test]
@@ -28,7 +46,7 @@ fn built_in_rules_say_what_the_table_says() {
                 .collect(),
             now: Some("2026-01-01T00:10:00Z".parse().unwrap()),
         };
-        let verdict = evaluate(&case["object"], &related, &HealthRules::default());
+        let verdict = built_in(&case["object"], &related, &HealthRules::default());
         let says = case["says"].as_str().unwrap_or_default();
         let right = verdict.health.to_string() == case["expect"].as_str().unwrap();
         if !right || !verdict.message.contains(says) {
@@ -41,8 +59,8 @@ fn built_in_rules_say_what_the_table_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn only_a_field_of_the_spec_suspends_an_object_on_purpose() {
+#[tokio::test]
+async fn only_a_field_of_the_spec_suspends_an_object_on_purpose() {
     let object = |kind: &str, field: &str, manager: &str| {
         let (version, kind) = kind.rsplit_once('/').unwrap();
         let owner = json!([{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {format!("f:{field}"): {}}}}]);
@@ -54,9 +72,11 @@ fn only_a_field_of_the_spec_suspends_an_object_on_purpose() {
         let place = std::path::Path::new(kind).join("health.lua");
         (place, "health.lua".to_owned(), lua.to_owned())
     });
-    let rules = HealthRules::from_files(rules).unwrap();
-    let is_on_purpose = |object: &Value| {
-        let verdict = evaluate(object, &Related::default(), &rules);
+    let rules = HealthRules::from_files(rules)
+        .unwrap()
+        .with_evaluator(Arc::new(InProcess));
+    let is_on_purpose = async |object: &Value| {
+        let verdict = assess(object, &Related::default(), &rules).await;
         assert_eq!(verdict.health, Health::Suspended, "{object}");
         is_suspended_by_spec(object, &rules)
     };
@@ -68,16 +88,16 @@ fn only_a_field_of_the_spec_suspends_an_object_on_purpose() {
         ("example.com/v1/Thing", "suspend"),
     ] {
         assert!(
-            is_on_purpose(&object(kind, field, crate::FIELD_MANAGER)),
+            is_on_purpose(&object(kind, field, crate::FIELD_MANAGER)).await,
             "{kind}"
         );
         // `kubectl rollout pause`, or a controller such as Kueue.
-        assert!(!is_on_purpose(&object(kind, field, "somebody")), "{kind}");
+        assert!(!is_on_purpose(&object(kind, field, "somebody")).await, "{kind}");
     }
     // A rule of the user's says so, and the Spec does not.
     for kind in ["example.com/v1/Thing", "apps/v1/Deployment"] {
         assert!(
-            !is_on_purpose(&object(kind, "other", crate::FIELD_MANAGER)),
+            !is_on_purpose(&object(kind, "other", crate::FIELD_MANAGER)).await,
             "{kind}"
         );
     }
@@ -85,7 +105,7 @@ fn only_a_field_of_the_spec_suspends_an_object_on_purpose() {
 
 #[test]
 fn a_failure_weighs_as_much_as_waiting_can_not_heal_it() {
-    let weight = |object: Value| evaluate(&object, &Related::default(), &HealthRules::default()).weight;
+    let weight = |object: Value| built_in(&object, &Related::default(), &HealthRules::default()).weight;
     let deployment = |reason: &str, message: &str, deadline: u32, owned: Value| {
         weight(json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"generation": 1, "managedFields": [{"fieldsV1": {"f:spec": owned}}]},
@@ -244,8 +264,8 @@ proptest! {
             pods: around.clone(), replica_sets: around.clone(), events: around.clone(), storage_classes: around,
             now: Some("2026-01-01T00:10:00Z".parse().unwrap()), ..Related::default()
         };
-        let verdict = evaluate(&object, &related, &HealthRules::default());
-        prop_assert_eq!(&verdict, &evaluate(&object, &related, &HealthRules::default()));
-        evaluate(&status, &related, &HealthRules::default());
+        let verdict = built_in(&object, &related, &HealthRules::default());
+        prop_assert_eq!(&verdict, &built_in(&object, &related, &HealthRules::default()));
+        built_in(&status, &related, &HealthRules::default());
     }
 }

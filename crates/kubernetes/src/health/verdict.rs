@@ -21,7 +21,7 @@ pub enum WaitPolicy {
     Waiting(Waiting),
 }
 
-/// The result of `evaluate`.
+/// The result of [`assess`](super::assess).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
     /// The health of the object.

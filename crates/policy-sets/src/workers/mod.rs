@@ -1,5 +1,5 @@
-//! Policy sets in processes of their own: [`RuleWorkers`] keeps them ready, [`serve`] is what such a process does. A rule
-//! that takes too long, needs too much memory or crashes ends its process, and the set denies.
+//! Policy sets, and scripts of readiness, in processes of their own: [`RuleWorkers`] keeps them ready, [`serve`] is what
+//! such a process does. A rule that takes too long, needs too much memory or crashes ends its process, and the set denies.
 
 mod pool;
 mod protocol;
@@ -9,4 +9,4 @@ mod worker;
 
 pub use pool::RuleWorkers;
 pub use protocol::RuleLimits;
-pub use serve::{ServeError, serve};
+pub use serve::{RunScript, ServeError, serve};

@@ -8,6 +8,7 @@ use std::{
     thread,
 };
 
+use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
@@ -16,7 +17,9 @@ use super::{
     worker::{RuleWorker, WorkerEnd},
 };
 use crate::{FailedTest, NoOutcomes, PolicySet, RuleOutcome, SetSource};
-use konverge_base::model::{Digest, digest::DigestBuilder, plan_document::StackDocument};
+use konverge_base::model::{
+    Digest, digest::DigestBuilder, health::HealthReport, plan_document::StackDocument,
+};
 
 /// After so many stacks on which a set was ended, it is not evaluated on others.
 const MOST_ENDED: u32 = 3;
@@ -86,6 +89,28 @@ impl RuleWorkers {
         let failed = lent.failed_tests(set, path).await;
         lent.give_back();
         failed
+    }
+
+    /// Runs a script of readiness on an object. The error is one sentence.
+    pub async fn run_script(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
+        let mut lent = self.lend().await;
+        let request = || Request::Script {
+            script: script.to_owned(),
+            object: object.clone(),
+        };
+        let mut answer = lent.call(request()).await;
+        if matches!(answer, Err(WorkerEnd::Killed)) {
+            answer = lent.call(request()).await;
+        }
+        match answer {
+            Ok(Answer::Report(report)) => {
+                lent.give_back();
+                report
+            }
+            Ok(_) => Err(WorkerEnd::NoAnswer.to_string()),
+            Err(end @ WorkerEnd::NotStarted(_)) => Err(end.to_string()),
+            Err(end) => Err(format!("stopped: {end}")),
+        }
     }
 
     /// The process ids of the idle workers.

@@ -4,10 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::sent_document::SentDocument;
 use crate::{FailedTest, RuleOutcome, SetSource};
-use konverge_base::model::Digest;
+use konverge_base::model::{Digest, health::HealthReport};
 
 /// The maximum size of an answer in bytes.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
@@ -52,6 +53,8 @@ pub(super) enum Request {
     },
     /// Run the tests of a parsed set.
     Test { set: Digest },
+    /// Run a script of readiness on an object.
+    Script { script: String, object: Value },
 }
 
 /// What a worker answers.
@@ -62,6 +65,8 @@ pub(super) enum Answer {
     Unreadable(String),
     Outcomes(Vec<RuleOutcome>),
     FailedTests(Vec<FailedTest>),
+    /// The report of a script, or its error.
+    Report(Result<Option<HealthReport>, String>),
     /// The request cannot be read, or names what the worker does not have.
     Refused,
 }

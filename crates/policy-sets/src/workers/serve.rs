@@ -12,13 +12,14 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     time::{ClockId, clock_gettime},
 };
+use serde_json::Value;
 
 use super::{
     protocol::{Answer, Request, RuleLimits},
     sent_document::SentDocument,
 };
 use crate::{SetRules, SetSource};
-use konverge_base::model::{Digest, plan_document::StackDocument};
+use konverge_base::model::{Digest, health::HealthReport, plan_document::StackDocument};
 use konverge_sandbox::{SandboxError, SandboxLayers, SandboxMode, SandboxProfile};
 
 /// Why a worker stops.
@@ -44,19 +45,27 @@ pub enum ServeError {
     TooLong,
 }
 
+/// Runs a script of readiness on an object, for as long as it takes.
+pub type RunScript = fn(&str, &Value) -> Result<Option<HealthReport>, String>;
+
 /// Answers requests until the input ends. `limits` are [`RuleLimits`] as JSON.
 ///
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail. Layers of the sandbox that the kernel lacks are tolerated: no language of
 /// rules has a function that opens something.
-pub fn serve(limits: &str, input: &mut dyn Read, output: &mut dyn Write) -> Result<(), ServeError> {
+pub fn serve(
+    limits: &str,
+    run_script: RunScript,
+    input: &mut dyn Read,
+    output: &mut dyn Write,
+) -> Result<(), ServeError> {
     let limits: RuleLimits = serde_json::from_str(limits).map_err(ServeError::Limits)?;
     layers(limits).apply(&mut io::sink())?;
     let mut rules = ServedRules::default();
     while let Some(frame) = read(input)? {
         limit_time(limits.time)?;
         let answer = match serde_json::from_slice(&frame) {
-            Ok(request) => rules.answer(request),
+            Ok(request) => rules.answer(request, run_script),
             Err(_) => Answer::Refused,
         };
         let answer = serde_json::to_vec(&answer).map_err(ServeError::Answer)?;
@@ -114,7 +123,7 @@ struct ServedRules {
 }
 
 impl ServedRules {
-    fn answer(&mut self, request: Request) -> Answer {
+    fn answer(&mut self, request: Request, run_script: RunScript) -> Answer {
         match request {
             Request::Parse { set, source } => match source.parse() {
                 Ok(rules) => {
@@ -136,6 +145,7 @@ impl ServedRules {
                 Some((source, rules)) => Answer::FailedTests(source.failed_tests(rules)),
                 None => Answer::Refused,
             },
+            Request::Script { script, object } => Answer::Report(run_script(&script, &object)),
         }
     }
 }

@@ -4,106 +4,39 @@
 //!
 //! A script has the base, `string`, `table` and `math` libraries and Argo CD's additions (`os.time`,
 //! `os.date`, `json`). It has no files, no processes, no code loading, and only the clock it is given.
-//! Memory, steps and time are limited, and a script that catches the error of a limit is stopped
-//! nevertheless.
+//! Its memory is limited here. Its time is limited by the process that it runs in, which [`Evaluate`](super::Evaluate)
+//! reaches: nothing else ends a call of Lua's own library, such as the search for a pattern.
 
 mod library;
-mod pattern;
-
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
 
 use jiff::Timestamp;
-use mlua::{HookTriggers, Lua, LuaOptions, StdLib, Value as LuaValue, VmState, chunk::ChunkMode};
+use mlua::{Lua, LuaOptions, StdLib, Value as LuaValue, chunk::ChunkMode};
 use serde_json::Value;
 
-use super::{
-    Health,
-    verdict::{HealthVerdict, WaitPolicy},
-};
+use super::Health;
+use konverge_base::model::health::HealthReport;
 
 /// The memory limit of a script with its object, in bytes.
 const MEMORY: usize = 48 * 1024 * 1024;
-/// The limit of instructions of Lua's virtual machine.
-const STEPS: u64 = 5_000_000;
-/// The instructions between two checks of the limits: few, because one instruction may be slow (a long
-/// string).
-const STRIDE: u32 = 200;
-/// The time limit. Argo CD gives a script one second; a busy machine needs more.
-const TIME: Duration = Duration::from_secs(3);
 
-/// Runs a script on an object. Returns `None` if the script returns nothing. The error is one sentence.
-pub(super) fn evaluate(
-    script: &str,
-    object: &Value,
-    now: Timestamp,
-) -> Result<Option<HealthVerdict>, String> {
-    let bounds = Arc::new(Bounds::default());
-    let answer = run_script(script, object, now, &bounds);
-    // An exceeded limit counts even if the script caught the error.
-    if bounds.reached() {
-        return Err(format!(
-            "stopped: more than {STEPS} steps or {} seconds",
-            TIME.as_secs()
-        ));
-    }
-    answer.map_err(|error| error_line(&error))
+/// Runs a script on an object, for as long as it takes. Returns `None` if the script returns nothing.
+///
+/// # Errors
+/// The script fails, needs too much memory or returns something else: one sentence.
+pub fn run_lua(script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
+    run_at(script, object, Timestamp::now()).map_err(|error| error_line(&error))
 }
 
-fn run_script(
-    script: &str,
-    object: &Value,
-    now: Timestamp,
-    bounds: &Arc<Bounds>,
-) -> mlua::Result<Option<HealthVerdict>> {
+fn run_at(script: &str, object: &Value, now: Timestamp) -> mlua::Result<Option<HealthReport>> {
     let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::new())?;
     lua.set_memory_limit(MEMORY)?;
     library::install(&lua, now)?;
     lua.globals().set("obj", health_object(&lua, object)?)?;
-    watch(&lua, bounds)?;
     // Text only: byte code can break the machine.
     let chunk = lua.load(script).set_name("=health.lua").set_mode(ChunkMode::Text);
     let answer: LuaValue = chunk.eval()?;
-    verdict(&answer)
-}
-
-/// The steps used so far, and whether a limit was exceeded.
-#[derive(Default)]
-struct Bounds {
-    steps: AtomicU64,
-    over: AtomicU64,
-}
-
-impl Bounds {
-    fn reached(&self) -> bool {
-        self.over.load(Ordering::Relaxed) > 0
-    }
-}
-
-fn watch(lua: &Lua, bounds: &Arc<Bounds>) -> mlua::Result<()> {
-    let (bounds, start) = (Arc::clone(bounds), Instant::now());
-    let stop = || mlua::Error::runtime("a bound was reached");
-    lua.set_hook(
-        HookTriggers::new().every_nth_instruction(STRIDE),
-        move |lua, _| {
-            let steps = bounds.steps.fetch_add(u64::from(STRIDE), Ordering::Relaxed);
-            if steps < STEPS && start.elapsed() < TIME {
-                return Ok(VmState::Continue);
-            }
-            bounds.over.store(1, Ordering::Relaxed);
-            // From here on every single instruction fails: no `pcall` can continue.
-            lua.set_hook(HookTriggers::new().every_nth_instruction(1), move |_, _| {
-                Err(stop())
-            })?;
-            Err(stop())
-        },
-    )
+    report(&answer)
 }
 
 /// The object without the long parts that no rule reads, as Argo CD passes it.
@@ -127,7 +60,7 @@ fn health_object(lua: &Lua, object: &Value) -> mlua::Result<LuaValue> {
 }
 
 /// Parses `{status = …, message = …}`; keys are case-insensitive, as in Argo CD.
-fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
+fn report(answer: &LuaValue) -> mlua::Result<Option<HealthReport>> {
     let table = match answer {
         LuaValue::Nil => return Ok(None),
         LuaValue::Table(table) => table,
@@ -166,17 +99,16 @@ fn verdict(answer: &LuaValue) -> mlua::Result<Option<HealthVerdict>> {
     }
     let message = message.unwrap_or_default();
     let status = status.unwrap_or_default();
-    let Some(health) = Health::from_argo_cd(&status) else {
-        let text = format!(
-            "Lua returned an invalid health status `{}`",
-            status.escape_debug()
-        );
-        return Ok(Some(HealthVerdict::unknown(text)));
-    };
-    // Scripts return Degraded even while a resource recovers, so the failure counts only after it has lasted.
-    Ok(Some(
-        HealthVerdict::new(health, message).with_wait_policy(WaitPolicy::Blocked),
-    ))
+    Ok(Some(match Health::from_argo_cd(&status) {
+        Some(health) => HealthReport { health, message },
+        None => HealthReport {
+            health: Health::Unknown,
+            message: format!(
+                "Lua returned an invalid health status `{}`",
+                status.escape_debug()
+            ),
+        },
+    }))
 }
 
 /// A Lua error in one line, without the stack.

@@ -1,8 +1,8 @@
 use super::*;
 use serde_json::json;
 
-fn run(script: &str, object: &Value) -> Result<Option<HealthVerdict>, String> {
-    evaluate(script, object, "2026-03-04T05:06:07Z".parse().unwrap())
+fn run(script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
+    run_at(script, object, "2026-03-04T05:06:07Z".parse().unwrap()).map_err(|error| error_line(&error))
 }
 
 /// The message of a script that shows a value.
@@ -234,25 +234,6 @@ fn nothing_outside_can_be_reached() {
 }
 
 #[test]
-fn endless_loops_are_stopped_even_if_they_catch_the_error() {
-    for script in [
-        "while true do end",
-        "while true do pcall(function() while true do end end) end",
-        "local function f() local ok = pcall(f) return ok end while true do f() end",
-        "repeat xpcall(function() while true do end end, function() while true do end end) until false",
-        "local t = setmetatable({}, {__index = function(t, k) while true do end end}) return t.x",
-        "for _ in function() return 1 end do end",
-        "table.sort({3, 1, 2}, function() while true do end end)",
-        "return (('x'):gsub('x', function() while true do end end))",
-        "pcall(function() while true do end end) return {status = 'Healthy'}",
-        "::again:: goto again",
-    ] {
-        let error = run(script, &json!({})).unwrap_err();
-        assert!(error.contains("stopped"), "{script}: {error}");
-    }
-}
-
-#[test]
 fn goto_continues_a_loop() {
     let script = "
 for _, condition in ipairs(obj.conditions) do
@@ -269,21 +250,6 @@ return {status = 'Progressing'}";
         (verdict.health, verdict.message.as_str()),
         (Health::Ready, "Ready")
     );
-}
-
-/// A finalizer would run where nothing stops it: in the collector, and when the machine ends.
-#[test]
-fn finalizers_are_refused() {
-    for script in [
-        "setmetatable({}, {__gc = function() while true do end end}) return {status = 'Healthy'}",
-        "local m = {} m.__gc = function() while true do end end local t = setmetatable({}, m) t = nil return {status = 'Healthy'}",
-        "rawget = nil type = nil error = nil setmetatable({}, {__gc = 1})",
-    ] {
-        assert!(run(script, &json!({})).unwrap_err().contains("__gc"), "{script}");
-    }
-    // One that is set too late has no effect.
-    let late = "local m = {} local t = setmetatable({}, m) m.__gc = function() while true do end end t = nil return {status = 'Healthy'}";
-    assert!(run(late, &json!({})).is_ok());
 }
 
 #[test]
@@ -306,25 +272,6 @@ fn memory_is_bounded() {
     }
     // Empty strings can be repeated for ever in no time.
     assert_eq!(shows("(''):rep(1e300) == ''", &json!({})), "true");
-}
-
-#[test]
-fn patterns_that_explode_are_stopped() {
-    for script in [
-        "return (('a'):rep(50):match(('a-'):rep(40) .. 'b'))",
-        "return (('a'):rep(100):match(('a?'):rep(100) .. ('a'):rep(101)))",
-        "return (('('):rep(300000):find(('%b()'):rep(10)))",
-        "return (('a'):rep(300000):match('.-.-.-.-b'))",
-        "return (('a'):rep(1000):match(('(a'):rep(100)))",
-    ] {
-        let error = run(script, &json!({})).unwrap_err();
-        assert!(
-            ["work", "complex", "captures", "stopped", "table"]
-                .iter()
-                .any(|word| error.contains(word)),
-            "{script}: {error}"
-        );
-    }
 }
 
 #[test]

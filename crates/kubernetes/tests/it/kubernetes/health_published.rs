@@ -1,9 +1,12 @@
 //! Argo CD's own health scripts, unchanged, on the cases that it publishes with them.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
-use konverge_base::yaml;
-use konverge_kubernetes::health::{Health, HealthRules, Related, WaitPolicy, documents, evaluate};
+use async_trait::async_trait;
+use konverge_base::{model::health::HealthReport, yaml};
+use konverge_kubernetes::health::{
+    AssertionResult, Evaluate, Health, HealthRules, Related, WaitPolicy, assess, built_in, documents, run_lua,
+};
 use serde_json::Value;
 
 use crate::support::{cache, installed};
@@ -17,6 +20,28 @@ const UNREADABLE: [&str; 4] = [
     "work.karmada.io/ResourceBinding/testdata/progressing.yaml",
 ];
 
+/// Runs scripts in this process: Argo CD's end.
+#[derive(Debug)]
+struct InProcess;
+
+#[async_trait]
+impl Evaluate for InProcess {
+    async fn run_kcl(&self, _: &str, _: &str, _: &Value) -> Result<AssertionResult, String> {
+        Err("no core".to_owned())
+    }
+
+    async fn run_lua(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
+        run_lua(script, object)
+    }
+}
+
+/// Argo CD's scripts.
+fn scripts(folder: &Path) -> HealthRules {
+    HealthRules::load(folder)
+        .unwrap()
+        .with_evaluator(Arc::new(InProcess))
+}
+
 /// The folders below that hold published cases.
 fn cases(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -29,10 +54,10 @@ fn cases(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-#[test]
-fn every_published_case_is_judged_as_argo_cd_judges_it() {
+#[tokio::test]
+async fn every_published_case_is_judged_as_argo_cd_judges_it() {
     let folder = installed("argo-rules", cache().join("argo-rules"));
-    let rules = HealthRules::load(&folder).unwrap();
+    let rules = scripts(&folder);
     let mut files = Vec::new();
     cases(&folder, &mut files);
     let (mut judged, mut wrong) = (0, Vec::new());
@@ -54,7 +79,7 @@ fn every_published_case_is_judged_as_argo_cd_judges_it() {
                     continue;
                 }
             };
-            let verdict = evaluate(&object, &Related::default(), &rules);
+            let verdict = assess(&object, &Related::default(), &rules).await;
             let expected = &case["healthStatus"];
             let health = expected["status"].as_str().and_then(Health::from_argo_cd);
             let message = expected["message"].as_str().unwrap_or_default().trim();
@@ -78,8 +103,8 @@ fn every_published_case_is_judged_as_argo_cd_judges_it() {
 
 /// Without Argo CD's scripts: the built-in rules for rollouts say of the published cases what the scripts say, where the
 /// controller has written a phase or a pause.
-#[test]
-fn rollouts_are_judged_by_built_in_rules_as_argo_cd_judges_them() {
+#[tokio::test]
+async fn rollouts_are_judged_by_built_in_rules_as_argo_cd_judges_them() {
     let folder = installed("argo-rules", cache().join("argo-rules"));
     let rules = HealthRules::default();
     let mut judged = Vec::new();
@@ -101,7 +126,7 @@ fn rollouts_are_judged_by_built_in_rules_as_argo_cd_judges_them() {
             if !is_suspended && !is_told {
                 continue;
             }
-            let verdict = evaluate(&object, &Related::default(), &rules);
+            let verdict = built_in(&object, &Related::default(), &rules);
             assert_eq!(verdict.health, expected, "{}: {verdict:?}", input.display());
             let waits = matches!(verdict.weight, WaitPolicy::Waiting(_));
             let by_spec = object["spec"]["paused"] == true;
@@ -117,8 +142,7 @@ fn rollouts_are_judged_by_built_in_rules_as_argo_cd_judges_them() {
                 "{verdict:?}"
             );
             // The user's own rule says the same, and is told as what it is.
-            let own = HealthRules::load(&folder).unwrap();
-            let with_rules = evaluate(&object, &Related::default(), &own);
+            let with_rules = assess(&object, &Related::default(), &scripts(&folder)).await;
             assert_eq!(
                 matches!(with_rules.weight, WaitPolicy::Waiting(_)),
                 waits,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use konverge_kubernetes::health::{
     Health::{self, Failed, Progressing, Ready, Suspended},
-    HealthRules, HealthVerdict, Related, WaitPolicy, documents, evaluate,
+    HealthRules, HealthVerdict, Related, WaitPolicy, built_in, documents,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn constants(source: &str, kind: &str) -> Vec<String> {
 }
 
 fn judged(object: &Value) -> HealthVerdict {
-    evaluate(object, &Related::default(), &HealthRules::default())
+    built_in(object, &Related::default(), &HealthRules::default())
 }
 
 fn waits(verdict: &HealthVerdict) -> bool {

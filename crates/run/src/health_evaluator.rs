@@ -1,9 +1,11 @@
-//! Runs readiness rules in KCL with the workers that compile stacks: same core, same sandbox.
+//! Runs readiness rules in KCL with the workers that compile stacks: same core, same sandbox. Scripts in Lua run in the
+//! workers of policy sets.
 
 use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -14,22 +16,34 @@ use konverge_base::{
     error::chain,
     model::{
         Digest, RepoPath,
+        health::HealthReport,
         stack::{CompileSetup, Entry},
     },
 };
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, KclDiagnostic, KclError};
 use konverge_kubernetes::health::{AssertionResult, Evaluate};
+use konverge_policy_sets::workers::{RuleLimits, RuleWorkers};
 
 /// Binds the object to the name that Kusion's health policies use.
 const PRELUDE: &str = "res = option(\"object\")\n";
 
-/// The core with the effective configuration; the workers start with the first rule.
-pub fn core(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
+/// The processor time that a script may use, as in Argo CD.
+const SCRIPT_TIME: Duration = Duration::from_secs(1);
+
+/// The evaluator with the effective configuration; the workers start with the first rule.
+pub fn new(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
     Arc::new(Workers {
         compilers: Compilers::new(run, config),
         core: config.kcl.core().to_owned(),
         results: Mutex::default(),
+        scripts: RuleWorkers::new(
+            None,
+            RuleLimits {
+                time: SCRIPT_TIME,
+                ..RuleLimits::default()
+            },
+        ),
     })
 }
 
@@ -39,6 +53,7 @@ struct Workers {
     core: String,
     /// The results so far: a wait evaluates a rule repeatedly, mostly for an unchanged object.
     results: Mutex<HashMap<Digest, AssertionResult>>,
+    scripts: RuleWorkers,
 }
 
 impl fmt::Debug for Workers {
@@ -49,7 +64,7 @@ impl fmt::Debug for Workers {
 
 #[async_trait]
 impl Evaluate for Workers {
-    async fn evaluate(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
+    async fn run_kcl(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
         let key = Digest::of_json(&json!([path, code, object]));
         let known = self
             .results
@@ -77,6 +92,10 @@ impl Evaluate for Workers {
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         results.insert(key, result.clone());
         Ok(result)
+    }
+
+    async fn run_lua(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
+        self.scripts.run_script(script, object).await
     }
 }
 
