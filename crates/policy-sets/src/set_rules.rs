@@ -1,5 +1,5 @@
 //! The rules of a set: parsed from its files, and evaluated on the plan document of a stack. The caller spends what
-//! the rules need: nothing here limits the time or the memory of parsing and evaluation. `konverge-rules` does that in a
+//! the rules need: nothing here limits the time or the memory of parsing and evaluation. `crate::workers` does that in a
 //! process of its own.
 
 use std::collections::BTreeSet;

@@ -173,7 +173,10 @@ impl StateStore {
         let opened = |stack: &StackId| {
             let before = known.entries.get(stack);
             let (epoch, serial) = before.map_or((0, 0), |entry| (entry.epoch, entry.serial));
-            (stack.clone(), IndexEntry::open(epoch + 1, serial, before))
+            // Announced before, and not reached: the lease of this epoch is still to come. A higher one would outrank the end
+            // of the apply.
+            let epoch = epoch + u64::from(!known.is_open(stack));
+            (stack.clone(), IndexEntry::open(epoch, serial, before))
         };
         let entries: BTreeMap<_, _> = stacks.iter().map(opened).collect();
         if entries.len() < 2 {
@@ -494,13 +497,18 @@ impl StateStore {
     ) -> Result<Vec<(StackId, Option<IndexEntry>)>, StateError> {
         stream::iter(stacks)
             .map(|stack| async move {
-                let rows = RowKeys::parse(&self.store.list(&keys::stack(&stack)).await?);
-                let entry = self.entry_from_rows(&stack, rows).await?;
+                let entry = self.entry_of(&stack).await?;
                 Ok::<_, StateError>((stack, entry))
             })
             .buffered(IN_FLIGHT)
             .try_collect()
             .await
+    }
+
+    /// Reads the entry of a stack from its documents as they are now.
+    pub(super) async fn entry_of(&self, stack: &StackId) -> Result<Option<IndexEntry>, StateError> {
+        let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
+        self.entry_from_rows(stack, rows).await
     }
 
     /// Builds the entry of a stack from its documents; `None` if they tell of no change. The entry is open if the state

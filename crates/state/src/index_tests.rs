@@ -138,11 +138,11 @@ async fn a_stack_that_was_announced_and_found_unchanged_is_not_open_for_ever() {
         run.announce_run(known, &stacks).await.unwrap();
         assert!(bench.read().await[unchanged].open, "another run is at work");
         let lease = run.acquire(unchanged, LeaseOptions::default()).await.unwrap();
-        lease.mark_unchanged().await;
+        lease.mark_unchanged().await.unwrap();
         lease.release().await.unwrap();
         let lease = run.acquire(changed, LeaseOptions::default()).await.unwrap();
         lease.journal(fixture::created("b")).await.unwrap();
-        lease.mark_unchanged().await;
+        lease.mark_unchanged().await.unwrap();
         lease.release().await.unwrap();
         run.save_index().await.unwrap();
     }
@@ -151,6 +151,14 @@ async fn a_stack_that_was_announced_and_found_unchanged_is_not_open_for_ever() {
     assert_eq!((read[unchanged].serial, read[unchanged].resources), (1, 1));
     assert!(read[changed].open, "its journal is in no state");
     assert!(read[held_back].open, "no lease of it ended");
+    let run = fixture::states(&bench.store, &Arc::default());
+    let known = run.known().await.unwrap();
+    run.announce_run(known, &stacks[1..]).await.unwrap();
+    let lease = run.acquire(held_back, LeaseOptions::default()).await.unwrap();
+    lease.mark_unchanged().await.unwrap();
+    lease.release().await.unwrap();
+    run.save_index().await.unwrap();
+    assert!(!bench.read().await[held_back].open);
 }
 
 #[tokio::test]

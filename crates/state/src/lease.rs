@@ -49,9 +49,6 @@ pub struct Lease {
     inner: Arc<Inner>,
     renewals: JoinHandle<()>,
     prior: Option<Versioned>,
-    /// What the index says of the stack again if nothing of it changes under this lease; `None` where an earlier holder
-    /// may have changed something that no state has.
-    settled: Option<IndexEntry>,
     rows: RowKeys,
 }
 
@@ -98,7 +95,6 @@ impl Lease {
         states: StateStore,
         grant: LeaseGrant,
         prior: Option<Versioned>,
-        settled: Option<IndexEntry>,
         rows: RowKeys,
     ) -> Self {
         let inner = Arc::new(Inner {
@@ -119,7 +115,6 @@ impl Lease {
             renewals: tokio::spawn(async move { renewing.keep_renewing().await }),
             inner,
             prior,
-            settled,
             rows,
         }
     }
@@ -356,24 +351,28 @@ impl Lease {
     /// Says in the index that the stack is as it is recorded, after an apply that found nothing to change or to record.
     /// Without it, a stack that was announced would be pending at each run until something of it changes. Written with the
     /// ends of the other applies, by [`StateStore::save_index`].
-    pub async fn mark_unchanged(&self) {
+    ///
+    /// # Errors
+    /// Errors of the store. The index stays as it is, and the next run tries again.
+    pub async fn mark_unchanged(&self) -> Result<(), StateError> {
         let inner = &*self.inner;
-        let Some(settled) = &self.settled else {
-            return;
-        };
-        let journal = inner.journal.lock().await;
-        if journal.next > 0 || !journal.waiting.is_empty() {
-            return;
-        }
         let stack = &inner.grant.stack;
         let index = inner.states.index.get();
-        let is_open = index
-            .and_then(|index| index.entries.get(stack))
-            .is_some_and(|entry| entry.open);
-        let mut finished = inner.states.finished();
-        if is_open || finished.announced.contains_key(stack) {
-            finished.entries.insert(stack.clone(), settled.clone());
+        let mut entries = index.iter().filter_map(|index| index.entries.get(stack));
+        let is_open =
+            entries.any(|entry| entry.open) || inner.states.finished().announced.contains_key(stack);
+        let journal = inner.journal.lock().await;
+        if !is_open || journal.next > 0 || !journal.waiting.is_empty() {
+            return Ok(());
         }
+        // The entry is open if an earlier run left a journal, or a lease that it did not end.
+        let found = inner.states.entry_of(stack).await?;
+        if let Some(entry) = found.filter(|entry| !entry.open) {
+            let epoch = inner.grant.epoch;
+            let entry = IndexEntry { epoch, ..entry };
+            inner.states.finished().entries.insert(stack.clone(), entry);
+        }
+        Ok(())
     }
 
     /// Releases the lease without a new state. The journal stays for the next run.

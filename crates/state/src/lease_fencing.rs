@@ -2,7 +2,7 @@
 //! and, by the next serial of the state, the place where they would commit.
 
 use super::{
-    IndexEntry, Lease, LeaseOptions, StateError, StateStore, Versioned, WriteReason,
+    Lease, LeaseOptions, StateError, StateStore, Versioned, WriteReason,
     document_format::{CreateResult, put},
     journal::JournalDocument,
     keys::{self, RowKeys},
@@ -102,18 +102,6 @@ impl StateStore {
                 }
             }
         }
-        // A document that ended its lease, and no journal since: the stack is as its state says.
-        let settled = reading
-            .document
-            .as_ref()
-            .filter(|(_, document)| reading.entries.is_empty() && document.closes_lease)
-            .map(|(header, document)| {
-                let summary = self.summarize(document, &header.writer, header.time);
-                IndexEntry {
-                    epoch,
-                    ..IndexEntry::from_document(document, summary)
-                }
-            });
         let rows = std::mem::take(&mut reading.rows);
         let prior = reading.merge(stack).map(|prior| Versioned { serial, ..prior });
         let grant = LeaseGrant {
@@ -126,7 +114,7 @@ impl StateStore {
             asked,
             renewals,
         };
-        Ok(Some(Lease::hold(self.clone(), grant, prior, settled, rows)))
+        Ok(Some(Lease::hold(self.clone(), grant, prior, rows)))
     }
 
     /// Ends the rows of every earlier epoch in the listing, so that a holder that still believes in one

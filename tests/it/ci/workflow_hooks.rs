@@ -109,6 +109,26 @@ async fn digest(stage: &Stage, stack: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_stacks_of_each_wave_have_their_workflows() {
+    let rollout =
+        "rollouts:\n- name: web\n  waves:\n  - {match: 'appops/*/canary'}\n  - {match: 'appops/*/eu'}\n";
+    let mut stage = stage(&format!("{}{rollout}", around("wf-wave/*"))).await;
+    for (number, value) in [(1, "one"), (2, "two")] {
+        let branch = format!("branch-{number}");
+        stage.reviewed(number, &branch, |stage| {
+            stage.stack("wf-wave/canary", &[("wf-wave-canary", value)]);
+            stage.stack("wf-wave/eu", &[("wf-wave-eu", value)]);
+        });
+        stage.merge(number, &branch).outcome.check(0);
+        for map in ["wf-wave-canary", "wf-wave-eu"] {
+            assert_eq!(stage.value(map).await.as_deref(), Some(value));
+        }
+        let each = ["backup.yml", "smoke.yml"].repeat(2 * number as usize);
+        assert_eq!(files(&stage), each);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn workflows_run_around_a_change_once_for_each_spec() {
     let mut stage = stage(&around("wf-around/*")).await;
     merge(&mut stage, 7, "wf-around/dev", "one").outcome.check(0);

@@ -57,6 +57,7 @@ impl RolloutDriver<'_> {
             merged: carried.options.merged,
             pull_requests: carried.options.pull_requests.clone(),
             allow_empty: carried.options.allow_empty,
+            workflows: carried.options.workflows.clone(),
             ..ApplyOptions::new(approver.clone())
         };
         let EndedRun { report, decisions } = apply::run(carried.planning, &targets, &options).await?;

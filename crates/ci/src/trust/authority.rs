@@ -308,7 +308,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         match answer {
             DefaultBranchLookup::NotYet => Ok(Decision::Ask),
             DefaultBranchLookup::Never => Err(no_token(
-                "a token is needed to post the preview of a pull request from outside",
+                "post the preview of a pull request from outside",
                 caller,
             )),
             DefaultBranchLookup::Is(branch, _) => {
@@ -354,7 +354,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let (branch, holds) = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token("must confirm which commits may be applied", caller));
+                return Err(no_token(
+                    &format!("ask {} which commits may be applied", caller.forge),
+                    caller,
+                ));
             }
             DefaultBranchLookup::Is(branch, holds) => (branch, holds),
         };
@@ -394,7 +397,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token("must confirm which commits may be applied", caller));
+                return Err(no_token(
+                    &format!("ask {} which commits may be applied", caller.forge),
+                    caller,
+                ));
             }
             DefaultBranchLookup::Is(branch, _) => branch,
         };
@@ -425,7 +431,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let branch = match answer {
             DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
             DefaultBranchLookup::Never => {
-                return Err(no_token("must confirm which commit is applied", caller));
+                return Err(no_token(
+                    &format!("ask {} which commit is applied", caller.forge),
+                    caller,
+                ));
             }
             DefaultBranchLookup::Is(branch, _) => branch,
         };
@@ -525,9 +534,9 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
 pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
-fn no_token(what: &str, caller: Caller<'_>) -> UserError {
-    let Caller { forge, .. } = caller;
-    UserError::new(ErrorKind::Github, format!("{forge} {what}, and there is none")).hint(forge.token_hint())
+fn no_token(purpose: &str, caller: Caller<'_>) -> UserError {
+    let message = format!("a token is needed to {purpose}, and there is none");
+    UserError::new(ErrorKind::Github, message).hint(caller.forge.token_hint())
 }
 
 /// The task of a job on a schedule.

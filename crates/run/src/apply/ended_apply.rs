@@ -3,7 +3,7 @@
 use super::{options::ApplyOptions, outcome::has_succeeded};
 use crate::{Target, rescue_file::Unstored};
 use konverge_base::{
-    error::UserError,
+    error::{UserError, chain},
     model::{
         CommitId, Digest,
         apply_record::ApplyRecord,
@@ -51,8 +51,8 @@ impl EndedApply<'_> {
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
-            if succeeded {
-                self.lease.mark_unchanged().await;
+            if succeeded && let Err(error) = self.lease.mark_unchanged().await {
+                tracing::debug!(error = %chain(&error), "the index still says that a run works on this stack");
             }
             return;
         }
