@@ -71,20 +71,19 @@ fn status(stage: &Stage) -> BTreeMap<String, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_stopped_and_taken_back_is_not_pending() {
     let mut stage = Stage::small("").await;
-    let change = |value: &str, stage: &Stage| {
+    let write = |value: &str, stage: &Stage| {
         for id in ["back-a/dev", "back-b/dev"] {
             stage.stack(id, &[(&id.replace('/', "-"), value)]);
         }
-        stage.monorepo.commit(value)
     };
-    change("one", &stage);
+    write("one", &stage);
+    stage.monorepo.commit("Two stacks");
     assert_eq!(applied(&stage, &[]), ["back-a/dev", "back-b/dev"]);
-    let before = stage.monorepo.rev("main");
-    let unreviewed = change("two", &stage);
-    stage.push(&before, &unreviewed).outcome.check(3);
+    let unreviewed = stage.straight_to_main(|stage| write("two", stage));
+    unreviewed.outcome.check(3);
     assert_eq!(pending(&stage, &[]), ["back-a/dev", "back-b/dev"]);
-    let back = change("one", &stage);
-    stage.push(&unreviewed, &back).outcome.check(0);
+    let back = stage.straight_to_main(|stage| write("one", stage));
+    back.outcome.check(0);
     assert_eq!(stage.value("back-a-dev").await.as_deref(), Some("one"));
     let none: [&str; 0] = [];
     assert_eq!(pending(&stage, &[]), none);

@@ -1,6 +1,9 @@
 //! The sticky comment: made once, found again, edited in place, left to newer runs, packed to what is taken.
 
-use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
+use konverge_base::{
+    error::chain,
+    model::comment_marker::{CommentMarker, MarkerKind},
+};
 use konverge_forge::{StickyComments as _, Upsert};
 use konverge_report::{COMMENT_BUDGET, markdown};
 use serde_json::json;
@@ -132,7 +135,7 @@ async fn who_we_are_may_not_be_told() {
     let again = github
         .upsert_comment(12, &marker(2), &body(&marker(2), "two"))
         .await;
-    assert!(again.unwrap_err().to_string().contains("rate limit exceeded"));
+    assert!(chain(&again.unwrap_err()).contains("rate limit exceeded"));
     assert_eq!(fake.writes(), 0);
 }
 
