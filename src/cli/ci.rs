@@ -139,7 +139,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 fn empty_environment() -> UserError {
     let what = "`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty: it is not known which stacks this job may apply";
     UserError::new(ErrorKind::Usage, what).hint(
-        "name an environment, such as `${{ matrix.environment }}` with a key that the job's matrix has; without the input the job applies all stacks",
+        "set `for-environment` to the name of an environment. `${{ matrix.KEY }}` is empty if the job's matrix has no KEY. To apply all stacks, leave the input out",
     )
 }
 

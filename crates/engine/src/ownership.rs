@@ -187,14 +187,14 @@ fn let_go(
         ))
         .hint(format!(
             "Terraform resources do not move between stacks automatically: forget it here (`konverge state forget {stack} '{}'`), \
-             and let `{other}` take it over by the extension `kusionstack.io/import-id`",
+             and import it into `{other}` with the extension `kusionstack.io/import-id`",
             planned.item.id
         ))
         .hint(format!(
             "if the whole stack has another name now: `konverge state move {stack} {other}`"
         ))
         .hint(format!(
-            "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
+            "if `{other}` needs a new resource with this id: leave it out of this change, apply the change, then add the resource to `{other}` in a separate change"
         ))),
         (OwnerClaim::By(other), _) => Ok(stays(
             stack,

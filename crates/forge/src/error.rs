@@ -196,7 +196,7 @@ impl From<ForgeError> for UserError {
                 "nothing is lost: run the job again; https://www.githubstatus.com says whether GitHub has a fault",
             ),
             ForgeError::Refused { .. } | ForgeError::TooLong { .. } => failure.hint(
-                "nothing is lost: what was done is recorded; fix what GitHub names, or report it if it is Konverge's, and run the job again",
+                "nothing is lost: what was done is recorded. Correct what the message of the forge says, or report it if it is a bug in Konverge; then run the job again",
             ),
             ForgeError::Outdated { forge, needed, .. } => {
                 failure.hint(format!("update {forge} to {needed} or later; docs/reference/forges.md lists what needs which version"))

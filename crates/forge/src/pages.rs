@@ -29,7 +29,8 @@ pub enum RunPage {
 }
 
 impl RepositoryPages {
-    /// Parses the address of a repository; `None` if it is not one of this forge, such as `https://HOST/OWNER/NAME`.
+    /// Parses the URL of a repository, such as `https://HOST/OWNER/NAME`. `None` if it does not have the form of this
+    /// kind of forge.
     pub fn parse(kind: ForgeKind, url: &str) -> Option<Self> {
         let rest = url.strip_prefix("https://")?;
         let (host, path) = rest.split_once('/')?;

@@ -41,19 +41,19 @@ pub enum FormatVerdict {
 #[serde(rename_all = "snake_case")]
 pub enum FormatFault {
     /// The formatter fails.
-    #[error("the core's formatter fails")]
+    #[error("the KCL formatter fails on the file")]
     Fails,
     /// Its output does not parse.
-    #[error("what the core's formatter prints is not KCL")]
+    #[error("the output of the KCL formatter is not valid KCL")]
     NotKcl,
     /// The syntax trees differ.
-    #[error("what the core's formatter prints means something else")]
+    #[error("the KCL formatter would change the meaning of the file")]
     OtherMeaning,
     /// The comments differ.
-    #[error("the core's formatter changes a comment")]
+    #[error("the KCL formatter would change a comment")]
     OtherComments,
     /// Formatting twice gives another text than formatting once.
-    #[error("what the core's formatter prints is not formatted either")]
+    #[error("the KCL formatter would format its own output differently")]
     Unstable,
 }
 

@@ -138,8 +138,10 @@ pub(crate) struct Unstored {
 }
 
 impl Unstored {
-    /// Creates the tracker at the start of an apply. `stored` is the data in the store; `taken_up` is true if an
-    /// earlier run's file adds to it.
+    /// Creates the tracker at the start of an apply.
+    ///
+    /// `stored` is the runtime data as the store has it, without the rescue file. `taken_up` is true if an earlier run
+    /// left a rescue file and its data was added to the prior state.
     pub(crate) fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
         Self {
             rescue,

@@ -188,7 +188,8 @@ impl StateStore {
                     self.store.delete(&copy).await?;
                 }
                 Some(there) if there == bytes => self.store.delete(&copy).await?,
-                // The document was not removed yet: the next replacement starts again.
+                // The killed run had written the copy and not yet deleted the document. Keep the document; the next
+                // `replace` deletes this copy and makes a new one.
                 Some(_) => {}
             }
         }

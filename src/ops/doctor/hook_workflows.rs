@@ -14,7 +14,8 @@ use konverge_config::Config;
 /// The inputs that an apply sends.
 const INPUTS: [&str; 3] = ["stack", "commit", "digest"];
 
-/// The title of a run needs these: by them a run is found again after a kill.
+/// The `run-name` that a hook workflow needs. After an apply was killed, the next one finds the workflow run by this
+/// title.
 const RUN_NAME: &str = "run-name: ${{ inputs.stack }} ${{ inputs.digest }}";
 
 /// A finding for each workflow.

@@ -182,7 +182,7 @@ impl MergedReviews {
     ) {
         for key in self.used_up(behind, report) {
             if let Err(error) = backend.states.reviews().forget(key).await {
-                // A record that stays only costs a listing, and the next run tries again.
+                // A record that could not be deleted does no harm: the next run lists it again and retries.
                 job.run.notes.warning(&format!(
                     "a review record that is no longer needed could not be deleted: {}",
                     chain(&error)

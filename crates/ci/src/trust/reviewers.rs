@@ -62,7 +62,7 @@ pub(crate) async fn require_push_permission(job: &Job, login: &str) -> Result<()
         login.escape_debug()
     );
     Err(UserError::new(ErrorKind::Policy, what).hint(
-        "somebody who may push to the repository must start it, and the job needs a token that can ask",
+        "a user who may push must start the run, and the job needs a token that can read the permissions of that user",
     ))
 }
 

@@ -153,9 +153,9 @@ pub(crate) fn refusal(
             failure.kind = ErrorKind::Policy;
             failure.hint("a rule of the cluster forbids it; its message names the rule")
         }
-        RefusalCause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
+        RefusalCause::NoNamespace => failure.hint("add the Namespace to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"),
         RefusalCause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what blocks it"),
-        RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
+        RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to this stack, or first apply the stack that creates it"),
         RefusalCause::DeadVersion => failure
             .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
             .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),

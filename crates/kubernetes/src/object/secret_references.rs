@@ -258,7 +258,8 @@ fn place(
         (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
         _ => false,
     };
-    // A secret that was deleted and then recreated counts its versions from the start, and so does one of another server.
+    // Version numbers start again if a secret is deleted and recreated, or is read from another server. An equal version
+    // does not prove an equal value, so values are compared too.
     let same_value = match (&value, recorded) {
         (Some(value), Some(recorded)) => value == recorded,
         _ => true,

@@ -137,8 +137,7 @@ impl ObjectPlanner<'_> {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded), truth);
-        // Not all objects of a large stack may be in memory as values: only those that others read, and Secrets, are
-        // parsed.
+        // To save memory in large stacks, only objects that other resources read, and Secrets, are parsed.
         let is_read =
             self.scope.read.contains(&task.item.id) || task.subject.name.group_kind() == GroupKind::SECRET;
         if let Some(raw) = task.raw.filter(|_| is_read) {

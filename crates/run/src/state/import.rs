@@ -34,7 +34,8 @@ pub struct ImportRequest {
     pub from: String,
     /// The identity of the stack, if it differs from the file; needed if the source has many stacks.
     pub stack: Option<StackId>,
-    /// The cluster under which v0.9 stored it, in a database or behind a URL format.
+    /// The cluster in the key of the state, if Kusion 0.9 stored it per cluster: in MySQL, or in the HTTP backend
+    /// whose URL has `%s`.
     pub cluster: Option<String>,
     /// The folder of the stack in the repository.
     pub folder: Option<RepoPath>,
@@ -275,7 +276,7 @@ fn without_config_hints(error: StoreError) -> UserError {
 fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     let stack = import.stack.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Usage, "this location contains the states of several stacks")
-            .hint("name the one to take over: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if it was kept under one")
+            .hint("say which state to import: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if Kusion stored it per cluster")
     })?;
     Ok(KusionQuery {
         tenant: stack.tenant().unwrap_or_default().to_owned(),
