@@ -179,7 +179,7 @@ fn let_go(
         (OwnerClaim::Nobody | OwnerClaim::Holds(_), Some(refusal)) => Err(refusal),
         (OwnerClaim::Holds(held), None) => emptied(planned, &held),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), Some(refusal)) => Err(refusal.hint(format!(
-            "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
+            "to move the object to stack `{other}`, fix that stack first: `konverge build {other}` says why its Spec cannot be compiled"
         ))),
         (OwnerClaim::Nobody, None) => Ok(planned),
         (OwnerClaim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
@@ -220,7 +220,7 @@ fn let_go(
         ))
         .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
         .hint(format!(
-            "if `{other}` certainly does not want it: `konverge apply {stack} --without {other}`; in CI start the workflow \
+            "if `{other}` certainly does not need the object: `konverge apply {stack} --without {other}`; in CI start the workflow \
              by hand with `approve: without={other}`"
         ))),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {

@@ -300,7 +300,7 @@ fn with_hints(error: KclError) -> UserError {
                 "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
             ),
             KclError::PackageDiffers { name, .. } => failure.hint(format!(
-                "what is served is not what was pinned: find out who changed it; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
+                "find out who changed the package: the source serves something else than what was pinned; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
             ))
             .hint("a package with a module's binary has another checksum on each platform: lock it on the platform of the jobs"),
             KclError::UnknownPackage(_) => failure
@@ -314,7 +314,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("or to commit the folder that `kcl mod vendor` writes beside kcl.mod"),
             KclError::LockDiffers { .. } => failure
                 .hint("run `konverge kcl lock` and commit kcl.mod.lock")
-                .hint("if the new version is not intended, take it out of kcl.mod"),
+                .hint("if the new version is not intended, remove it from kcl.mod"),
             KclError::Offline(_) => failure
                 .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
             KclError::Package { .. } => failure

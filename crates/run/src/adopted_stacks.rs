@@ -154,7 +154,7 @@ fn refusal(stack: &StackPlan) -> UserError {
         ),
     )
     .hint(format!(
-        "take `{}` out of {FILE_NAME} (`konverge adopt --write` does), and let a pull request that edits the stack show the change",
+        "remove `{}` from {FILE_NAME} (`konverge adopt --write` does), and let a pull request that edits the stack show the change",
         stack.id
     ))
 }

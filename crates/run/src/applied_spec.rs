@@ -244,7 +244,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
             ErrorKind::State,
             format!("`{stack}` was never applied: there is nothing to restore"),
         )
-        .hint(format!("`konverge apply {stack}` applies it"));
+        .hint(format!("run `konverge apply {stack}` to apply it"));
     }
     UserError::new(
         ErrorKind::State,
@@ -252,7 +252,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
             "`{stack}` is not restored: its state records no complete apply, because the last one failed, or the state was imported, moved or edited since"
         ),
     )
-    .hint("run the apply of the default branch again: it takes up such a stack")
+    .hint("run the apply of the default branch again: it applies such a stack again")
     .hint(format!(
         "to go back instead: `konverge state history {stack}`, then `konverge state rollback {stack} --to SERIAL`"
     ))

@@ -610,7 +610,7 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
         UserError::from_error(ErrorKind::Usage, error)
             .context("the Spec cannot be read")
             .at(name.clone(), None, None)
-            .hint("`--spec` names a file, from the folder where konverge runs")
+            .hint("give `--spec` a path that starts at the folder where konverge runs")
     })?;
     Ok(spec::read_text(&text, &name)?)
 }

@@ -176,7 +176,7 @@ impl RunContext {
     pub fn check_interrupted(&self) -> Result<(), UserError> {
         if self.cancel.is_cancelled() {
             return Err(UserError::new(ErrorKind::Interrupted, "interrupted")
-                .hint("run it again: completed work is kept"));
+                .hint("run the command again: completed work is recorded and is not repeated"));
         }
         Ok(())
     }

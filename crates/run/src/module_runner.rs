@@ -266,7 +266,7 @@ impl ModuleRunner {
                     call,
                     &format!("its package has two binaries: `{first}` and `{second}`"),
                 )
-                .hint("keep the one whose version is that of the package"));
+                .hint("keep only the binary whose version is that of the package"));
             }
             [] => {}
         }

@@ -689,7 +689,7 @@ fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
         target.folder()
     );
     Err(UserError::new(ErrorKind::State, what)
-        .hint("`konverge state doctor --repair` writes the index again from the states"))
+        .hint("run `konverge state doctor --repair` to write the index again from the states"))
 }
 
 /// The error for a stack that is only compared with the live infrastructure, and has no identity for that.

@@ -97,7 +97,7 @@ impl Rescue {
             ErrorKind::State,
             format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
         )
-        .hint("compare the ids that the earlier run printed with what exists at the provider: take an object over by \
+        .hint("compare the ids that the earlier run printed with what exists at the provider: import an object with \
                `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")
         .hint(format!("then delete `{}` and run the same command again", self.path.display()))
     }

@@ -49,7 +49,7 @@ impl StackOrder {
                     cycle.iter().map(StackId::as_str).collect::<Vec<_>>().join(" → ")
                 ),
             )
-            .hint("take one of these rules out, or make its pattern narrower")),
+            .hint("remove one of these rules, or make its pattern narrower")),
         }
     }
 

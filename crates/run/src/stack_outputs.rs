@@ -626,7 +626,7 @@ impl<'a> DeclaredReads<'a> {
         if let Some(circle) = self.circle() {
             let names: Vec<_> = circle.iter().map(|stack| stack.as_str()).collect();
             let what = format!("these stacks read each other's outputs: {}", names.join(" → "));
-            return Err(place(UserError::new(ErrorKind::Spec, what)).hint("take one of these `reads` out"));
+            return Err(place(UserError::new(ErrorKind::Spec, what)).hint("remove one of these `reads`"));
         }
         if !self.config.may_read_outputs(stack, self.reader) {
             let what = format!(
@@ -773,6 +773,6 @@ pub(crate) async fn check_removal(
         target.id
     );
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint("take it out of their `reads` first, or confirm with `--without STACK` for each of them")
+        .hint("remove it from their `reads` first, or confirm with `--without STACK` for each of them")
         .caused_by(OthersFirst(readers)))
 }

@@ -150,7 +150,7 @@ impl StackSecrets {
                 ErrorKind::Secret,
                 format!("`{written}`: this reference is not in the Spec of `{}`", self.stack),
             )
-            .hint("a value that another object holds is never read as a reference: write the reference into the Spec"))
+            .hint("write the reference into the Spec: a value that another object contains is never read as a reference"))
         }
     }
 

@@ -109,7 +109,7 @@ impl From<StateError> for UserError {
                             "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` restores one of them"
                         )),
                     None if key.starts_with("freeze/") => failure.hint(
-                        "nobody knows whether applies are frozen: `konverge unfreeze --reason TEXT` lets them run, `konverge freeze --reason TEXT` stops them",
+                        "run `konverge unfreeze --reason TEXT` to let them run, or `konverge freeze --reason TEXT` to stop them: it is unknown whether applies are frozen",
                     ),
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }

@@ -154,7 +154,7 @@ pub enum TerraformError {
     Secret(UserError),
     #[error("the saved plan is gone or was made by another run")]
     PlanGone,
-    #[error("`{id}` was made with the id `{made}`, but that could not be stored")]
+    #[error("`{id}` was created with the id `{made}`, but the id could not be stored")]
     NotStored {
         id: ResourceId,
         /// Its id at the provider.

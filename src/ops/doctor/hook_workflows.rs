@@ -39,7 +39,8 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
             .hint("add the workflow on the default branch, or remove it from `apply.hooks.workflows`")
     })?;
     let workflow: Value = yaml::from_str(text).map_err(|error| {
-        wrong(format!("it is not YAML: {error}")).hint("it does not start before that is fixed")
+        wrong(format!("it is not YAML: {error}"))
+            .hint("correct the YAML: the forge cannot start the workflow before")
     })?;
     let needs = "`on: workflow_dispatch` needs the inputs `stack`, `commit` and `digest`";
     let dispatch = match &workflow["on"] {

@@ -44,7 +44,7 @@ pub async fn find_drift(
         if targets.is_empty() {
             let what = format!("no drift check found a difference with the digest {digest}");
             return Err(UserError::new(ErrorKind::Usage, what)
-                .hint("it is the digest of an open drift issue; or name the stack: `konverge set STACK --keep DIGEST`"));
+                .hint("give the digest of an open drift issue; or name the stack: `konverge set STACK --keep DIGEST`"));
         }
     }
     let checked = drift::run(&session.planning, &targets, None).await?;

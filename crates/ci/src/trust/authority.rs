@@ -215,7 +215,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                     format!("unknown repository_dispatch event `{}`", other.escape_debug()),
                 )
                 .hint(
-                    "known are `konverge-apply`, which may name digests as `approve`, `konverge-continue` and `konverge-drift`",
+                    "send `konverge-apply` (which may give digests as `approve`), `konverge-continue` or `konverge-drift`",
                 )),
             },
         }

@@ -265,7 +265,7 @@ fn untrusted(error: Untrusted, variable: Option<&str>) -> UserError {
             format!("the file that the variable {variable} names lies in the repository, or below /proc"),
         )
         .hint(format!(
-            "let {variable} hold the absolute path of a kubeconfig outside of the checkout"
+            "set {variable} to the absolute path of a kubeconfig outside the checkout"
         )),
         _ => error.into(),
     }
@@ -338,7 +338,7 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                         chain(&error)
                     ),
                 )
-                .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
+                .hint("outside the cluster, give it a kubeconfig: set `kubeconfig_env` under `clusters`")
             }),
         ClusterCredentials::Text { text, context } => {
             let options = KubeConfigOptions {

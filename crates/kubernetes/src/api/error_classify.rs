@@ -151,15 +151,15 @@ pub(crate) fn refusal(
         }
         RefusalCause::Denied => {
             failure.kind = ErrorKind::Policy;
-            failure.hint("a rule of the cluster forbids it; its message names the rule")
+            failure.hint("change the object, or the rule of the cluster that forbids it: the message names the rule")
         }
         RefusalCause::NoNamespace => failure.hint("add the Namespace to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"),
         RefusalCause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what blocks it"),
         RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to this stack, or first apply the stack that creates it"),
         RefusalCause::DeadVersion => failure
-            .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
-            .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
-        RefusalCause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
+            .hint("an entry in `metadata.managedFields` of the object has an API version that is no longer served, and blocks every write to the object")
+            .hint("clear the managed fields, and run the command again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
+        RefusalCause::NoDryRun => failure.hint("set `sideEffects` of the webhook to `None` or `NoneOnDryRun`"),
         // Who knows what was sent says more.
         RefusalCause::Invalid => failure.hint("correct what the message names, then run the same command again"),
         RefusalCause::Immutable(_) => failure,

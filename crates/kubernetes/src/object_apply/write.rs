@@ -257,5 +257,5 @@ fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
             chain(error)
         ),
     )
-    .hint("run it again: a new plan shows who")
+    .hint("run the command again: the new plan shows who owns the fields")
 }

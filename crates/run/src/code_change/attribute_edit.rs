@@ -215,7 +215,7 @@ fn add<'f>(
             failure = failure.hint(format!("did you mean `{known}`?"));
         }
         return Err(failure.hint(format!(
-            "write it by hand once, and `konverge set` keeps it; {UNTOUCHED}"
+            "write the attribute by hand once; later `konverge set` can change it; {UNTOUCHED}"
         )));
     }
     let Some((file, block)) = block(own, path) else {

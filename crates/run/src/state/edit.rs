@@ -116,7 +116,7 @@ pub async fn push(
                 pulled.serial
             ))
             .hint(format!(
-                "`konverge state diff {stack} {} {newest}` shows what; pull again and repeat the edit",
+                "pull the state again and repeat the edit; `konverge state diff {stack} {} {newest}` shows what changed",
                 pulled.serial
             )));
         }

@@ -158,7 +158,7 @@ pub fn unknown(stack: &StackId) -> UserError {
         ErrorKind::Usage,
         format!("nothing is recorded of stack `{stack}`"),
     )
-    .hint("`konverge state list` shows what is")
+    .hint("run `konverge state list` to see the recorded stacks")
 }
 
 /// The difference of two serials, as a unified diff of their YAML.

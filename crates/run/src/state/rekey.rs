@@ -76,10 +76,10 @@ pub async fn rekey(
     } else if new_key {
         return Err(UserError::new(
             ErrorKind::Usage,
-            "`--new-key` makes a data key, and `state.encrypt_to` names no key service that wraps one",
+            "`--new-key` creates a data key, and `state.encrypt_to` names no key service that wraps one",
         )
         .hint("to change an age key, name the new recipient in `state.encrypt_to` and run `konverge state rekey`")
-        .hint(format!("{IDENTITY_VARIABLE} has to hold the identity that decrypts what is there")));
+        .hint(format!("set {IDENTITY_VARIABLE} to the identity that decrypts the stored states")));
     }
     // Who could not read it afterwards would be stopped in the middle.
     if let Some(sealer) = states.sealer()
@@ -89,7 +89,7 @@ pub async fn rekey(
             ErrorKind::State,
             format!("the identity in {IDENTITY_VARIABLE} is not that of a recipient in `state.encrypt_to`"),
         )
-        .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and take the old one out"));
+        .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and remove the old recipient"));
     }
     states.reseal_hash_key().await?;
     // The index may lag behind; the states do not.

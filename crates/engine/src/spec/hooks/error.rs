@@ -115,13 +115,13 @@ impl From<HookError> for UserError {
                 "a hook guards the workloads of its stack, such as a Deployment: move the Job there, or remove `konverge/hook` so that it is a plain Job",
             ),
             HookError::GuardsNothing { .. } => {
-                failure.hint("take out a `dependsOn` or a reference between the hook and the workload that it guards")
+                failure.hint("remove a `dependsOn` or a reference between the hook and the workload that it guards")
             }
             HookError::Needed { by, job, .. } => {
                 failure.hint(format!("remove `{job}` from what `{by}` depends on"))
             }
             HookError::Circle(_) => failure.hint(
-                "a `pre` hook comes before every workload and a `post` hook after it: take out one of these `dependsOn` or references",
+                "remove one of these `dependsOn` or references: a `pre` hook runs before every workload, and a `post` hook after every workload",
             ),
             HookError::Graph(error) => error.into(),
         }

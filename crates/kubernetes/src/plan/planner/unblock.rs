@@ -241,7 +241,7 @@ fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -
         ),
     )
     .hint(format!(
-        "let `{manager}` apply the value of the Spec first, or remove the field from what it applies; then run this again"
+        "let `{manager}` apply the value of the Spec first, or remove the field from what `{manager}` applies; then run this command again"
     ))
-    .hint(format!("what `{manager}` applies is never taken from it"))
+    .hint(format!("Konverge never overwrites a field that `{manager}` applies"))
 }
