@@ -76,7 +76,7 @@ pub(super) async fn end_open(
     context: &str,
     why: &str,
 ) -> Result<(), ForgeError> {
-    // Without the list of statuses the status is set all the same: `error` permits no merge.
+    // If the list of statuses cannot be read, the status is set all the same: `error` permits no merge.
     let statuses = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
     let mut seen = BTreeSet::new();

@@ -99,8 +99,8 @@ format!("rules name {}", known.join(", ").escape_debug())
             pending.into_iter().partition(|target| self.covers(target));
         // In the order of waves, so that each stack is reached after all that may block it.
         own.sort_by_key(|target| waves.get(&target.id).copied());
-        // The stacks of other environments that a stack waits for. Whoever waits for the stack waits for these, too, so a
-        // chain of `after` names its real cause.
+        // Maps each stack to the stacks of other environments that it waits for. A stack that waits for it waits for
+        // these, too, so a chain of `after` names its real cause.
         let mut blocked: BTreeMap<StackId, BTreeSet<StackId>> = elsewhere
             .iter()
             .chain(guarded)

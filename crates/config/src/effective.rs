@@ -183,7 +183,7 @@ impl StackRules<'_> {
             ..
         } = self.for_stack(stack);
         let named = stack.cluster.clone().or_else(|| cluster.clone());
-        // No name contains a blank.
+        // No cluster name contains a blank, so `no cluster NAME` cannot be mistaken for one.
         let goes_to = match self.config.choice(named) {
             ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
             ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
@@ -199,7 +199,7 @@ impl StackRules<'_> {
             for path in &ignore {
                 builder.part(path.as_bytes());
             }
-            // No path begins so.
+            // No path of `ignore` begins with `deliver `, so the two cannot be mistaken for each other.
             if let Some(tool) = deliver {
                 builder.part(format!("deliver {}", tool.word()).as_bytes());
             }

@@ -158,7 +158,7 @@ pub fn desired_by_spec(
             id: masked.id,
             runtime: masked.runtime,
             attributes: masked.attributes,
-            // References are resolved when it is applied.
+            // The attributes are known before the write: references are resolved only during the apply.
             known_before_write: true,
         }
     };

@@ -74,7 +74,7 @@ impl Pool {
     /// # Errors
     /// The text is not KCL, or the worker is lost.
     pub async fn formatting(&self, path: &RepoPath, text: &str) -> Result<Formatting, KclError> {
-        // The core reads a file of that path where the text is empty.
+        // For an empty text the core would read the file at this path.
         if text.trim().is_empty() {
             return Ok(Formatting::Formatted);
         }
@@ -119,7 +119,7 @@ impl Pool {
             label: path.to_string(),
             ..CompileRequest::default()
         };
-        // The formatter ends at a relative import.
+        // The formatter panics at a relative import, so these are rewritten first.
         let message = |_: &Path| FormatCodeArgs {
             source: without_relative_imports(text),
         };

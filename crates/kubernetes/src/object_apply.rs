@@ -49,7 +49,7 @@ pub(super) async fn apply(
     let mut result = carry_out(runtime, scope, &planned, sink).await;
     if let Err(failure) = &mut result {
         failure.message = runtime.secrets.mask(&failure.message);
-        // Without this the journal keeps the intent, and the next run takes the object for one that may exist.
+        // If nothing was created, say so in the journal. Otherwise the next run would assume that the object may exist.
         if planned.public.action == Action::Create && nothing_was_made(runtime, scope, &planned).await {
             sink.absent(&id).await?;
         }

@@ -79,7 +79,7 @@ pub async fn run(run: &RunContext, request: &AffectedRequest) -> Result<Affected
         RevisionSpec::Commit(head_commit)
     };
     let known = AnalysisCache::open(run, &repository);
-    // The base first: it is saved for the next run in parallel with the work on the head.
+    // The base is opened first: it is saved for the next run while the head is being opened.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
     let base = base.transpose()?.inspect(|base| known.save(base));
     let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;

@@ -172,7 +172,7 @@ impl<'a> AppliedSpec<'a> {
         };
         let past = self.revision(commit, core).await?;
         let layout = &past.layout;
-        // It may have had another identity then.
+        // The stack may have had another identity at that commit, so its folder is tried too.
         let there = layout
             .stack(stack)
             .or_else(|| layout.stack_in_folder(state.folder.path()?))

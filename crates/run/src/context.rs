@@ -134,7 +134,7 @@ impl RunContext {
         let named = [variables::USER, variables::LOGNAME]
             .iter()
             .find_map(|name| self.var(name).map(str::to_owned));
-        // A service or a container may set none of them.
+        // A service or a container may set none of these variables, so the account of the process is used.
         let account = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
         named
             .or_else(|| account().map(|user| user.name))

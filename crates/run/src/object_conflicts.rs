@@ -152,7 +152,7 @@ pub(crate) fn refuse_conflicts_with_other_jobs(
             let declared = declared.get(&stack.id);
             let new = NewClaim::from_plan(resource, declared)?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
-            // Whether the other stack shares it is seen when one of the two is applied.
+            // It is not known here whether the other stack shares the object; the apply of either stack checks that.
             let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
             let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;

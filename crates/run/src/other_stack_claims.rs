@@ -325,7 +325,7 @@ impl<'a> OwnershipLookup<'a> {
                     .partition(|recorded| !wants.holds(cluster, object_key(&recorded.attributes))),
                 None => (Vec::new(), inside),
             };
-            // If it is applied in the same run, it comes first.
+            // If this run applies the other stack too, that stack must come first.
             self.awaited.insert(other.clone());
             let may_go = matches!(self.purpose, PlanPurpose::Show { .. });
             for (objects, is_leaving) in [(leaving, true), (staying, false)] {
@@ -353,7 +353,8 @@ impl<'a> OwnershipLookup<'a> {
             return None;
         };
         if head.layout.stack(stack).is_none() {
-            // It was removed, unless its folder is left out or cannot be read.
+            // The stack was removed, unless its folder is left out or cannot be read. Only a removed stack claims
+            // nothing.
             let is_removed = head.layout.identities_certain();
             let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
             let left_out = head.layout.leaves_out(entry.folder.or_root());
@@ -440,7 +441,7 @@ impl<'a> OwnershipLookup<'a> {
         let Some(prior) = backend.states.load(owner).await? else {
             return Ok(nothing_released());
         };
-        // A stack that is missing may be hidden.
+        // If some folders cannot be read, a missing stack may still exist: it releases nothing.
         if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
             return Ok(nothing_released());
         }

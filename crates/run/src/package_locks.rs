@@ -45,7 +45,7 @@ pub fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserE
     let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
     let mut failure = UserError::from(error);
     if let Some(hint) = ignored_hint(run, setup).filter(|_| of_lock) {
-        // After the command that writes the file.
+        // The first hint is the command that writes the file; this hint follows it.
         failure.hints.insert(failure.hints.len().min(1), hint);
     }
     failure

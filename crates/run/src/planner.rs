@@ -418,7 +418,7 @@ impl Planner {
                 .iter()
                 .any(|r| r.runtime == RuntimeKind::Kubernetes);
         if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
-            // Neither the head nor a state has objects: those of the base are deleted.
+            // Neither the head nor the state has objects. If the base has some, they are shown as deletions.
             on_clusters = has_objects(&self.compared(target).await?.0);
         }
         // A stack without Kubernetes resources can be compared with the live infrastructure without a cluster.
@@ -509,7 +509,7 @@ impl Planner {
         )
         .await?;
         let wanted = stack_secrets.admit(wanted)?;
-        // What is missing is said at its resource.
+        // A version that cannot be read is reported at its resource.
         let _ = stack_secrets.ask_versions().await;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
@@ -630,7 +630,7 @@ impl Planner {
         match (self.live, cluster) {
             _ if matches!(login, Ok(StackLoginChoice::NoPreview(_))) => Basis::Spec,
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
-            // An undetermined cluster should have been queried.
+            // A cluster that could not be determined should have been queried, so this is no comparison of Specs alone.
             _ => Basis::Live,
         }
     }

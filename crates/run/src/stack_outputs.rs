@@ -559,7 +559,7 @@ impl OutputLookup<'_> {
                 return Ok(false);
             };
             let state = &prior.state;
-            // Other inputs may still compile to the applied Spec.
+            // Another input digest does not mean another Spec, so the Specs are compared.
             if state.input_digest != Some(head.analysis.input_digest(stack)?) {
                 let spec = compilers.for_revision(head).spec(stack).await?;
                 if state.spec_digest != Some(spec.digest()) {
@@ -645,7 +645,7 @@ impl<'a> DeclaredReads<'a> {
     /// The stacks that the reader reads in a circle, the reader first and last.
     fn circle(&self) -> Option<Vec<&'a StackId>> {
         let reader = &self.reader.id;
-        // How each stack is reached from the reader.
+        // Maps each stack to the stack from which it was reached.
         let mut by: BTreeMap<&StackId, &StackId> = BTreeMap::new();
         let mut open = vec![reader];
         while let Some(at) = open.pop() {
@@ -735,7 +735,8 @@ pub(crate) async fn check_removal(
         return Ok(());
     };
     let reads_it = |stack: &StackId| match (specs, purpose) {
-        // What the head no longer declares is gone before this stack is.
+        // A reader that is leaving, or that no longer declares the read at the head, is destroyed or applied before
+        // this stack goes.
         (SpecSource::Compiled { head, .. }, PlanPurpose::Show { leaving }) => {
             let declares = head.layout.stack(stack);
             let declares = declares.is_none_or(|stack| stack.reads.values().any(|read| *read == target.id));
@@ -752,7 +753,7 @@ pub(crate) async fn check_removal(
     });
     let mut readers: BTreeSet<StackId> = readers.map(|(id, _)| id.clone()).filter(reads_it).collect();
     if matches!(purpose, PlanPurpose::Apply) {
-        // The index is of the beginning of the run.
+        // The index was read at the start of the run, so the newest states of the readers are loaded.
         for reader in readers.clone() {
             let now = backend.states.load(&reader).await?;
             let reads = now.is_some_and(|now| {

@@ -244,7 +244,7 @@ impl SecretResolver for StackSecrets {
     }
 
     fn rotated(&self) -> RotatedVersion {
-        // A preview and a drift report show it; only an apply leaves it.
+        // Only an apply leaves the old version. A preview and a drift report show the new one.
         match self.run.config.rotation {
             Rotation::Leave if self.is_applied => RotatedVersion::Keep,
             _ => RotatedVersion::Write,

@@ -132,7 +132,7 @@ pub async fn open_part(
             Some(key) => run.secrets.with_key(key),
             None => run.secrets.clone(),
         },
-        // No hash is compared.
+        // A diagnosis compares no hashes, so it needs no key.
         (None, KeyUse::Diagnose) => run.secrets.clone(),
     };
     Ok(StateBackend {

@@ -71,7 +71,7 @@ fn common_key(
     let secret = own.to_string();
     let secret = StaticSecret::from(*key_bytes(secret.expose_secret(), "age-secret-key-")?);
     let common = secret.diffie_hellman(&PublicKey::from(*key_bytes(other, "age")?));
-    // A key of low order has the same secret in common with everybody.
+    // Refuse a key of low order: it has the same common secret with every other key.
     if !common.was_contributory() {
         return None;
     }

@@ -94,7 +94,7 @@ pub enum StateError {
 
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
-        // The store's own error has its kind and its hints.
+        // An error of the store already has its kind and its hints.
         if let StateError::Store(error) = error {
             return error.into();
         }

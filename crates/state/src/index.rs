@@ -471,13 +471,14 @@ impl StateStore {
                 None if there.is_announcement() => {
                     known.untouched.insert(stack);
                 }
-                // The end of the lease that left it open, or of a later one.
+                // The lease that left the entry open has ended, or a later one has.
                 Some(entry) if !entry.open && there.epoch <= entry.epoch => {
                     known.entries.insert(stack.clone(), entry.clone());
                     known.found.insert(stack, entry);
                 }
-                // Written since it was announced, under an earlier lease than was foreseen: runs that were held back
-                // announced the stack, too. The index keeps it open, and it is looked up each time.
+                // The document was written after the announcement, under an earlier lease than the announcement
+                // expected: runs that were held back announced the stack, too. The index keeps the entry open, and the
+                // stack is looked up each time.
                 Some(entry) if !entry.open && there.serial < entry.serial => {
                     known.entries.insert(stack, entry);
                 }

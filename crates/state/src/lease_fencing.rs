@@ -73,8 +73,8 @@ impl StateStore {
         }
         let mut serial = reading.rows.serial().unwrap_or(0);
         let (mut asked, mut renewals) = (started, 1);
-        // After a holder that released the lease itself nobody can write. After every other one the old rows are
-        // closed.
+        // If the previous holder released the lease, it can no longer write. In every other case the old rows are
+        // closed first.
         if claim != TakeoverReason::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
                 // A live holder stops by itself within this time, because it can no longer renew.
@@ -102,7 +102,7 @@ impl StateStore {
                 }
             }
         }
-        // A document that ended its lease, and no journal since: the stack is as its state says.
+        // The newest document ended its lease and no journal follows, so nothing was left unfinished.
         let settled = reading
             .document
             .as_ref()
@@ -150,13 +150,13 @@ impl StateStore {
                 .await?;
             at_work |= match (claim, end) {
                 (TakeoverReason::Free, _) => false,
-                // Another run ended it before the holder was silent for a term.
+                // Another run closed the row before the holder was silent for a whole term.
                 (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
-                // It renewed once more since it was watched, or nobody watched it: it may be at work.
+                // The holder renewed once more after it was watched, or nobody watched it: it may still be at work.
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)
                 }
-                // Only the run of the newest epoch was asked about.
+                // It is known to be over only of the run of the newest epoch. Runs of earlier epochs may be at work.
                 (TakeoverReason::Over, _) => old + 1 != epoch,
                 (TakeoverReason::Ended, _) => true,
             };

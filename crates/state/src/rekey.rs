@@ -57,7 +57,8 @@ impl StateStore {
             lease.release().await?;
             recorded?;
             written += 1;
-            // Each successor pushes one serial out of the newest, so after these rounds all of them are new.
+            // Each new state makes one old state no longer one of the newest, so after these rounds all of them are
+            // new.
             if pending.is_none() || written > NEWEST {
                 break;
             }

@@ -97,7 +97,8 @@ impl StateStore {
                 tracing::debug!(error = %chain(&error), "an old record of a rollout could not be deleted");
             }
         }
-        // A run that slept for long finds its place free again. Others have written what follows, and deleted it since.
+        // After a long sleep of this run, its number may be free again: others wrote it and later ones, and deleted it
+        // since. Then our record is outdated.
         Ok(number + KEPT > newest)
     }
 

@@ -34,7 +34,8 @@ pub async fn find_drift(
     let session = session::open_named(run, &request, KeyUse::Look).await?;
     let mut targets = session.targets;
     if stacks.is_empty() {
-        // The drift checks recorded whose digest it is: comparing every stack would take as long as they did.
+        // The drift checks recorded which stack a digest belongs to. Comparing every stack again would take as long as
+        // those checks.
         let known = match &session.planning.backend {
             Some(backend) => backend.states.drift_history().await?,
             None => DriftHistory::default(),

@@ -182,7 +182,7 @@ impl PolicyCheck {
                 policies.push(self.archive.policy_at(&before).await?);
             }
         }
-        // Mostly they are equal: each is evaluated once, and its findings are not repeated.
+        // The policies are mostly equal: each different one is evaluated once, so findings are not repeated.
         let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
         for policy in policies {
             if !different.contains(&policy) {

@@ -36,7 +36,7 @@ pub fn effective_policies(
         let policy = rules.policy_of_name(name).unwrap_or_default();
         add_name(&mut policies, narrowed(&config.policy, policy)?);
     }
-    // The code owners of the present folder are asked already; those of an earlier one are others.
+    // The code owners of the present folder are asked already; an earlier folder may have other code owners.
     for earlier in &standing.folders {
         let policy = rules.policy_of_name(earlier.as_str()).unwrap_or_default();
         let policy = narrowed(&config.policy, policy)?;

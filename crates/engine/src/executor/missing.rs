@@ -53,7 +53,8 @@ impl Executor<'_> {
         if !has_succeeded || nodes.len() == 1 || !nodes.iter().any(has_work) {
             return Ok(Vec::new());
         }
-        // What only a changed or deleted object owned goes with it: runtimes tell that from these records.
+        // If an object has only owners that were changed or deleted, it disappears with them. Runtimes tell that from
+        // these records.
         let earlier: Vec<_> = {
             let outcomes = lock(&self.outcomes);
             let changed = nodes.iter().map(|node| &node.planned.item);

@@ -144,7 +144,7 @@ pub(crate) async fn client(
 /// The library's client, which also learns the authentication header of each request. The library adds that
 /// header inside of all layers that can be added, so it is added here on the outside instead.
 fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
-    // `None` without credentials, and for certificates only.
+    // `auth_layer` returns `None` if there are no credentials, or only a client certificate: then no header is added.
     let Some(proof) = config.auth_layer()? else {
         return transport::client(config);
     };

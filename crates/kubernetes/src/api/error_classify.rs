@@ -141,7 +141,7 @@ pub(crate) fn refusal(
         cause,
         RefusalCause::Quota | RefusalCause::Denied | RefusalCause::EndingNamespace
     ) {
-        // The 403 is not about permissions.
+        // This 403 is not about permissions, so hints about permissions would mislead.
         failure.hints.clear();
     }
     match cause {
@@ -160,7 +160,7 @@ pub(crate) fn refusal(
             .hint("an entry in `metadata.managedFields` of the object has an API version that is no longer served, and blocks every write to the object")
             .hint("clear the managed fields, and run the command again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
         RefusalCause::NoDryRun => failure.hint("set `sideEffects` of the webhook to `None` or `NoneOnDryRun`"),
-        // Who knows what was sent says more.
+        // The caller knows the request, and adds a better hint where it can.
         RefusalCause::Invalid => failure.hint("correct what the message names, then run the same command again"),
         RefusalCause::Immutable(_) => failure,
         RefusalCause::Other => match error.status().and_then(other_hint) {

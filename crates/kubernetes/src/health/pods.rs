@@ -158,7 +158,7 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
             heals,
         })
     });
-    // Of several containers, the one that waiting does not fix is reported.
+    // If several containers have a problem, report one that waiting does not fix.
     let first = found.next()?;
     if first.heals {
         found.find(|other| !other.heals).or(Some(first))

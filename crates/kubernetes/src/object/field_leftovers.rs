@@ -28,7 +28,7 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
         }
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
-        // A manager that changed it since owns it legitimately.
+        // If the value differs from our last write, another manager changed it since, and owns it rightly.
         let is_as_written = FieldPath::new(&path)
             .get(shown)
             .is_some_and(|found| diff::same(found, before));

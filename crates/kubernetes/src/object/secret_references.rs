@@ -391,7 +391,7 @@ impl PlannedReferences {
     ) -> Result<Vec<&str>, UserError> {
         let mut filled = Vec::new();
         for place in self.to_write() {
-            // The field was left to its owner, or is not compared.
+            // The stand-in is not in the body: the field was left to its owner, or is not compared.
             if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
                 continue;
             }

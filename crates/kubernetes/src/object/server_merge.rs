@@ -195,7 +195,7 @@ fn merged_items(
                     live += 1;
                     continue;
                 }
-                // It came already, or comes when its turn among the common items is there.
+                // A common item: it was already added, or will be added when its turn comes.
                 Some(at) if at < next || common.peek().is_some_and(|turn| *turn != at) => {
                     live += 1;
                     continue;

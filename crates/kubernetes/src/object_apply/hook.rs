@@ -176,7 +176,7 @@ impl Run<'_> {
             Err(failure) => match self.how_it_ended(&live).await {
                 Ok(Some(ended)) => (ended, None),
                 Ok(None) => (live, Some(failure)),
-                // Its end is not known: the next run waits for it.
+                // It is not known whether the Job has ended, so nothing is recorded: the next run waits for the Job.
                 Err(unknown) => {
                     return Err(failure.hint(format!("whether it still runs is not known: {unknown}")));
                 }

@@ -191,7 +191,8 @@ async fn watch_until_ready(
             (look, looked) = (false, Instant::now());
             match fetch::get(&subject.cluster, of, &subject.name).await? {
                 Some(found) => {
-                    // The event of the deletion is used up: otherwise it would lead to this read again.
+                    // The object exists again. Remove the event of its deletion: otherwise it would lead to this read
+                    // again.
                     object = found;
                     feed.latest
                         .lock()

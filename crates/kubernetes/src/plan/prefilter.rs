@@ -173,7 +173,7 @@ impl ObjectPlanner<'_> {
         else {
             return Ok(None);
         };
-        // The proofs know our own entries alone.
+        // The proofs know only the entries of our own field manager, so another name needs the server.
         if self.runtime.options.field_manager != FIELD_MANAGER {
             return Ok(None);
         }

@@ -112,10 +112,11 @@ impl EndedApply<'_> {
             state.commit = self.commit().cloned();
             state.core = self.core.map(str::to_owned);
         } else if self.options.restore {
-            // Nothing else is wanted than before: what is not restored is still drift.
+            // A restore brings no new desired resources, so the recorded digest stays: what was not restored is still
+            // drift.
             state.input_digest = self.recorded.input_digest;
         } else {
-            // The next run applies the stack again.
+            // Without a digest the stack is pending, so the next run applies it again.
             state.input_digest = None;
         }
     }

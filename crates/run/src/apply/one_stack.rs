@@ -226,7 +226,7 @@ impl LeasedStack<'_> {
                 let is_unreviewed = !refusal.decisions.stopped.is_empty();
                 decisions.extend(refusal.decisions);
                 let outcome = StackOutcome {
-                    // The digest of what can be approved.
+                    // The digest of this plan, because it is the one that can be approved.
                     digest: public.digest,
                     ..not_started(target, &refusal.error)
                 };

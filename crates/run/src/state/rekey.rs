@@ -81,7 +81,7 @@ pub async fn rekey(
         .hint("to change an age key, name the new recipient in `state.encrypt_to` and run `konverge state rekey`")
         .hint(format!("set {IDENTITY_VARIABLE} to the identity that decrypts the stored states")));
     }
-    // Who could not read it afterwards would be stopped in the middle.
+    // Check first that this run can read what it writes. Otherwise it would stop in the middle.
     if let Some(sealer) = states.sealer()
         && sealer.open(&sealer.seal(b"")?).is_err()
     {

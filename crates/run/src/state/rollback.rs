@@ -112,7 +112,7 @@ pub async fn rollback_under(
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
     let head = OpenRevision::open_under(run, repository, &RevisionSpec::Commit(commit.clone()), &config)?;
     let there = head.layout.stack(stack);
-    // It may have had another identity then.
+    // The stack may have had another identity at that commit, so its folder is tried too.
     let there = there.or_else(|| head.layout.stack_in_folder(recorded.folder.path()?));
     let there = there.ok_or_else(|| {
         UserError::new(

@@ -63,7 +63,7 @@ const HELM: Dialect = Dialect {
         ("post-upgrade", HookTime::Post),
         ("pre-delete", HookTime::PreDestroy),
     ],
-    // Of Helm 2, on definitions of custom resources.
+    // `crd-install` is a hook of Helm 2, for definitions of custom resources.
     in_order: &["crd-install"],
     pairs: &[["pre-install", "pre-upgrade"], ["post-install", "post-upgrade"]],
     deletes: ["hook-succeeded", "hook-failed"],

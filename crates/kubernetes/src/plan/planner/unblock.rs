@@ -136,7 +136,7 @@ impl ObjectPlanner<'_> {
                 blocking: rekeyed,
                 ..answered
             }),
-            // It is invalid without them: they stay.
+            // Without these fields the object is invalid, so they stay.
             Err(error) if error.is_code(422) => Ok(answered),
             Err(error) => Err(asked.subject.refusal(&error)),
         }
@@ -213,7 +213,7 @@ impl ObjectPlanner<'_> {
                 _ if asked.adopting => false,
                 Conflicts::Write => false,
                 Conflicts::Stop | Conflicts::Leave => true,
-                // The field is in something that was ours: it is restored.
+                // If the parent of the field was ours, `restore` removes the field, because somebody else added it.
                 Conflicts::Restore => {
                     let around = path.rsplit_once('/').map_or("", |(around, _)| around);
                     prior

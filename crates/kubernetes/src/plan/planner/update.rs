@@ -111,7 +111,8 @@ impl ObjectPlanner<'_> {
         };
         let refused = match answered {
             Ok(answered) => {
-                // The server may accept the Spec beside an item whose key somebody changed; then both would be there.
+                // If somebody changed the key of a list item, the server accepts the Spec and keeps both items: remove
+                // the changed one.
                 let answered = self.without_rekeyed(&asked, answered).await?;
                 return self.use_dry_run(asked, definition, answered).await;
             }
@@ -314,7 +315,7 @@ impl ObjectPlanner<'_> {
                 }
                 Ok(left)
             }
-            // It is invalid without them: they stay.
+            // Without these fields the object is invalid, so they stay.
             Err(error)
                 if matches!(
                     error_classify::cause(&error),
