@@ -135,8 +135,8 @@ fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>
     Ok(client)
 }
 
-/// Returns the job with its attempt. Without a token it is not asked: such a job writes nothing that another attempt could
-/// own.
+/// Returns the job with its attempt. Without a token the attempt is not asked for: such a job writes nothing that
+/// another attempt could own.
 async fn with_attempt(
     runner: &Arc<dyn CiJob>,
     client: Option<&dyn Forge>,

@@ -19,7 +19,7 @@ pub struct EffectiveStack {
     pub workspace: Option<String>,
     /// Globs of stacks that come before it.
     pub after: Vec<String>,
-    /// Who may apply it.
+    /// The rules for who may apply the stack.
     pub policy: StackPolicy,
     /// The environment of its GitHub deployments and of its apply; by a rule that matches the folder.
     pub environment: Option<String>,
@@ -51,7 +51,7 @@ impl EffectiveStack {
 pub enum ClusterChoice {
     /// This cluster.
     Named(ClusterName),
-    /// Nothing is configured.
+    /// No cluster is configured.
     Unconfigured,
     /// A cluster that is not defined.
     Unknown(ClusterName),

@@ -19,13 +19,14 @@ pub struct ClaimQuestion<'a> {
 /// A planned action on an object that another stack may claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedObject {
-    /// It deletes the object: which other stack wants it?
+    /// This stack deletes the object. Does another stack desire it?
     Deleted,
-    /// It replaces the object, and what is in it is deleted: what do other stacks have in it?
+    /// This stack replaces the object, which deletes the objects inside it. Do other stacks have objects there?
     Emptied,
-    /// It creates or adopts the object: which other stack records it, and has not released it?
+    /// This stack creates or adopts the object. Does another stack record it, and has that stack not released it?
     Created,
-    /// It takes the object over from the stack that the object names as its owner: has that stack released it?
+    /// The live object names another stack as its owner, and this stack takes the object from that stack. Has that
+    /// stack released it?
     TakenFrom(StackId),
 }
 
@@ -38,7 +39,7 @@ pub enum OwnerClaim {
     Holds(Vec<HeldObjects>),
     /// This stack claims the object.
     By(StackId),
-    /// This stack has the object too, and keeps it.
+    /// The object stays in this stack, and another stack has it too.
     SharedWith(StackId),
     /// Unknown: the Spec of this stack cannot be compiled.
     Unclear(StackId),

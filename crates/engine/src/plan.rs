@@ -398,7 +398,7 @@ impl PlanBuilder<'_> {
         self.planned[member] = Some(planned);
     }
 
-    /// Tells later segments what this one creates or changes, if one of them comes in a later stage.
+    /// Tells later segments what this segment creates or changes, if one of them is in a later stage.
     fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
         let Some(&first) = members.first() else { return };
         let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > drafts[first].stage;

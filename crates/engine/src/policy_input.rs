@@ -37,7 +37,7 @@ pub struct TruePlan {
 pub struct LatePlan<'a> {
     /// As it is shown and reviewed; masked.
     pub shown: &'a ResourcePlan,
-    /// Its true values; `None` if nothing of them is known.
+    /// The true values of the resource; `None` if none of them is known.
     pub truth: Option<&'a TrueValues>,
     /// The secrets to mask.
     pub secrets: &'a Secrets,
@@ -88,7 +88,7 @@ impl EnginePlan {
         }
     }
 
-    /// The changed resources of a second plan, which an apply made after its first one.
+    /// The changed resources of the second plan that an apply makes after its first plan.
     pub fn late_plans(&self) -> impl Iterator<Item = LatePlan<'_>> {
         let planned = self.nodes.iter().map(|node| &node.planned);
         let truths: HashMap<_, _> = planned

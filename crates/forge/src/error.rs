@@ -50,7 +50,7 @@ pub enum ForgeError {
     /// The token itself is refused: wrong or expired.
     #[error("{forge} refuses the token ({operation})")]
     Token { forge: ForgeKind, operation: String },
-    /// It does not exist or is not visible to the token.
+    /// The object does not exist, or the token may not see it.
     #[error("not found: {operation}")]
     NotFound {
         forge: ForgeKind,
@@ -83,7 +83,7 @@ pub enum ForgeError {
     Outdated {
         forge: ForgeKind,
         operation: String,
-        /// Its name and its version, by its own words.
+        /// The name and version of the server, as it reports them.
         server: String,
         needed: String,
     },

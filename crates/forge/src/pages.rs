@@ -251,7 +251,7 @@ fn is_host(text: &str) -> bool {
     is_name(host) && port.parse::<u16>().is_ok()
 }
 
-/// Returns true for a part of a path that stands in an address as it is, and leads to no other folder.
+/// Returns true for a part of a path that needs no escaping in a URL and leads to no other folder.
 fn is_name(part: &str) -> bool {
     !part.bytes().all(|byte| byte == b'.')
         && part

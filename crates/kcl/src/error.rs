@@ -143,7 +143,7 @@ pub enum CoreReach {
     Range(CoreRange),
     /// Every core gives the error: the code, a package or a setting must change.
     Every,
-    /// It is not known which cores give the error.
+    /// It is unknown which core versions report the error.
     Unknown,
 }
 

@@ -43,7 +43,7 @@ pub enum FormatFault {
     /// The formatter fails.
     #[error("the KCL formatter fails on the file")]
     Fails,
-    /// Its output does not parse.
+    /// The output of the formatter does not parse.
     #[error("the output of the KCL formatter is not valid KCL")]
     NotKcl,
     /// The syntax trees differ.

@@ -65,9 +65,9 @@ struct PastRevisions {
 /// Why a commit that was applied is not opened.
 #[derive(Clone)]
 enum PastFailure {
-    /// It is not here, and cannot be fetched.
+    /// The commit is not in this clone, and cannot be fetched.
     Missing(UserError),
-    /// It is here.
+    /// The commit is in this clone, and cannot be opened.
     Unusable(UserError),
 }
 

@@ -10,8 +10,8 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kcl::KclError;
 
-/// One of the errors of a failure: its file, and the first line of its message. Line numbers do not count: they move
-/// with the lines above.
+/// One of the errors of a failure: its file, and the first line of its message. Line numbers do not count, because they
+/// change with the lines above.
 type Root = (Option<String>, String);
 
 /// Returns true if the Spec of the base fails with the same errors, and the change touches none of their files.

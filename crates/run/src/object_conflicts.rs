@@ -164,7 +164,7 @@ pub(crate) fn refuse_conflicts_with_other_jobs(
     }
 }
 
-/// Sets the error of a stack, or adds it to the one that it has.
+/// Sets the error of a stack, or adds the error to the one that the stack already has.
 fn set_error(stack: &mut StackPlan, failure: &UserError) {
     match &mut stack.error {
         Some(error) => error.add(failure.body()),

@@ -162,11 +162,11 @@ type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Syn
 /// The purpose of a plan. It decides which stack, of those that share a Namespace, deletes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanPurpose<'a> {
-    /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
+    /// The plan is shown only. These stacks are destroyed together, one after the other in the order of their names.
     Show { leaving: &'a BTreeSet<StackId> },
     /// It is a drift check, and is never applied. Of a shared Namespace the records of the others count, as for `Apply`.
     Drift,
-    /// It is applied, under the lease of its stack: what counts is what the others record now.
+    /// The plan is applied, under the lease of its stack: the present records of the other stacks count.
     Apply,
 }
 
@@ -504,8 +504,8 @@ impl<'a> OwnershipLookup<'a> {
         Ok(claims.await?)
     }
 
-    /// Returns that the owner of a generated object, a stack of the same project, shares it. It does if it records the
-    /// object as shared, or no longer records it.
+    /// Returns the claim of the owner of a generated object, a stack of the same project. The owner shares the object
+    /// if it records the object as shared, or no longer records it.
     async fn shared_by(&self, owner: StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let key = item
             .desired

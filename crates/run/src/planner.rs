@@ -50,7 +50,7 @@ use konverge_state::{IndexedStates, Proven, Versioned};
 pub struct PlanStart<'a> {
     /// The recorded state.
     pub state: &'a StackState,
-    /// Its serial, if it is the one of the store.
+    /// The serial of the state, if the state comes from the store.
     pub serial: Option<u64>,
     /// The secrets of the stack, if the plan may have their values.
     pub secrets: Option<&'a StackSecrets>,

@@ -22,9 +22,9 @@ use konverge_base::error::{SharedError, chain};
 /// A data key and the services that can unwrap it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedDataKey {
-    /// Its key in the store.
+    /// The key of the document in the store.
     pub place: String,
-    /// Its age recipient, by which documents name it.
+    /// The age recipient of the data key, by which documents name it.
     pub recipient: String,
     /// The services that wrap it.
     pub by: Vec<String>,

@@ -43,7 +43,7 @@ impl DocumentMark {
         })
     }
 
-    /// Returns true if the writer, or the reader itself, made it.
+    /// Returns true if the given writer, or the reader itself, made the mark.
     pub(crate) fn is_valid(&self, reader: &age::x25519::Identity, place: &Key, bytes: &[u8]) -> bool {
         let written = blake3::Hash::from_hex(&self.hash).ok();
         let key = common_key(reader, &self.by, &self.by, &self.reader);

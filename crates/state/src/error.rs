@@ -72,7 +72,7 @@ pub enum StateError {
     #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
     Lost {
         stack: StackId,
-        /// How the loss was noticed.
+        /// How this run noticed the loss.
         why: String,
     },
     /// The index says that a state was written, but the store has no document of it.

@@ -652,7 +652,7 @@ pub(super) enum LeaseDocument {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         serial: Option<u64>,
     },
-    /// Released without a state document of its own.
+    /// The lease was released without a state document of its own.
     Released,
     /// Ended by the holder of a later epoch.
     TakenOver { by: u64 },

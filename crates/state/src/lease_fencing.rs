@@ -29,7 +29,7 @@ pub(super) enum TakeoverReason {
 /// How the renewals of an epoch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowEnd {
-    /// It already had one.
+    /// The row already had an end.
     Before,
     /// We added it, after this renewal.
     After(Option<u64>),
@@ -216,8 +216,8 @@ impl StateStore {
         unreachable!("a row has a free place")
     }
 
-    /// Returns true if a place in a row of renewals is its end. An unreadable place is not an end, nor is one that no
-    /// holder of a key wrote: the end is put after it.
+    /// Returns true if a place in a row of renewals is its end. A place that cannot be read, or that no holder of a key
+    /// wrote, is not an end: the end is put after it.
     fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         match self.envelopes.read("lease", key, bytes) {
             Ok((_, LeaseDocument::Held { .. }))

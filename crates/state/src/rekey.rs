@@ -22,13 +22,13 @@ const NEWEST: usize = 2;
 /// The protection of a document: who can decrypt it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sealing {
-    /// It is not encrypted.
+    /// The document is not encrypted.
     Plain,
-    /// It is encrypted by a version that did not record to whom.
+    /// The document was encrypted by a version that did not record the recipients.
     Unknown,
-    /// It is encrypted, and no holder of a key that this run knows wrote it.
+    /// The document is encrypted, and its writer held no key that this run knows.
     Unmarked,
-    /// Its recipients, sorted.
+    /// The recipients of the document, sorted.
     Recipients(Vec<String>),
 }
 

@@ -97,7 +97,7 @@ impl TerraformCommand {
         self.lines.next_line().await.ok().flatten()
     }
 
-    /// Asks it to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
+    /// Asks Terraform to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
     pub(super) fn interrupt(&self) {
         self.signal(Signal::SIGINT);
     }

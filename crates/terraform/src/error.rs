@@ -141,7 +141,7 @@ pub enum TerraformError {
     SecretPlace {
         id: ResourceId,
         path: String,
-        /// The attribute beside it that is kept nowhere.
+        /// The write-only twin of the attribute, whose value is stored nowhere.
         write_only: Option<String>,
     },
     #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]

@@ -36,7 +36,7 @@ pub enum ProposalResult {
     Updated(String),
     /// The pull request is open with these files already.
     Unchanged(String),
-    /// Somebody closed it with exactly these files, so it is not opened again.
+    /// Somebody closed the pull request with exactly these files, so it is not opened again.
     Closed(String),
     /// The default branch has the values.
     Nothing,

@@ -45,7 +45,8 @@ use konverge_run::{
 /// The commits that an approved digest of a plan covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed<'a> {
-    /// The commit before the first one, if it is recorded: for a plan the last one that was applied to the stack.
+    /// The commit before the first commit of the plan, if it is recorded: the last commit that was applied to the
+    /// stack.
     pub since: Option<&'a CommitId>,
     /// The last commit: for drift that is restored the applied commit, `None` for a plan of the head.
     pub until: Option<&'a CommitId>,

@@ -52,7 +52,8 @@ pub fn effective_policies(
     Ok(policies)
 }
 
-/// Adds the rules of another name of the stack: its numbers to the first policy, its people as a policy of their own.
+/// Adds the rules of another name of the stack. Its numbers go into the first policy; its people become a policy of
+/// their own.
 fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
     let first = &mut policies[0];
     first.approvals = first.approvals.max(other.approvals);

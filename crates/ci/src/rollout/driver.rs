@@ -207,7 +207,7 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) backend: &'a StateBackend,
     pub(super) rollout: &'a RolloutConfig,
     pub(super) rules: RolloutRules,
-    /// Its pending stacks at the head.
+    /// The pending stacks of the rollout at the head.
     pub(super) pending: &'a [(usize, Target)],
     pub(super) succeeded: &'a BTreeSet<StackId>,
     pub(super) stored: Option<StoredRollout>,

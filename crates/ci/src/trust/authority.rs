@@ -60,7 +60,7 @@ impl<'a> Caller<'a> {
 /// The lookup of the default branch at the forge.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultBranchLookup<'a> {
-    /// Not asked yet.
+    /// The people were not asked for yet.
     NotYet,
     /// Cannot be asked: there is no token, or the job needs no permissions.
     Never,
@@ -133,8 +133,8 @@ pub(crate) enum Task {
 /// The people who approve the digests of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DispatchApprovers {
-    /// The user who started its first attempt with them, and if rules require more, the users who approved
-    /// the job in its environment.
+    /// The user who started the first attempt with these digests and, if rules require more, the users who approved the
+    /// job in its environment.
     Starter {
         login: String,
         /// The reason that the user gave.

@@ -10,7 +10,8 @@ use std::{
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-/// Files whose path contains one of these are skipped. So nothing says what they hold: a package is used without them.
+/// Files whose path contains one of these names are skipped. No checksum covers them, so they are removed before the
+/// package is used.
 const IGNORED: [&str; 2] = [".git", ".tar"];
 
 fn is_ignored(relative: &str) -> bool {

@@ -18,7 +18,7 @@ pub enum Conflicts {
     Restore,
     /// The value of the Spec is written, and the field is taken over.
     Write,
-    /// The field keeps its owner and value.
+    /// The field keeps its owner and its value.
     Leave,
     /// The resource fails, and the error names the owner.
     Stop,

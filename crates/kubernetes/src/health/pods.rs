@@ -229,7 +229,7 @@ fn probe_words(probe: &ObjectView) -> String {
 
 /// A failed container, as a failed pod or a Job's pod shows it.
 pub(super) struct Ended {
-    /// Its name, empty if the pod failed as a whole.
+    /// The name of the container; empty if the pod failed as a whole.
     pub container: String,
     /// The text for people, without the pod's name.
     pub words: String,

@@ -23,7 +23,7 @@ pub(crate) enum Dependents {
     Go,
     /// The server deletes them first, and the object only after them.
     GoFirst,
-    /// The server keeps them.
+    /// The server keeps the dependents.
     Stay,
 }
 

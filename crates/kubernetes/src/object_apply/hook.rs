@@ -137,7 +137,7 @@ impl Run<'_> {
         ))
     }
 
-    /// Stores how the run stands, before it returns.
+    /// Stores the state of the run before it returns.
     async fn note(
         &self,
         recorded: &mut Recorded,
@@ -269,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes a Job and waits until it is gone. The pods of one that may still run are gone before it.
+    /// Deletes a Job and waits until it is gone. If the Job may still run, its pods are gone before it.
     async fn delete(&self, live: &Value) -> Result<(), UserError> {
         let has_ended = completed_jobs::has_completed(live) || completed_jobs::has_failed(live);
         let dependents = if has_ended {

@@ -101,7 +101,7 @@ pub(crate) struct DryRunResponse {
     pub body: Value,
     /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The fields outside the Spec that go with it, because the server refuses it beside them.
+    /// The fields outside the Spec that this change removes, because the server refuses the Spec together with them.
     pub blocking: Vec<BlockingField>,
 }
 

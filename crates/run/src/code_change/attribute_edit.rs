@@ -16,7 +16,7 @@ const UNTOUCHED: &str = "nothing was written";
 pub(super) enum UnsetAttribute {
     /// The edit is refused: a name may be misspelled.
     Refuse,
-    /// It is added to the stack's own file: the Spec then says whether it is meant.
+    /// The attribute is added to the stack's own file. The Spec then shows whether that was the right attribute.
     Add,
 }
 

@@ -26,9 +26,9 @@ pub struct StateFinding {
 /// The treatment of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexCheck {
-    /// It is compared with the states.
+    /// The index is compared with the states.
     Compare,
-    /// It is written again from the states, too.
+    /// The index is also written again from the states.
     Rebuild,
 }
 

@@ -19,14 +19,14 @@ struct Dialect {
     hook: &'static str,
     policy: &'static str,
     weight: &'static str,
-    /// Its times that have a meaning here, each with our time of that meaning.
+    /// The times of the tool's hooks that exist here too, each with our name for it.
     times: &'static [(&'static str, HookTime)],
-    /// Its times of objects that it creates together with the others: after its hooks before them, and before its hooks
-    /// after them.
+    /// The times at which the tool creates an object together with the others: after the hooks before them, and before
+    /// the hooks after them.
     in_order: &'static [&'static str],
     /// Pairs of times that only together mean the same as one of ours.
     pairs: &'static [[&'static str; 2]],
-    /// Its policies that delete a Job which has ended.
+    /// The policies of the tool that delete a Job which has ended.
     deletes: [&'static str; 2],
     /// The policy that always holds here.
     recreates: &'static str,

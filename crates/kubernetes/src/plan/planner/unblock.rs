@@ -187,8 +187,8 @@ impl ObjectPlanner<'_> {
         Ok(answer)
     }
 
-    /// Checks that the fields may be removed: nobody else applies them, and the policy for conflicts does not leave them
-    /// to those who updated them.
+    /// Checks that the fields may be removed: no other manager applies them, and the policy for conflicts does not
+    /// leave them to the manager that updated them.
     fn check_allowed(
         &self,
         asked: &Asked<'_>,

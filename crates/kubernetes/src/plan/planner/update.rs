@@ -519,7 +519,7 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// The changes, where those of fields outside the Spec that are in its way say who wrote them.
+/// Returns the changes. A change of a field outside the Spec that is in the way says who wrote the field.
 fn blamed(
     mut changes: Vec<FieldChange>,
     sides: &DiffSides<'_>,
