@@ -144,8 +144,8 @@ fn not_recorded_elsewhere(
         None | Some(OwnerClaim::Nobody | OwnerClaim::Holds(_)) => return Ok(planned),
         Some(OwnerClaim::SameId(other)) => {
             planned.public.notes.push(format!(
-                "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
-                 out of one of the two stacks (`konverge state forget {other}` does not change live objects)"
+                "stack `{other}` records an object of this type with the same id: if it is the same object, remove it \
+                 from one of the two stacks (`konverge state forget {other}` does not change live objects)"
             ));
             return Ok(planned);
         }

@@ -179,7 +179,7 @@ fn refusal(new: &NewClaim<'_>, id: &ResourceId, other: &StackId) -> UserError {
     let what = match new {
         NewClaim::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
         NewClaim::Import(_) => {
-            format!("`{id}`: stack `{other}` would take over the same object by its `import-id`")
+            format!("`{id}`: stack `{other}` would import the same object by its `import-id`")
         }
     };
     UserError::new(ErrorKind::Policy, what)

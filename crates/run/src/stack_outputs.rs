@@ -704,7 +704,7 @@ pub(crate) fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
     let outputs = outputs.collect::<Vec<_>>().join(", ");
     let what = format!("an output it reads has changed since it was applied: {outputs}");
     UserError::new(ErrorKind::Policy, what).hint(
-        "apply the stack instead; nobody reviewed the new value, so it asks for an approval of its digest",
+        "apply the stack instead: the apply asks for an approval of its digest, because nobody reviewed the new value",
     )
 }
 

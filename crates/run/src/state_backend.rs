@@ -214,7 +214,7 @@ async fn open_sealer(
 /// Returns a warning that names the keys which were removed from the list, but still open what is written now.
 pub fn former_services_text(former: &[String]) -> String {
     format!(
-        "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` makes a data key without it",
+        "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` creates a data key without it",
         former.join("`, `")
     )
 }

@@ -127,7 +127,7 @@ impl From<StateError> for UserError {
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::KeyService { .. } => UserError::new(ErrorKind::State, text)
                 .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
-                .hint("the first run makes the data key, with the right to encrypt: `konverge state rekey` does it as well")
+                .hint("the first run creates the data key, and needs the right to encrypt; `konverge state rekey` creates it too")
                 .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
                 .hint("if an age recipient is listed, too, set KONVERGE_AGE_IDENTITY to its identity: it decrypts what was encrypted to it"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)

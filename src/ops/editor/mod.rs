@@ -105,7 +105,7 @@ impl EditorSession {
         reached
             .filter(|reached| !reached.nearest.is_empty())
             .ok_or_else(|| {
-                UserError::new(ErrorKind::Usage, format!("no stack is made of {file}"))
+                UserError::new(ErrorKind::Usage, format!("no stack uses {file}"))
                     .hint("open a file of a stack, or one that a stack imports")
             })
     }

@@ -189,7 +189,7 @@ async fn push(
 fn moved(branch: &str) -> UserError {
     UserError::new(
         ErrorKind::Git,
-        format!("somebody else pushed to the branch `{branch}`, and their commits are kept"),
+        format!("somebody else pushed to the branch `{branch}`, and their commits must not be lost"),
     )
     .hint("merge or close its pull request and delete the branch; then run it again")
 }

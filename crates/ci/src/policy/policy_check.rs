@@ -366,7 +366,7 @@ impl PolicyCheck {
         if counts_approvals && !self.own.config.policy.unknown_pushers {
             self.people.knows_pushers().map_err(|unsupported| {
                 UserError::from(unsupported).hint(
-                    "`policy.unknown_pushers: true` in konverge.yaml of the default branch lets approvals count without it",
+                    "set `policy.unknown_pushers: true` in konverge.yaml of the default branch to let approvals count without it",
                 )
             })?;
         }

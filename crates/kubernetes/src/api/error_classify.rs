@@ -198,10 +198,10 @@ fn other_hint(status: &ApiStatus) -> Option<&'static str> {
             "nobody may give rights that they do not have: the account needs these rights itself, or the verb `escalate` on roles and `bind` on bindings"
         }
         403 if says("error looking up service account") => {
-            "add the ServiceAccount to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"
+            "add the ServiceAccount to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"
         }
         403 if says("no PriorityClass with name") => {
-            "add the PriorityClass to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"
+            "add the PriorityClass to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"
         }
         405 => "the server only serves reads of this kind: it is not applied like an object",
         415 => {

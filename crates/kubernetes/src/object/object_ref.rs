@@ -199,7 +199,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
         return Err(match generated {
             "" => refuse("it has no `metadata.name`".to_owned()),
             _ => refuse(
-                "`metadata.generateName` cannot be applied: every run would make another object".to_owned(),
+                "`metadata.generateName` cannot be applied: every run would create another object".to_owned(),
             )
             .hint("give it a `metadata.name`"),
         });

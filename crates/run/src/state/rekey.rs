@@ -63,7 +63,7 @@ pub async fn rekey(
             // What is encrypted to an age recipient as well can be encrypted again without the lost key.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
-                    "{}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states",
+                    "{}; a new data key is created, and the identity in {IDENTITY_VARIABLE} decrypts the states",
                     chain(&error)
                 ));
                 rekeyed.data_key = true;

@@ -235,7 +235,7 @@ fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -
     UserError::new(
         ErrorKind::Policy,
         format!(
-            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {}",
+            "{}: the server does not accept the Spec together with `{path}`, which `{manager}` applies: {}",
             subject.title(),
             chain(error)
         ),
