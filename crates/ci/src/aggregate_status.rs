@@ -142,7 +142,7 @@ pub(super) async fn run(
         run.notes.note(NOT_AGAIN);
     }
     let whole = preview_of(None, into);
-    // After a change of the base branch a later run may have judged the same commit.
+    // The base branch may have changed since this run started. Then a later run may have judged the same commit.
     let newest = statuses.iter().find(|status| status.context == whole);
     if newest.is_some_and(|newest| is_of_later_run(newest, runner)) {
         run.notes.note(OVERTAKEN);

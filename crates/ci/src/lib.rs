@@ -98,7 +98,8 @@ async fn begin(
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner.as_ref())?;
-    // Before anything is written: the attempt tells the comment and the status of a job from those of its retry.
+    // Ask for the attempt before anything is written: it tells the comment and the status of a job from those of its
+    // retry.
     *runner = with_attempt(runner, client.as_deref()).await?;
     // The caller needs the client for the summary even if everything after this fails.
     connected.clone_from(&client);

@@ -193,7 +193,8 @@ impl<'a> Executor<'a> {
     async fn run(&self) {
         let apply_order::Batches { units, waits } =
             apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
-        // What could not be planned is skipped with its dependents before anything starts; the rest is applied.
+        // Resources that could not be planned are skipped with their dependents before anything starts; the rest is
+        // applied.
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();

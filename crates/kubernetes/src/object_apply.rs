@@ -103,7 +103,7 @@ async fn carry_out(
     if let Some(body) = &prepared.body {
         readiness::prepare(task, body).await;
     }
-    // Before anything is deleted: without a value everything stays unchanged.
+    // Read the values before anything is deleted: if a value is missing, everything stays unchanged.
     let filled = FilledBody::new(scope, prepared).await?;
     match planned.public.action {
         Action::Unchanged | Action::Forget => return still_to_become_ready(task).await,

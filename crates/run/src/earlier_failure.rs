@@ -27,7 +27,8 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     if target.head.is_none() || target.base.is_none() || !is_of_the_code(failure) {
         return false;
     }
-    // Who asks decides what may be fetched: for a run of the repository's own code the base may compile.
+    // The kind of run decides which packages may be fetched: for a run of the repository's own code the base may
+    // compile.
     if let Some(KclError::NotLocked { .. }) = failure.room_error() {
         return false;
     }

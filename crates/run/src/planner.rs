@@ -406,7 +406,7 @@ impl Planner {
         check_folder(target, state)?;
         let (backend, specs) = (self.backend.as_ref(), &self.wanted);
         stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
-        // Before anybody logs in: a Spec must not choose the identity or the address.
+        // Checked before the login: a Spec must not choose the identity or the address.
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -493,7 +493,7 @@ impl Planner {
         if let Some(warning) = warning {
             self.warn_of_delivery(&target.id, warning);
         }
-        // Before the engine plans, so that runtimes, secrets and rules see plain values.
+        // Done before the engine plans, so that runtimes, secrets and rules see plain values.
         let FilledSpec {
             spec: wanted,
             outputs,

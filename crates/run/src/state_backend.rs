@@ -206,7 +206,7 @@ async fn open_sealer(
     }
     Ok(match keys {
         Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
-        // What was written meanwhile is accepted, if a holder of the identity had the data key before.
+        // Documents that were written meanwhile are accepted if a holder of the identity had the data key before.
         None => Sealer::with_known_data_keys(age, identity, states.known_data_keys().await?)?,
     })
 }

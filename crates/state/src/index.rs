@@ -220,7 +220,7 @@ impl StateStore {
             return Ok(());
         }
         self.write_index_delta(0, &delta).await?;
-        // This run announced many stacks one by one, so it shortens the index itself.
+        // This run announced many stacks one by one, which made the index long. So it compacts the index itself.
         if deltas > DELTAS_KEPT {
             let known = self.read_all().await?;
             self.maintain_index(&known).await?;
@@ -319,9 +319,9 @@ impl StateStore {
                 tracing::warn!(error = %chain(&error), "the index is rebuilt without the drift history")
             }
         }
-        // Work that was announced and has not reached its stack yet is only in the deltas. For work that ended the
-        // documents of the stack count. A stack that is behind its delta was put back to an earlier day, or ended after
-        // the listing: it is read again.
+        // Work that was announced and has not reached its stack yet is only in the deltas. For work that has ended, the
+        // documents of the stack count. If a stack is older than its delta, it was restored from an earlier day, or
+        // ended after the listing: it is read again.
         let mut with_documents: BTreeSet<_> = known.entries.keys().cloned().collect();
         let mut behind = BTreeSet::new();
         for (name, delta) in self.deltas(&known.unmerged).await? {

@@ -610,7 +610,8 @@ impl Inner {
             match landed {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
-                    // Only we write entries into our row: an earlier attempt whose answer was lost.
+                    // Only this run writes entries into its row, so the entry is from an earlier attempt whose answer
+                    // was lost.
                     (_, JournalDocument::Entries(_)) => journal.next += 1,
                     (_, JournalDocument::ClosedBy(_)) => {
                         return Err(self.lose("another run closed the journal"));

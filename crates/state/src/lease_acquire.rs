@@ -51,7 +51,8 @@ impl StateStore {
             // An answer describes the moment of its request, however late it arrives.
             let asked = self.clock.monotonic();
             let mut reading = self.read_for_lease(stack, &options).await?;
-            // With these options the caller continues from an older document, and knows that the newest is lost.
+            // With `over_vanished` or `over_damaged`, the caller continues from an older document, and knows that the
+            // newest is lost.
             if !options.over_vanished && !options.over_damaged {
                 reading = self.require_document(stack, reading).await?;
             }

@@ -54,7 +54,7 @@ impl StateStore {
             since,
             serial: before.rows.serial(),
         };
-        // Of several runs that want the next epoch, the store lets one create its first document.
+        // If several runs want the next epoch, the store lets only one of them create its first document.
         let place = keys::lease(stack, epoch, 0);
         let letter = self.letter("lease", &place, &held)?;
         if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
@@ -92,8 +92,9 @@ impl StateStore {
                 }
                 renewals += 1;
             }
-            // What earlier holders wrote before their rows were closed counts. From here on their writes collide. The
-            // fence takes the serial that a holder would commit; if the holder was faster, its serial is read first.
+            // Documents that earlier holders wrote before their rows were closed count; later writes of those holders
+            // collide. The fence takes the serial that a holder would write next. If the holder was faster, its serial
+            // is read first.
             loop {
                 reading = self.read_for_lease(stack, options).await?;
                 serial = reading.rows.serial().unwrap_or(0) + 1;
@@ -156,7 +157,7 @@ impl StateStore {
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)
                 }
-                // It is known to be over only of the run of the newest epoch. Runs of earlier epochs may be at work.
+                // Only the run of the newest epoch is known to be over. Runs of earlier epochs may be at work.
                 (TakeoverReason::Over, _) => old + 1 != epoch,
                 (TakeoverReason::Ended, _) => true,
             };

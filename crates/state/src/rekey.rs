@@ -57,8 +57,8 @@ impl StateStore {
             lease.release().await?;
             recorded?;
             written += 1;
-            // Each new state makes one old state no longer one of the newest, so after these rounds all of them are
-            // new.
+            // Each round writes a new state, and one old state leaves the newest ones. After these rounds all of the
+            // newest are new.
             if pending.is_none() || written > NEWEST {
                 break;
             }

@@ -63,7 +63,8 @@ impl TerraformCommand {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // In its own group: a Ctrl-C at the terminal reaches only us, and providers end with it.
+            // Terraform gets its own process group: then a Ctrl-C at the terminal reaches only us, and the providers
+            // end with the group.
             .process_group(0)
             .kill_on_drop(true);
         die_with_parent(&mut command);

@@ -355,7 +355,7 @@ impl PolicyCheck {
         pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
-        // What the forge cannot say is refused first: a rule must never be decided by a missing answer.
+        // First refuse the rules about which the forge cannot answer: a missing answer must never decide a rule.
         if rules.reviewers.iter().any(|name| name == CodeOwners::NAME) {
             self.people.code_owners().map_err(|unsupported| {
                 UserError::from(unsupported)
@@ -459,7 +459,7 @@ impl PolicyCheck {
                 reviewers,
             });
         }
-        // It was looked up before, so it is cached.
+        // This does not send a request: the answer is cached.
         let agreed_by = match agreed {
             Some(agreed) => self
                 .digest_approvals(&rules, plan, &[], agreed)

@@ -101,8 +101,8 @@ impl MergedReviews {
                 }
                 continue;
             }
-            // A pull request that was merged after this head belongs to the next run: its review must not approve a plan of
-            // this one. Without a merge commit its order is unknown.
+            // A pull request that was merged after this head belongs to the next run, so its review must not approve a
+            // plan of this run. Without a merge commit it is unknown whether it was merged before or after.
             if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
                 continue;
             }

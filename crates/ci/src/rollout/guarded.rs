@@ -183,7 +183,7 @@ impl<'a> WaveOrder<'a> {
     /// Returns the rollouts of a cycle, with their error: each of them would wait for ever.
     fn cycle(&self) -> Option<BTreeMap<String, UserError>> {
         let cycle = self.find()?;
-        // Only stacks of rollouts are named: the ends of waves between them follow from the waves.
+        // Name only the stacks of rollouts: the ends of waves between them are clear from the waves.
         let stacks = cycle.iter().filter_map(|step| match step {
             WaveStep::Stack(id) => Some((*id, *self.waves.get(id)?)),
             WaveStep::End(..) => None,

@@ -62,7 +62,7 @@ fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
 #[async_trait]
 impl Approver for WaveApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
-        // Before the review: a record that has changed decides about the stack, whatever its plan is.
+        // Checked before the review: if the record has changed, the stack must wait, whatever its plan is.
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if let Some(why) = why_moved(number, self.number) {

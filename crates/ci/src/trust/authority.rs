@@ -336,7 +336,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 event.default_branch
             )));
         }
-        // What can be refused without a request is refused first.
+        // First refuse what can be refused without a request.
         let Some(after) = &event.after else {
             return Err(UserError::new(
                 ErrorKind::Github,
@@ -402,7 +402,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
-            // Not the actor: a user who only re-runs the run did not enter the digests.
+            // The actor does not count here: a user who only re-runs the run did not enter the digests.
             agreeing: DispatchApprovers::Starter {
                 login: caller.starter.to_owned(),
                 reason: reason.to_owned(),

@@ -247,7 +247,7 @@ impl Reviewers {
         let answer = async {
             match &self.client {
                 Some(client) => contributors::of_commits(client.as_ref(), branch, before, head).await,
-                // Nobody is known, so everybody may be a contributor.
+                // The contributors are unknown, so every user may be one.
                 None => Ok(Contributors {
                     unknown: Some(head.clone()),
                     ..Contributors::default()

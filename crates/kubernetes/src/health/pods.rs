@@ -56,7 +56,7 @@ pub(super) fn evaluate(pod: &ObjectView, related: &Related) -> HealthVerdict {
 
 fn running(pod: &ObjectView) -> HealthVerdict {
     match pod.text("/spec/restartPolicy") {
-        // Such a pod is a task: it is finished when it has ended.
+        // With this restart policy the pod is a task: it is finished when it has ended.
         "Never" | "OnFailure" => HealthVerdict::progressing("running"),
         _ if pod.condition_is_true("Ready") => HealthVerdict::ready(""),
         _ => HealthVerdict::progressing(waiting_for(pod)),

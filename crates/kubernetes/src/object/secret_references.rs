@@ -155,7 +155,8 @@ pub(crate) async fn stand_in(
         }
         places.push(place);
     }
-    // Only now, when no place can fail any more: after an error the object still has its references.
+    // The references are replaced last, when no place can fail any more: after an error the object still has its
+    // references.
     let mut whole = Value::Object(attributes);
     for place in &places {
         if let Some(leaf) = whole.pointer_mut(&place.path) {

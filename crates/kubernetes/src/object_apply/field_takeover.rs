@@ -84,7 +84,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
         }
     }
     if entries.is_none_or(Vec::is_empty) {
-        // Otherwise the server would invent an owner for the existing fields (`before-first-apply`).
+        // Without an owner for the existing fields, the server would invent one (`before-first-apply`).
         moved = managed_fields::union(&moved, claim);
     }
     if moved.is_empty() {

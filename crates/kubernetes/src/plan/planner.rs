@@ -96,8 +96,8 @@ impl ObjectPlanner<'_> {
             let refusal = draft.refusal.take();
             return Ok((self.finish(item, &subject, draft), refusal));
         }
-        // An object in a Namespace or definition that is being deleted goes with it, though it still looks untouched:
-        // it is planned as a creation.
+        // An object in a Namespace or definition that is being deleted disappears with it, although it still looks
+        // unchanged. So it is planned as a creation.
         let holder = self.ending.around(&subject, live.is_some());
         let mut draft = match (&item.desired, live) {
             (None, None) => DraftPlan::new(Action::Forget),

@@ -215,7 +215,7 @@ impl ObjectPlanner<'_> {
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
-        // What would be sent equals what was sent: the record is valid.
+        // The request would be equal to the last one, so the record is still valid.
         let stands = holds
             && is_same_object
             && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);

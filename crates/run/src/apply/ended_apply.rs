@@ -208,7 +208,7 @@ impl EndedApply<'_> {
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
         let uses_nothing_new = self.used_pull_requests(succeeded).iter().all(is_known);
         state.commit = commit;
-        // What was restored is recorded, although the state says the same.
+        // A restore is recorded, although the state does not change.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
         (is_same || never_there) && uses_nothing_new && (succeeded || is_same_failure) && !restored
     }

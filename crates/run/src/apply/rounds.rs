@@ -57,8 +57,9 @@ impl ApplyRounds<'_> {
             outputs,
         } = self.carry_out(plan).await;
         self.publish(outputs);
-        // A plan is as old as its reads: an object that it found unchanged may have gone meanwhile, for example with its
-        // Namespace. Another round puts it back. What is missing after the last round fails the stack.
+        // A plan is only as fresh as its reads: an object that it found unchanged may have disappeared meanwhile, for
+        // example with its Namespace. Another round creates that object again. If objects are missing after the last
+        // round, the stack fails.
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {

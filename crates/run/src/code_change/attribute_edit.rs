@@ -270,7 +270,7 @@ async fn check(
     if !file.parsed.differs_only_at(&parsed, path, value) {
         return Err(changed_more());
     }
-    // A file with a format of its own keeps it, and so does one that the formatter would break.
+    // Do not format a file that has its own format, or that the formatter would break.
     if pool.formatting(&file.path, &file.text).await? != Formatting::Formatted {
         return Ok((text, parsed));
     }

@@ -195,7 +195,7 @@ async fn finish(
 
 async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest, UserError> {
     let Some(bytes) = site.read(MANIFEST).await? else {
-        // From now on the folder is known as the portal's, whatever stops this run.
+        // From here on the folder is marked as the portal's, even if this run is stopped.
         let claimed = SiteManifest {
             repository: repository.to_owned(),
             ..SiteManifest::default()
@@ -204,7 +204,7 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
         site.write(MANIFEST, text).await?;
         return Ok(claimed);
     };
-    // Of a damaged manifest nothing can be used: every page is written again.
+    // A damaged manifest is ignored, so every page is written again.
     let manifest: SiteManifest = serde_json::from_slice(&bytes).unwrap_or_default();
     if manifest.repository.is_empty() || manifest.repository == repository {
         Ok(manifest)

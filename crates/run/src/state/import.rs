@@ -116,7 +116,7 @@ pub async fn import(
     let mut state = there.map_or_else(empty, |prior| prior.state.clone());
     state.named_by = target.named_by;
     state.kusion_release = release;
-    // What is recorded may differ from what was applied last, so the next run applies the stack.
+    // The imported record may differ from the last apply, so the next run applies the stack.
     state.input_digest = None;
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {

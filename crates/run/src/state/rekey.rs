@@ -60,7 +60,7 @@ pub async fn rekey(
                 rekeyed.data_key = true;
                 states.make_data_key(keys.as_ref()).await?
             }
-            // What is encrypted to an age recipient as well can be encrypted again without the lost key.
+            // A document that is also encrypted to an age recipient can be encrypted again without the lost key.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
                     "{}; a new data key is created, and the identity in {IDENTITY_VARIABLE} decrypts the states",

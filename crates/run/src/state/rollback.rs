@@ -107,7 +107,7 @@ pub async fn rollback_under(
         .map_err(|error| missing_commit(&error, &commit, serial))?;
     let mut config = today;
     let then = Config::load(repository.revision(&commit)?.as_ref())?;
-    // Only these two come from the old commit, because they decide what it compiles to.
+    // Only these two keys come from the old commit, because they decide what the commit compiles to.
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
     let head = OpenRevision::open_under(run, repository, &RevisionSpec::Commit(commit.clone()), &config)?;

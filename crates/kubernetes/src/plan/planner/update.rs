@@ -186,8 +186,8 @@ impl ObjectPlanner<'_> {
         let mut draft = match definition.filter(|_| !unchanged) {
             None => self.use_answer(&asked, &sides, changes, transfer, &answered),
             Some(definition) => {
-                // The server answered by the schema that it has now. That of the plan may fill in other defaults, and
-                // the object is planned again once it is applied.
+                // The server answered by its present schema. The planned schema may set other defaults, and the object
+                // is planned again after that schema is applied.
                 let [defaulted, shown] = [&becomes, shown].map(|object| {
                     let mut object = object.clone();
                     definition.set_defaults(&mut object);
@@ -331,7 +331,8 @@ impl ObjectPlanner<'_> {
     /// As last applied, with its owner; secrets masked.
     pub(super) fn prior(&self, item: &Item, live: &Value) -> Option<Map<String, Value>> {
         let prior = item.prior.as_ref()?;
-        // After a move the last write was under an earlier identity of the stack: the new one is a change.
+        // After a move of the stack, the last write was under its earlier identity, so the new identity is a change of
+        // the object.
         let earlier = object_ref::annotation(live, OWNER).filter(|owner| self.scope.was(owner));
         let owner = earlier.unwrap_or_else(|| self.owner(item, live));
         Some(with_owner(prior.attributes.as_ref().clone(), owner))
