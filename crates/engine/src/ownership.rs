@@ -35,7 +35,7 @@ pub enum ClaimedObject {
 pub enum OwnerClaim {
     /// No other stack claims the object, or its owner released it.
     Nobody,
-    /// Other stacks have objects in it, which are deleted with it.
+    /// Other stacks have objects inside this object, which are deleted with it.
     Holds(Vec<HeldObjects>),
     /// This stack claims the object.
     By(StackId),

@@ -28,7 +28,7 @@ pub struct TruePlan {
     pub plan: StackPlan,
     /// The desired resources, with true values.
     pub desired: Vec<DesiredResource>,
-    /// The texts in it that are masked wherever they are shown.
+    /// The texts in the plan that are masked wherever they are shown.
     pub hidden: BTreeSet<String>,
 }
 
@@ -44,7 +44,8 @@ pub struct LatePlan<'a> {
 }
 
 impl LatePlan<'_> {
-    /// Returns the plan with true values, for policy sets, and the texts in it that are masked wherever they are shown.
+    /// Returns the plan with true values, for policy sets, and the texts in the plan that are masked wherever they are
+    /// shown.
     pub fn judged(&self) -> (ResourcePlan, BTreeSet<String>) {
         match self.truth {
             Some(truth) => {

@@ -1,5 +1,5 @@
-//! The outputs that a stack publishes for others: values of its resources, after everything of it was applied. A secret
-//! is never published.
+//! The outputs that a stack publishes for other stacks: values of its resources, read after the whole stack was
+//! applied. A secret is never published.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -95,7 +95,7 @@ impl ParsedFile {
         Some(text)
     }
 
-    /// Returns true if another text sets every attribute as this one does, except `path`, which it sets once, to
+    /// Returns true if another text sets the same attributes to the same values, except `path`, which it sets once, to
     /// `value`.
     pub fn differs_only_at(&self, edited: &Self, path: &AttributePath, value: &str) -> bool {
         let beside = |file: &Self| -> Vec<(AttributePath, String)> {

@@ -158,7 +158,8 @@ pub fn is_part(head: &CommitId, branch: &str) -> String {
     format!("{} is part of {branch}", head.short())
 }
 
-/// Opens the base with its own `konverge.yaml`; if that is invalid (the change may fix it), with the head's.
+/// Opens the base with its own `konverge.yaml`. If that file is invalid, the change may repair it: then the
+/// `konverge.yaml` of the head is used.
 fn open_base(
     run: &RunContext,
     known: &AnalysisCache,

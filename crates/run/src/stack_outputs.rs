@@ -37,7 +37,7 @@ use konverge_state::Versioned;
 #[error("it reads outputs of stacks that are not applied yet")]
 pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
 
-/// A Spec with the values that it reads, and what it publishes itself.
+/// A Spec with the values that the stack reads, and the outputs that it publishes.
 #[derive(Default)]
 pub(crate) struct FilledSpec {
     /// The Spec without marks.
@@ -545,8 +545,8 @@ impl OutputLookup<'_> {
         Ok(found)
     }
 
-    /// Returns true if a stack is applied at the revision, and all that it reads, directly or not, still has the values
-    /// with which it was applied.
+    /// Returns true if a stack is applied at the revision, and every output that the stack reads, directly or not,
+    /// still has the value of that apply.
     async fn is_applied(&mut self, stack: &StackId) -> Result<bool, UserError> {
         let DeclaredReads { head, compilers, .. } = self.declared;
         let mut open = vec![stack.clone()];

@@ -1,5 +1,5 @@
-//! The audit of the portal: each request is a document of its own, and how a write ended is another beside it. Both are
-//! created if absent and never changed.
+//! The audit of the portal: each request is one document, and the result of a write is a second document beside it.
+//! Both are created if absent and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The records of rollouts: `rollouts/<name>/<n>`. Each change is a document of its own, created if absent; the highest
-//! number counts. Of two runs that want to go on from one record, one creates the next: the other one reads again.
+//! The records of rollouts: `rollouts/<name>/<n>`. Each change is a new document, created if absent; the highest number
+//! counts. If two runs continue from the same record, only one creates the next record, and the other reads again.
 
 use std::collections::BTreeMap;
 

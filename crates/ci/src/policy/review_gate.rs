@@ -345,7 +345,8 @@ fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
     objected.collect()
 }
 
-/// A stack that does not differ from what was applied: no plan of it was approved, so nothing of it is applied.
+/// Returns the error for a stack that does not differ from its last apply: there is no approved plan for it, so nothing
+/// is applied.
 struct NothingToRestore;
 
 #[async_trait]

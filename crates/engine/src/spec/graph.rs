@@ -36,7 +36,7 @@ pub enum Edge {
     Reference,
     /// The order that Kubernetes kinds require.
     Order,
-    /// A hook comes before what it guards, or after it.
+    /// A hook runs before or after the resources that it guards.
     Hook,
 }
 

@@ -1,6 +1,5 @@
-//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in
-//! base64, as the official tools (kpm's `HashDir`) compute it. The file names are not part of it, as in those
-//! tools.
+//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in base64,
+//! as the official tools (kpm's `HashDir`) compute it. Like there, file names are not part of the checksum.
 
 use std::{
     io,

@@ -95,7 +95,8 @@ fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     paths
 }
 
-/// Returns true if a refusal concerns an object of that name: that it does not exist, or what it allows.
+/// Returns true if a refusal concerns an object of that name: the object is missing, or is a role whose rights the
+/// server does not let the account give.
 pub(crate) fn is_about(error: &ApiError, is_role: bool, name: &str) -> bool {
     let Some(status) = error.status().filter(|status| matches!(status.code, 403 | 404)) else {
         return false;

@@ -161,8 +161,8 @@ fn seconds(duration: &Value) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// A Canary follows its target: its own write starts nothing. So an apply waits for none of its phases, and a wave of a
-/// rollout for each.
+/// A Canary follows its target, and a write of the Canary itself starts nothing. So an apply waits for none of its
+/// phases, and a wave of a rollout waits for each.
 fn canary(view: &ObjectView) -> Option<HealthVerdict> {
     let phase = view.text("/status/phase");
     let message = || match view.condition("Promoted").map(|promoted| promoted.message) {

@@ -14,7 +14,7 @@ use konverge_base::model::{
 #[derive(Debug, PartialEq)]
 pub(crate) struct Leftover {
     pub path: String,
-    /// The fields of it that they own.
+    /// The fields at the path that updating managers own.
     pub fields: Map<String, Value>,
 }
 

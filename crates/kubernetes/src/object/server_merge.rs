@@ -91,7 +91,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Returns true if somebody owns a map as one value, and nobody a member of it.
+    /// Returns true if a manager owns a map as one value, and no manager owns a member of the map.
     fn is_atomic(self) -> bool {
         self.sets().any(Map::is_empty) && self.sets().flat_map(Map::keys).all(|name| name == ".")
     }

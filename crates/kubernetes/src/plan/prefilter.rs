@@ -159,8 +159,8 @@ impl ObjectPlanner<'_> {
         Ok(!matches!(check, Check::Fits | Check::NoSchema))
     }
 
-    /// The record of an object if applying it provably changes nothing, and what rules judge of it unless that is the
-    /// record. The desired object is then dropped, because it is not sent.
+    /// Returns the record of an object if applying the object provably changes nothing, and the attributes that rules
+    /// judge, if they differ from the record. The desired object is then dropped, because it is not sent.
     fn prove_noop(
         &self,
         task: &mut PlanTask,

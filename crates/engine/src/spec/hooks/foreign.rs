@@ -1,4 +1,4 @@
-//! The annotations of Argo CD and of Helm: those that have a meaning here, and those that have none.
+//! The annotations of Argo CD and of Helm: which of them have a meaning here, and which have none.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,8 @@ fn read_tools(rules: &HookRules) -> impl Iterator<Item = &'static Dialect> {
         .map(|(_, tool)| tool)
 }
 
-/// The tool that makes an object a hook. Argo CD reads its own annotations before those of Helm, and so do we.
+/// The tool that makes an object a hook. Konverge reads the annotations of Argo CD before those of Helm, as Argo CD
+/// does.
 fn tool_of(annotations: &Map<String, Value>, rules: &HookRules) -> Option<&'static Dialect> {
     read_tools(rules).find(|tool| annotations.contains_key(tool.hook))
 }
