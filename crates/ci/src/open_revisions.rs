@@ -327,7 +327,7 @@ fn without_permissions(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
-        // Without live infrastructure no store of secrets is opened: only its name is used.
+        // Without live infrastructure no secret store is opened: only the names of the stores are used.
         secrets: config.secrets.clone(),
         // No hook runs, but the preview names one that an apply would refuse.
         apply: Apply {

@@ -261,7 +261,7 @@ impl StackRules<'_> {
             effective.workspace = workspace.or(effective.workspace);
             effective.after = after.unwrap_or(effective.after);
             effective.policy = policy.unwrap_or(effective.policy);
-            // A pull request chooses identities of stacks. It must not choose who they are at a cloud.
+            // A pull request chooses the identities of stacks. It must not choose which cloud login they get.
             if matches_folder(glob.as_ref(), folder) {
                 effective.environment = environment.or(effective.environment);
                 effective.login = login.or(effective.login);

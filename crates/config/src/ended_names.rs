@@ -37,7 +37,7 @@ impl PolicyConfig {
 /// The other names of the stack in a folder that count: those that none of the lines ends.
 pub fn standing_names(lines: &[EndedNameConfig], folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
     let mut names = known_as.clone();
-    // A pull request chooses identities, so a line is for the stacks of a folder.
+    // A pull request chooses the identities of stacks, so a line is bound to the folder.
     let is_for = |line: &&EndedNameConfig| {
         StackGlob::compile(&line.stacks).is_some_and(|glob| glob.is_match(folder.as_str()))
     };

@@ -26,7 +26,7 @@ pub enum KclError {
     Untrusted(#[from] Untrusted),
     /// A core that lacks the call that a worker makes.
     #[error(
-        "the KCL core {version} in `{}` is too old: it lacks the call that Konverge makes; the oldest core that works is {OLDEST_VERSION}",
+        "the KCL core {version} in `{}` is too old: it lacks a function that Konverge calls; the oldest core that works is {OLDEST_VERSION}",
         interpreter.display()
     )]
     TooOld {
@@ -288,7 +288,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
                 .hint("without a network: KONVERGE_KCL names a Python interpreter whose environment holds `kcl-lib`"),
             KclError::UnknownVersion(version) if is_too_old(&version) => failure.hint(format!(
-                "the oldest core that works is {OLDEST_VERSION}: earlier ones lack the call that Konverge makes"
+                "the oldest core that works is {OLDEST_VERSION}: earlier ones lack a function that Konverge calls"
             ))
             .hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),

@@ -83,7 +83,7 @@ pub(crate) async fn open_turn(
             ))
             .hint("give each stack a workspace of its own, or remove `state.kusion_releases`"));
         }
-        // The run that began the next one was stopped before Kusion could see it.
+        // The run that began the next release was stopped before Kusion could see that release.
         let is_before_ours = last.mark.is_some() && found.revision + 1 == last.revision;
         let is_known = found.revision == last.revision && (is_ours || last.mark.is_none());
         if !is_known && !is_before_ours {

@@ -146,7 +146,7 @@ async fn one(
     let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder().clone(), target.id.clone(), basis, failure.body())
     };
-    // Without a Spec nothing was compared.
+    // A stack without a Spec was not compared.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
         Err(failure) => {

@@ -106,7 +106,7 @@ impl From<StateError> for UserError {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
                         .hint(format!(
-                            "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` restores one of them"
+                            "restore one of them: `konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged`"
                         )),
                     None if key.starts_with("freeze/") => failure.hint(
                         "run `konverge unfreeze --reason TEXT` to let them run, or `konverge freeze --reason TEXT` to stop them: it is unknown whether applies are frozen",
@@ -115,8 +115,8 @@ impl From<StateError> for UserError {
                 }
             }
             StateError::Unmarked { .. } => UserError::new(ErrorKind::State, text)
-                .hint("if it is from before documents were marked: `state.accept_unmarked_until` reads it, and `konverge state rekey` marks it")
-                .hint("otherwise find out who wrote it: see the access log of the store"),
+                .hint("if the document was written before documents were marked: set `state.accept_unmarked_until` to read it, and run `konverge state rekey` to mark it")
+                .hint("otherwise look into the access log of the store to find out who wrote the document"),
             StateError::Future { .. } => {
                 UserError::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
             }

@@ -45,7 +45,8 @@ impl StateStore {
             seen: None,
             since: now,
         };
-        // A listing may miss a state that is written meanwhile. So a missing state is believed at the second reading.
+        // A listing may miss a state that is written at the same time. So a state counts as missing only after a second
+        // reading.
         let mut read_again = false;
         loop {
             // An answer describes the moment of its request, however late it arrives.

@@ -63,7 +63,7 @@ pub enum TerraformError {
         /// The settings that a Spec may choose.
         free: &'static str,
     },
-    #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
+    #[error("`{id}` needs {source_address} {version}, but another resource of the stack needs {other}")]
     TwoVersions {
         id: ResourceId,
         source_address: String,

@@ -73,7 +73,7 @@ pub async fn find_drift(
         format!("no difference of these stacks has the digest {digest}"),
     );
     Err(if now.is_empty() {
-        failure.hint("they do not differ from what was applied last")
+        failure.hint("the stacks do not differ from what was applied last")
     } else {
         failure.hint(format!("it changed since it was shown: {}", now.join(", ")))
     })

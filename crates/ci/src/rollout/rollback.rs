@@ -171,7 +171,7 @@ impl Approver for RollbackApprover {
         let summary = &plan.summary;
         if summary.delete > 0 || summary.replace > 0 {
             let what = format!(
-                "the rollback of {} would delete {} and replace {} resources, which needs a person",
+                "the rollback of {} would delete {} and replace {} resources, so a person must decide about it",
                 plan.id, summary.delete, summary.replace
             );
             return Err(UserError::new(ErrorKind::Policy, what)

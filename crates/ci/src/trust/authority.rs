@@ -252,7 +252,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             Some(other) if other != name => Err(UserError::new(
                 ErrorKind::Policy,
                 format!(
-                    "the job runs in the environment `{}` and would apply that of `{shown}`",
+                    "the job runs in the environment `{}` and would apply the stacks of `{shown}`",
                     other.escape_debug()
                 ),
             )

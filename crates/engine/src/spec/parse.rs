@@ -245,7 +245,7 @@ fn runtime(
             ),
         )),
         Some(other) => Err(shape(&type_path, format!("must be a string, is {}", kind(other)))),
-        // v0.4 supported only Kubernetes and wrote no type.
+        // Kusion 0.4 supported only Kubernetes and wrote no type.
         None if is_object(attributes) => Ok(RuntimeKind::Kubernetes),
         None => Err(shape(path, "has no `type`: Kubernetes or Terraform".to_owned())),
     }

@@ -234,7 +234,7 @@ impl Run<'_> {
         }
         Err(UserError::new(
             ErrorKind::Kubernetes,
-            format!("it changed during each of {TRIES} attempts to suspend it"),
+            format!("the Job changed during each of {TRIES} attempts to suspend it"),
         ))
     }
 

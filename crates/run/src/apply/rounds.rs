@@ -91,8 +91,8 @@ impl ApplyRounds<'_> {
         if !self.ends_delivery {
             return Ok(approved);
         }
-        // The controller's fields become Konverge's before the first write: a field that leaves the Spec would stay for
-        // ever otherwise.
+        // Before the first write, the fields of the controller become Konverge's. Otherwise a field that leaves the
+        // Spec would stay in the object for ever.
         self.journal.check_lease().await?;
         if let Some(clusters) = self.planning.clusters_to_apply(self.target).await? {
             delivery::take_back(&clusters, &self.journal.state().await).await?;

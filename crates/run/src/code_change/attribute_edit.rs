@@ -225,7 +225,7 @@ fn add<'f>(
         );
         let failure = at_block(UserError::new(ErrorKind::Kcl, what), own, path);
         return Err(failure.hint(format!(
-            "the base sets it: `--in base` changes it for every stack of the project; {UNTOUCHED}"
+            "use `--in base` to change it for every stack of the project: the base sets it; {UNTOUCHED}"
         )));
     };
     let text = file.parsed.add(block, path, value);

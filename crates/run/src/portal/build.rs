@@ -135,7 +135,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
         }
     }
     report.read = changed.len();
-    // Each is a task of its own: reading documents and making pages takes more time than the requests.
+    // Each page is a separate task: reading documents and rendering takes more time than the requests.
     let mut built = stream::iter(changed)
         .map(|(id, fingerprint)| {
             let (backend, index, seen) = (sources.backend.clone(), Arc::clone(&index), Arc::clone(&seen));
@@ -295,7 +295,7 @@ async fn operation_files(
     let (forge, mode) = (index.overview.forge.as_ref(), PageMode::Static);
     let none = Config::default();
     let rollouts = read_rollouts(backend, config.map_or(&none, |branch| &branch.config)).await;
-    // One page that cannot be made is no reason for the others to stay old.
+    // If one page cannot be rendered, the others must still be written.
     let rollouts =
         rollouts.unwrap_or_else(|error| RolloutsDocument::unreadable(&backend.secrets.mask(&chain(&error))));
     let document = config.map(permissions);

@@ -208,7 +208,7 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
                 _ => {
                     return Err(UserError::new(
                         ErrorKind::Usage,
-                        "a URL format of Kusion's holds `%s` four times: for tenant, project, stack and cluster",
+                        "a URL format of Kusion must contain `%s` four times: for tenant, project, stack and cluster",
                     ));
                 }
             };

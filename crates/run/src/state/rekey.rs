@@ -87,7 +87,7 @@ pub async fn rekey(
     {
         return Err(UserError::new(
             ErrorKind::State,
-            format!("the identity in {IDENTITY_VARIABLE} is not that of a recipient in `state.encrypt_to`"),
+            format!("the identity in {IDENTITY_VARIABLE} belongs to no recipient in `state.encrypt_to`"),
         )
         .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and remove the old recipient"));
     }

@@ -186,7 +186,7 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
         ),
     )
     .hint(format!(
-        "fetch it from a clone that has it: `git fetch REMOTE {commit}`"
+        "fetch the commit from a clone that has it: `git fetch REMOTE {commit}`"
     ))
     .hint("if the clone is shallow: `git fetch --unshallow`")
 }

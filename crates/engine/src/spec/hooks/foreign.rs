@@ -264,7 +264,7 @@ pub(super) fn read(
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
-    // Whatever else the tool reads on the Job, such as `sync-options` and `resource-policy`.
+    // The other annotations that the tool reads on a Job, such as `sync-options` and `resource-policy`.
     let others = annotations
         .iter()
         .filter(|(key, _)| key.starts_with(dialect.domain) && !known.contains(&key.as_str()));
