@@ -134,7 +134,7 @@ pub fn cluster_of(
             None if live == Live::Auto => Ok(None),
             None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
                 .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
-                .hint("or run `konverge preview --live never` to compare the Specs without a cluster")),
+                .hint("`konverge preview --live never` compares Spec with Spec")),
         },
         ClusterChoice::Unknown(name) => Err(UserError::new(
             ErrorKind::Config,
