@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     }
     if found.stacks_that_are(Takeover::New).next().is_some() {
         context.note(
-            "hint: `konverge preview STACK` shows what would be made for a stack of which nothing is there",
+            "hint: run `konverge preview STACK` to see what would be created for a stack that does not run yet",
         );
     }
     if args.write {

@@ -99,7 +99,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(failure.kind.exit_code())
         }
     };
-    // Who is asked to stop has no time for it.
+    // Do not export the timeline after a request to stop: it would delay the end.
     #[cfg(feature = "otlp")]
     if !context.cancel.is_cancelled() {
         runtime.block_on(export_timeline(&context));
@@ -128,7 +128,7 @@ fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str
     if error.kind() != clap::error::ErrorKind::UnknownArgument {
         return None;
     }
-    // The error names `-a` alone for `-auto-approve`.
+    // For an unknown `-auto-approve`, the error of clap names only `-a`: find the whole word.
     let words = args.iter().skip(1).filter_map(|word| word.to_str());
     words
         .filter(|word| word.starts_with(unknown.as_str()))

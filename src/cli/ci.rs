@@ -59,7 +59,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 ErrorKind::Usage,
                 format!("KONVERGE_LIVE is `{}`", text.escape_debug()),
             )
-            .hint("it is `auto`, `never` or `required`")
+            .hint("set it to `auto`, `never` or `required`")
         })?),
         (given, _) => given,
     };
@@ -106,7 +106,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                     ErrorKind::Usage,
                     format!("KONVERGE_ON_SCHEDULE is `{}`", other.escape_debug()),
                 )
-                .hint("it is `drift` or `apply`"));
+                .hint("set it to `drift` or `apply`"));
             }
         },
         comment: match text(variables::KONVERGE_COMMENT).as_deref().unwrap_or_default() {
@@ -118,7 +118,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                     ErrorKind::Usage,
                     format!("KONVERGE_COMMENT is `{}`", other.escape_debug()),
                 )
-                .hint("it is `always`, `changes` or `never`"));
+                .hint("set it to `always`, `changes` or `never`"));
             }
         },
         page_artifact: text(variables::KONVERGE_PAGE_ARTIFACT).is_some_and(|name| !name.is_empty()),
@@ -139,7 +139,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 fn empty_environment() -> UserError {
     let what = "`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty: it is not known which stacks this job may apply";
     UserError::new(ErrorKind::Usage, what).hint(
-        "name an environment, such as `${{ matrix.environment }}` with a key that the job's matrix has; without the input the job applies all stacks",
+        "set `for-environment` to the name of an environment. `${{ matrix.KEY }}` is empty if the job's matrix has no KEY. To apply all stacks, leave the input out",
     )
 }
 
@@ -150,7 +150,7 @@ fn is_on(context: &CliContext, name: &str) -> Result<bool, UserError> {
         "true" => Ok(true),
         other => Err(
             UserError::new(ErrorKind::Usage, format!("{name} is `{}`", other.escape_debug()))
-                .hint("it is `true` or `false`"),
+                .hint("set it to `true` or `false`"),
         ),
     }
 }

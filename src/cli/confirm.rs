@@ -226,7 +226,7 @@ fn plan_changed_error(what: impl std::fmt::Display) -> UserError {
         ErrorKind::Unreviewed,
         format!("{what} changed after you confirmed it"),
     )
-    .hint("run it again to see what would happen now")
+    .hint("run the command again to see what would happen now")
 }
 
 #[async_trait]

@@ -124,7 +124,8 @@ impl Args {
             DeliverySource {
                 url: url.clone(),
                 revision: self.source_revision.clone(),
-                // A repository has the folder that `--to` has; an artifact is one stack.
+                // In a git repository the path begins with the folder of `--to`. An artifact holds one stack, so
+                // the stack is not in its path.
                 path: match (url.starts_with("oci://"), folder) {
                     (true, folder) => folder.to_owned(),
                     (false, "" | ".") => stack_slug(stack),

@@ -41,7 +41,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
     apply_freeze::begin(&backend, &args.reason).await?;
-    // Who froze before still waits for something.
+    // Earlier freezes still hold, because whoever set one waits for something: their number is shown.
     let reasons = backend
         .states
         .freeze()

@@ -131,7 +131,7 @@ async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
         context,
     );
     let cluster = cluster.await?;
-    // The jobs of the others have no identity that a cloud could trust, or none that is written for them.
+    // Only a GitHub job has an identity that a cloud can trust and for which `init` writes the setup.
     if said.forge != JobForge::Github {
         return Ok(Setup {
             store,

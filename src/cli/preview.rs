@@ -188,7 +188,7 @@ impl Effects {
             };
             self.findings.extend(unapproved(config, head)?);
             if let Some(base) = base.as_deref() {
-                // A merge is judged by the rules before it, too. Those that cannot be read are none.
+                // A merge is judged by the rules of the base, too. A base that cannot be read has no rules.
                 let before = Config::load(base.source.as_ref()).unwrap_or_default();
                 self.findings.extend(unapproved(&before, base)?);
                 self.permissions = konverge_ci::permission_changes(config, Some(base), head);
@@ -282,7 +282,7 @@ fn render(
             introduces: session.introduces,
             ..Mode::default()
         },
-        // The limit of a comment, so that it is the comment.
+        // Markdown gets the limit of a comment, so that it is equal to the comment.
         budget: if output == PlanOutput::Markdown {
             COMMENT_BUDGET
         } else {

@@ -198,7 +198,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     {
         let commented =
             set::tell_drift_issue(&run, forge.as_ref(), &repository, commit, drift, refusal).await;
-        // The refusal itself matters more.
+        // Ignore an error here: the refusal itself matters more.
         if let Err(error) = commented
             && !run.cancel.is_cancelled()
         {

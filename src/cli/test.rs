@@ -89,7 +89,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             UserError::from_error(ErrorKind::Usage, error)
                 .context("the report cannot be written")
                 .at(file.display().to_string(), None, None)
-                .hint("`--junit` names a file in a folder that may be written")
+                .hint("give `--junit` a file in a folder that can be written to")
         })?;
     }
     let style = terminal::Style {

@@ -123,7 +123,7 @@ pub fn write(run: &RunContext, to: &Path, exported: &Exported) -> Result<PathBuf
         }
     });
     if written.is_err() {
-        // It may not have been created.
+        // Ignore an error: the folder may not have been created.
         let _ = fs::remove_dir_all(&fresh);
     }
     written

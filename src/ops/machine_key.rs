@@ -47,7 +47,7 @@ impl MachineKey {
         if let Some((file, key)) = &self.unwritten
             && let Err(error) = atomic_file::write(file, &key.to_bytes())
         {
-            tracing::debug!("the key for markers is not kept: {error}");
+            tracing::debug!("the key for markers could not be stored: {error}");
         }
     }
 }

@@ -258,7 +258,7 @@ pub async fn change(
             log(name)
         ),
     )
-    .hint("a run moves it on; try again"))
+    .hint("try again: a run of `konverge ci` changes the rollout at the same time"))
 }
 
 /// The states, and konverge.yaml of the working tree.

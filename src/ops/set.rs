@@ -207,7 +207,7 @@ async fn keep(
             ErrorKind::Layout,
             format!("the stack {id} is not in this revision"),
         )
-        .hint("a removed stack has no code to edit, so the difference can be restored and not kept")
+        .hint("restore the difference: a removed stack has no code into which it could be written")
     })?;
     let mut edited = Edited {
         stacks: BTreeSet::from([id.clone()]),

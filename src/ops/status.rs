@@ -127,7 +127,7 @@ pub async fn watch(planning: &Planner, targets: &[Target]) -> Result<StatusRepor
                     _ => format!("{moving} objects are not ready after {} s", limit.as_secs()),
                 },
             )
-            .hint("`konverge status` shows which; `apply.ready_timeout` in konverge.yaml says how long to watch"));
+            .hint("run `konverge status` to see which; `apply.ready_timeout` in konverge.yaml says how long to watch"));
         }
         tokio::select! {
             () = tokio::time::sleep(AGAIN) => {}

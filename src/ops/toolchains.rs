@@ -15,7 +15,7 @@ pub use konverge_kcl::{DEFAULT_VERSION, InstallStep};
 pub struct KnownToolchain {
     /// Version of the core.
     pub version: &'static str,
-    /// True if it stands in the cache.
+    /// True if the core is in the cache.
     pub installed: bool,
 }
 

@@ -130,7 +130,8 @@ impl<'a> Watch<'a> {
         let affected = head.analysis.compare(&before.analysis);
         let is_moved = self.opened.head != checked_out(repository);
         if before.config != head.config || is_moved {
-            // The base depends on both, and so do the compilers.
+            // The base and the compilers depend on the configuration and on the commit that is checked out, so both are
+            // opened again.
             self.opened = Opened::open(run, repository, &self.request).await?;
         }
         Ok((!files.is_empty()).then_some((files, affected)))

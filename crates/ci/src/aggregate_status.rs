@@ -76,7 +76,7 @@ pub(super) async fn end_open(
     context: &str,
     why: &str,
 ) -> Result<(), ForgeError> {
-    // Without the list of statuses the status is set all the same: `error` permits no merge.
+    // If the list of statuses cannot be read, the status is set all the same: `error` permits no merge.
     let statuses = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
     let mut seen = BTreeSet::new();
@@ -142,7 +142,7 @@ pub(super) async fn run(
         run.notes.note(NOT_AGAIN);
     }
     let whole = preview_of(None, into);
-    // After a change of the base branch a later run may have judged the same commit.
+    // The base branch may have changed since this run started. Then a later run may have judged the same commit.
     let newest = statuses.iter().find(|status| status.context == whole);
     if newest.is_some_and(|newest| is_of_later_run(newest, runner)) {
         run.notes.note(OVERTAKEN);

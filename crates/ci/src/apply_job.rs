@@ -51,7 +51,7 @@ pub(super) async fn run(
     approved: Approved,
     agreeing: DispatchApprovers,
 ) -> Result<JobResult, UserError> {
-    // Who approves is checked before anything is opened: digests that nobody may approve stop the whole run.
+    // Check the approvers before anything is opened: a digest that nobody may approve stops the whole run.
     if !approved.is_empty() {
         match &agreeing {
             DispatchApprovers::Environment => reviewers::require_run_approval(job).await?,

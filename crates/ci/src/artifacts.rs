@@ -54,7 +54,8 @@ impl Publisher<'_> {
                 Some(path)
             }
             Err(error) => {
-                run.notes.warning(&format!("the {what} was not kept: {error}"));
+                run.notes
+                    .warning(&format!("the {what} could not be stored: {error}"));
                 None
             }
         }

@@ -75,7 +75,9 @@ impl Deployments {
         };
         if let Err(unsupported) = client.deployments() {
             let failure = UserError::from(unsupported);
-            return Err(failure.hint("`apply.deployments: false` in konverge.yaml does without them"));
+            return Err(
+                failure.hint("set `apply.deployments: false` in konverge.yaml to apply without deployments")
+            );
         }
         let matcher = config.rollout_matcher();
         let keys = targets.iter().map(|target| {

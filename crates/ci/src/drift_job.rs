@@ -81,7 +81,7 @@ async fn check_and_publish(
         &RevisionSpec::Commit(head.clone()),
         &config,
     )?;
-    // Select the stacks that are due. `behind` are those that a merge has changed since their apply.
+    // Select the stacks that are due for a check. `behind` are the stacks that a merge has changed since their apply.
     let known = backend.states.known().await?;
     let mut rounds = DriftSchedule::load(job, &backend, &config).await;
     let renamed = renamed_stacks(&backend, &revision.layout, known).await?;

@@ -90,17 +90,17 @@ format!("rules name {}", known.join(", ").escape_debug())
             });
         }
         let all: Vec<_> = pending.iter().chain(guarded).cloned().collect();
-        // Stacks that are destroyed come in reverse order: they wait for those that depend on them.
+        // Stacks that are destroyed are sorted in reverse: each waits for the stacks that depend on it.
         let leaving = all.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(self.config, &all)?.taking_down(&leaving);
         let waves = order.waves();
         let (mut own, elsewhere): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|target| self.covers(target));
-        // In the order of waves, so that each stack is reached after all that may block it.
+        // Sort by wave, so that a stack comes after all stacks that may block it.
         own.sort_by_key(|target| waves.get(&target.id).copied());
-        // The stacks of other environments that a stack waits for. Whoever waits for the stack waits for these, too, so a
-        // chain of `after` names its real cause.
+        // Maps each stack to the stacks of other environments that it waits for. A stack that waits for it waits for
+        // these, too, so a chain of `after` names its real cause.
         let mut blocked: BTreeMap<StackId, BTreeSet<StackId>> = elsewhere
             .iter()
             .chain(guarded)

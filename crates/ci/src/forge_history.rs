@@ -53,6 +53,7 @@ async fn after(
     if commit == tip {
         return Ok(BTreeSet::new());
     }
-    // A commit that left the branch has no newer ones: a forced push may be a rollback.
+    // `None`: the tip does not contain the commit (force push). Then no commit counts as newer, because the force push
+    // may be a rollback.
     Ok(client.commits_after(commit, tip).await?.unwrap_or_default())
 }

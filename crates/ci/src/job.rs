@@ -38,10 +38,11 @@ pub struct CiOptions {
 /// When a comment is written on a pull request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommentRule {
-    /// For each preview and each apply.
+    /// Writes a comment for each preview and each apply.
     #[default]
     Always,
-    /// Only if a preview has changes, failures or denials. A comment of an earlier push is deleted otherwise.
+    /// Writes a comment only if a preview has changes, failures or denials. Otherwise the comment of an earlier push is
+    /// deleted.
     Changes,
     /// Never.
     Never,

@@ -98,7 +98,8 @@ async fn begin(
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner.as_ref())?;
-    // Before anything is written: the attempt tells the comment and the status of a job from those of its retry.
+    // Ask for the attempt before anything is written: it tells the comment and the status of a job from those of its
+    // retry.
     *runner = with_attempt(runner, client.as_deref()).await?;
     // The caller needs the client for the summary even if everything after this fails.
     connected.clone_from(&client);
@@ -135,8 +136,8 @@ fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>
     Ok(client)
 }
 
-/// Returns the job with its attempt. Without a token it is not asked: such a job writes nothing that another attempt could
-/// own.
+/// Returns the job with its attempt. Without a token the attempt is not asked for: such a job writes nothing that
+/// another attempt could own.
 async fn with_attempt(
     runner: &Arc<dyn CiJob>,
     client: Option<&dyn Forge>,

@@ -27,11 +27,11 @@ pub(super) struct ApplyDecisions<'a> {
     pub(super) failed_workflows: &'a BTreeSet<StackId>,
     /// The rollouts that stopped.
     pub(super) rollouts: &'a [RolloutEvent],
-    /// The stacks that their rollout keeps back as before: this run tried nothing of them, so nothing happened to them.
+    /// The stacks that a rollout still holds back. This run did not try to apply them, so there is no news about them.
     pub(super) kept_back: &'a BTreeSet<StackId>,
 }
 
-/// One event with its stacks. Without stacks it concerns all of them.
+/// One event with its stacks. An event without stacks concerns all stacks.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct News {
     pub(super) topic: NotifyEvent,

@@ -44,7 +44,7 @@ pub(super) struct OpenedChange {
     pub can_mark: bool,
     /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
     pub introduces: bool,
-    /// The targets that the proposal takes over as they run, although it does not affect them.
+    /// The targets that the proposal adopts unchanged, although it does not affect them.
     pub adopts: BTreeSet<StackId>,
     /// True if there are targets that the proposal does not affect by their inputs.
     pub adds_targets: bool,
@@ -327,7 +327,7 @@ fn without_permissions(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
-        // Without live infrastructure no store of secrets is opened: only its name is used.
+        // Without live infrastructure no secret store is opened: only the names of the stores are used.
         secrets: config.secrets.clone(),
         // No hook runs, but the preview names one that an apply would refuse.
         apply: Apply {

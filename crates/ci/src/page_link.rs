@@ -22,7 +22,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
         let shown = without_credentials(address);
         let what = format!("`{}` is not an artifact of this run", shown.escape_debug());
         return Err(UserError::new(ErrorKind::Usage, what).hint(
-            "let KONVERGE_PAGE_URL be the output `artifact-url` of `actions/upload-artifact` of the same job",
+            "set KONVERGE_PAGE_URL to the output `artifact-url` of `actions/upload-artifact` in the same job",
         ));
     }
     runner.add_summary(&format!("{}\n", escape::link("The preview as a page", address)))?;

@@ -158,8 +158,8 @@ pub(super) async fn preview_outside(
     result
 }
 
-/// Returns an error if the working tree contains the commit from outside: that commit, GitHub's test merge of
-/// it, or a commit on top of it.
+/// Returns an error if the working tree contains code from outside: the commit of the event, GitHub's test merge of
+/// that commit, or a commit on top of either.
 async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
     let here = job.repository.resolve("HEAD")?;
     if here == job.runner.info().sha {

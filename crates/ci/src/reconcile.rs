@@ -179,7 +179,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("a person may restore it: the drift issue names its digest"))
+    .hint("to restore it, approve the digest in the drift issue of the stack"))
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub(crate) async fn find(
             found.insert(target.id.clone());
             let what = prior.note.as_deref().unwrap_or("rolled back");
             job.run.notes.note(&format!(
-                "{} was {what} by {}, and the default branch still has what was rolled back: it stays as it is until a \
-                 pull request reverts that",
+                "{} was {what} by {}, and the default branch still has the change that was rolled back: the stack is not applied until \
+                 a pull request reverts that change",
                 target.id, prior.writer.actor
             ));
         }

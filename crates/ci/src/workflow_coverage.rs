@@ -82,7 +82,7 @@ fn jobs_without_hook_permission(config: &Config, workflows: &[Value]) -> Vec<Str
     lacking.map(|(_, name, _)| name.to_owned()).collect()
 }
 
-/// Returns the permissions of a job: its own, or those of its workflow.
+/// Returns the permissions of a job: the permissions in the job, or else those of its workflow.
 pub fn permissions<'a>(workflow: &'a Value, job: &'a Value) -> &'a Value {
     match &job["permissions"] {
         Value::Null => &workflow["permissions"],

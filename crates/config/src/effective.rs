@@ -19,7 +19,7 @@ pub struct EffectiveStack {
     pub workspace: Option<String>,
     /// Globs of stacks that come before it.
     pub after: Vec<String>,
-    /// Who may apply it.
+    /// The rules for who may apply the stack.
     pub policy: StackPolicy,
     /// The environment of its GitHub deployments and of its apply; by a rule that matches the folder.
     pub environment: Option<String>,
@@ -51,7 +51,7 @@ impl EffectiveStack {
 pub enum ClusterChoice {
     /// This cluster.
     Named(ClusterName),
-    /// Nothing is configured.
+    /// No cluster is configured.
     Unconfigured,
     /// A cluster that is not defined.
     Unknown(ClusterName),
@@ -183,7 +183,7 @@ impl StackRules<'_> {
             ..
         } = self.for_stack(stack);
         let named = stack.cluster.clone().or_else(|| cluster.clone());
-        // No name contains a blank.
+        // No cluster name contains a blank, so `no cluster NAME` cannot be mistaken for one.
         let goes_to = match self.config.choice(named) {
             ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
             ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
@@ -199,7 +199,7 @@ impl StackRules<'_> {
             for path in &ignore {
                 builder.part(path.as_bytes());
             }
-            // No path begins so.
+            // No path of `ignore` begins with `deliver `, so the two cannot be mistaken for each other.
             if let Some(tool) = deliver {
                 builder.part(format!("deliver {}", tool.word()).as_bytes());
             }
@@ -261,7 +261,7 @@ impl StackRules<'_> {
             effective.workspace = workspace.or(effective.workspace);
             effective.after = after.unwrap_or(effective.after);
             effective.policy = policy.unwrap_or(effective.policy);
-            // A pull request chooses identities of stacks. It must not choose who they are at a cloud.
+            // A pull request chooses the identities of stacks. It must not choose which cloud login they get.
             if matches_folder(glob.as_ref(), folder) {
                 effective.environment = environment.or(effective.environment);
                 effective.login = login.or(effective.login);

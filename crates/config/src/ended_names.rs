@@ -1,10 +1,10 @@
-//! `policy.ended_names`: which other names of a stack count no longer.
+//! `policy.ended_names`: the earlier names (folders, identities) of a stack whose policies no longer apply to it.
 
 use super::{stack_glob::StackGlob, types::EndedNameConfig, types::PolicyConfig};
 use konverge_base::model::{RepoPath, other_names::OtherNames};
 
 impl PolicyConfig {
-    /// The other names of the stack in a folder that count: those that no line ends.
+    /// Returns the other names of the stack in a folder whose policies still apply to it: those that no line ends.
     pub fn standing_names(&self, folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
         standing_names(&self.ended_names, folder, known_as)
     }
@@ -37,7 +37,7 @@ impl PolicyConfig {
 /// The other names of the stack in a folder that count: those that none of the lines ends.
 pub fn standing_names(lines: &[EndedNameConfig], folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
     let mut names = known_as.clone();
-    // A pull request chooses identities, so a line is for the stacks of a folder.
+    // A pull request chooses the identities of stacks, so a line is bound to the folder.
     let is_for = |line: &&EndedNameConfig| {
         StackGlob::compile(&line.stacks).is_some_and(|glob| glob.is_match(folder.as_str()))
     };

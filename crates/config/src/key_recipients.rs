@@ -103,7 +103,7 @@ impl StateRecipient {
                 )),
             },
             Some(("azurekv", address)) => match address.rsplit_once("/keys/") {
-                // A version would keep the key from rotating.
+                // The address must have no version of the key: with one, a rotated key would never be used.
                 Some((vault, name)) if is_safe(vault) && is_host(vault) && is_plain(name) => {
                     Ok(Self::AzureKeyVault {
                         vault: vault.to_owned(),

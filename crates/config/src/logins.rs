@@ -80,7 +80,7 @@ pub struct AlibabaLoginConfig {
     pub oidc_provider: Option<String>,
 }
 
-/// One identity of a login: its key, the one of applies, the one of previews, and whether a text has its form.
+/// One identity of a login: its key, the identity for applies, the identity for previews, and a check of its form.
 type Identity<'a> = (&'static str, &'a str, Option<&'a str>, fn(&str) -> bool);
 
 impl LoginConfig {

@@ -78,7 +78,7 @@ impl Notify {
         }
         let wrong = self.mention.iter().find(|name| match name.as_str() {
             "all" => self.kind == NotifyKind::Teams,
-            // The client shows the name, and Teams knows people by their sign-in names alone.
+            // A mention of Teams must be a sign-in name: Teams finds people by nothing else.
             name if self.kind == NotifyKind::Teams => !is_mail_address(name),
             name => !is_member(name),
         })?;

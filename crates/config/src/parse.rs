@@ -19,7 +19,7 @@ pub const FILE_NAME: &str = "konverge.yaml";
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ConfigError {
-    /// Not YAML, or not of the expected form.
+    /// The file is not YAML, or does not have the expected form.
     #[error("{FILE_NAME}: {message}")]
     Invalid {
         /// The line, from 1.
@@ -30,7 +30,7 @@ pub enum ConfigError {
         /// The word that was probably meant.
         hint: Option<String>,
     },
-    /// It could not be read from the revision.
+    /// The file could not be read from the revision.
     #[error(transparent)]
     Source(#[from] SourceError),
 }

@@ -56,7 +56,7 @@ impl Config {
         for key in ["version", "stacks", "checks"] {
             keys.remove(key);
         }
-        // These keys follow each revision, so that a preview shows what they do.
+        // The core and the KCL settings follow each revision, so the preview shows their effect already.
         if let Some(Value::Object(kcl)) = keys.get_mut("kcl") {
             kcl.remove("version");
             kcl.remove("settings");
@@ -114,7 +114,7 @@ impl Config {
                 &mut |key, from, to| {
                     let both = old.is_some() && new.is_some();
                     if key == "cluster" && !both {
-                        // The table of stacks shows that it is added or removed.
+                        // A stack that is added or removed has its own row in the table of stacks.
                         return;
                     }
                     let row = (format!("stacks[].{key}"), from.map(display), to.map(display));

@@ -26,7 +26,7 @@ impl Config {
     pub(super) fn problem(&self) -> Option<Problem> {
         let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
         self.version_problem()
-            // Before all checks that show a value: an address may hold a credential.
+            // Check for credentials before every check that shows a value: an address may contain a password.
             .or_else(|| self.credentials_problem())
             .or_else(|| self.variable_problem())
             .or_else(|| self.notify.iter().find_map(Notify::problem))
@@ -113,7 +113,7 @@ impl Config {
     /// Credentials in one of the addresses of the file.
     fn credentials_problem(&self) -> Option<Problem> {
         let store = |url: &str| AddressParts {
-            // It logs in with a password from the environment.
+            // A database logs in with a user name in the URL, and a password from the environment.
             user: url.starts_with("postgres://") || url.starts_with("mysql://"),
             query: AddressQuery::Settings(&STORE_SETTINGS),
         };

@@ -281,7 +281,7 @@ impl SecretStoreConfig {
         if !matches!(self.kv, None | Some(1 | 2)) {
             return Some((".kv", "`kv` must be 1 or 2".to_owned(), "write 1 or 2"));
         }
-        // Its addresses are those of the whole API: a path could name logins and other engines.
+        // Without `mount`, a path of version 1 could name any address of the API, such as logins and other engines.
         if self.kv == Some(1) && self.mount.is_none() {
             let why = "an engine of version 1 needs `mount`".to_owned();
             return Some((".kv", why, "write `mount: kv`; paths are below it"));
@@ -337,7 +337,8 @@ impl SecretStoreConfig {
                 "give the store another name".to_owned(),
             ));
         }
-        // Otherwise a reference with this word would resolve to a store of another kind.
+        // A store must not have the word of another kind as its name: a reference with this word would resolve to the
+        // wrong store.
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
             return Some((
                 format!(

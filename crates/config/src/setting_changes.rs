@@ -32,7 +32,7 @@ impl Config {
     /// The keys that mean something else in `after` for stacks that both revisions have, with those stacks.
     pub fn setting_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<SettingChange> {
         let is_same = self == after;
-        // In an equal file, a rule can still match another folder.
+        // Even if the files are equal, another folder or name of the stack may match other rules.
         let may_differ = |(before, now): &(&Stack, &Stack)| {
             !is_same
                 || before.folder != now.folder
@@ -76,11 +76,11 @@ impl Config {
     fn common_settings(&self) -> Vec<Setting> {
         let Self {
             version: _,
-            // Which stacks there are: those that come and go are shown as such.
+            // `exclude` and `include` only add and remove stacks, and those are shown as such.
             exclude: _,
             include: _,
             state,
-            // By stack.
+            // Compared for each stack.
             clusters: _,
             logins: _,
             rollouts: _,
@@ -94,7 +94,7 @@ impl Config {
             outputs,
             apply,
             policy,
-            // They do nothing to a stack.
+            // Keys without an effect on a stack are left out.
             checks: _,
             drift,
             notify: _,
@@ -137,7 +137,7 @@ impl Config {
             read,
             service_accounts,
             timeout: hook_timeout,
-            // By stack.
+            // Compared for each stack.
             workflows: _,
         } = hooks;
         let PolicyConfig {
@@ -341,7 +341,7 @@ impl<'a> StackSettings<'a> {
     fn settings(&self, stack: &Stack) -> Vec<Setting> {
         let config = self.config;
         let EffectiveStack {
-            // With that of stack.yaml, below.
+            // Compared below, together with the cluster of stack.yaml.
             cluster: _,
             workspace,
             after,
@@ -436,7 +436,7 @@ impl<'a> StackSettings<'a> {
             kubeconfig_env,
             context,
             in_cluster,
-            // They do nothing to the objects of a stack.
+            // These keys do not change the objects of a stack.
             max_concurrent_requests: _,
             tests: _,
         } = cluster;
@@ -460,7 +460,7 @@ impl<'a> StackSettings<'a> {
             return Value::Null;
         };
         let WaveConfig {
-            // The number of the wave says it.
+            // The number of the wave shows a change of the pattern.
             pattern: _,
             at_once,
             bake,

@@ -464,7 +464,8 @@ impl PolicySetConfig {
         self.input.unwrap_or_default()
     }
 
-    /// Returns what a denial does. The people of `override.by` may override it, unless the set says otherwise.
+    /// Returns what a denial does: `enforce` if it is set, else `override` if `override.by` names somebody, else
+    /// `always`.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
         self.enforce.unwrap_or(if names {

@@ -57,7 +57,8 @@ pub(super) fn group(nodes: &[PlanNode], hooks: &HookTasks) -> Batches {
             .map(|&on| unit_of[on])
             .filter(|&other| other != unit);
         waits[unit].extend(others);
-        // What a controller delivers comes as one batch, and Terraform before it.
+        // The objects that a controller delivers are one batch. It waits for the Terraform resources of its stage and
+        // earlier ones.
         let kind = node.planned.public.runtime;
         if node.granularity == Granularity::Segment && kind == RuntimeKind::Kubernetes && !node.is_deletion {
             let before = segments.iter().filter(|((kind, stage, deletes), _)| {

@@ -35,7 +35,7 @@ impl SensitivePaths {
         let mut found = None;
         if !self.0.is_empty() {
             each_text(object, |path, _, text| {
-                // What cannot be read is an error elsewhere.
+                // A reference that cannot be read is reported elsewhere.
                 let reads = targets.scan(text).unwrap_or_default();
                 if let Some(read) = reads.iter().find(|read| self.hold(read)) {
                     found.get_or_insert_with(|| (path.to_owned(), read.target.clone()));
@@ -58,7 +58,7 @@ impl SensitivePaths {
                 Value::Object(members) => members.get(key),
                 Value::Array(items) => match key.parse::<usize>() {
                     Ok(index) => items.get(index),
-                    // Nobody knows which item it is.
+                    // The key is no index, so it is unknown which item is meant: the mask of the whole list is used.
                     Err(_) => break,
                 },
                 _ => break,

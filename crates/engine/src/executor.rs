@@ -193,7 +193,8 @@ impl<'a> Executor<'a> {
     async fn run(&self) {
         let apply_order::Batches { units, waits } =
             apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
-        // What could not be planned is skipped with its dependents before anything starts; the rest is applied.
+        // Resources that could not be planned are skipped with their dependents before anything starts; the rest is
+        // applied.
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -201,7 +202,7 @@ impl<'a> Executor<'a> {
         loop {
             while running.len() < limit && !self.is_cancelled() {
                 let Some(unit) = schedule.start() else { break };
-                // The barrier between the desired resources and the deletions has no members.
+                // The unit between the desired resources and the deletions only orders them: it has no resources.
                 if units[unit].members.is_empty() {
                     schedule.done(unit);
                     continue;
@@ -447,7 +448,7 @@ impl<'a> Executor<'a> {
         let failure = failure.or(refused.cloned());
         let result = match (&failure, waiting, changing, bad) {
             (Some(_), ..) => StackResult::Failed,
-            // What is skipped depends on what waits.
+            // Waiting comes before `bad`: resources were skipped only because others wait.
             (None, Some(_), ..) => StackResult::Waiting,
             (None, None, _, true) => StackResult::Failed,
             (None, None, 0, false) => StackResult::Unchanged,

@@ -74,7 +74,7 @@ fn irreversible(id: &ResourceId, does: &str) -> UserError {
         format!("the rollback would {does} the `pre` hook `{id}`, which is not marked as reversible"),
     )
     .hint(format!(
-        "if what it did can stay, or its Job works with both versions, set `{HOOK_REVERSIBLE}: \"true\"` on it and apply that first"
+        "if the effects of the hook may stay, or its Job works with both versions, set `{HOOK_REVERSIBLE}: \"true\"` on it and apply that first"
     ))
     .hint("or repair forward: apply a commit of your own with the older version")
 }

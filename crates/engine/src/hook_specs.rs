@@ -57,7 +57,7 @@ pub fn show_spec_hooks(
         let runs = match task.time {
             HookTime::Failed => changes && task.may_run,
             HookTime::Pre | HookTime::Post => (task.always || !is_done) && task.may_run,
-            // It is recorded, if it is new or changes.
+            // A `pre-destroy` hook does not run now: it is only recorded, if it is new or changes.
             HookTime::PreDestroy => job_in(base) != job,
         };
         let Some(job) = job.filter(|_| runs) else {

@@ -19,8 +19,8 @@ pub(super) struct NormalizedResources {
     pub old_ids: Vec<ResourceId>,
 }
 
-/// Normalizes the resources with their runtimes; Kubernetes cluster by cluster, because each cluster has
-/// kinds of its own.
+/// Normalizes the resources with their runtimes. Kubernetes resources are normalized cluster by cluster, because
+/// clusters have different kinds.
 pub(super) async fn prepare(
     spec: Spec,
     cluster: Option<&ClusterName>,

@@ -19,13 +19,14 @@ pub struct ClaimQuestion<'a> {
 /// A planned action on an object that another stack may claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimedObject {
-    /// It deletes the object: which other stack wants it?
+    /// This stack deletes the object. Does another stack desire it?
     Deleted,
-    /// It replaces the object, and what is in it is deleted: what do other stacks have in it?
+    /// This stack replaces the object, which deletes the objects inside it. Do other stacks have objects there?
     Emptied,
-    /// It creates or adopts the object: which other stack records it, and has not released it?
+    /// This stack creates or adopts the object. Does another stack record it, and has that stack not released it?
     Created,
-    /// It takes the object over from the stack that the object names as its owner: has that stack released it?
+    /// The live object names another stack as its owner, and this stack takes the object from that stack. Has that
+    /// stack released it?
     TakenFrom(StackId),
 }
 
@@ -34,11 +35,11 @@ pub enum ClaimedObject {
 pub enum OwnerClaim {
     /// No other stack claims the object, or its owner released it.
     Nobody,
-    /// Other stacks have objects in it, which are deleted with it.
+    /// Other stacks have objects inside this object, which are deleted with it.
     Holds(Vec<HeldObjects>),
     /// This stack claims the object.
     By(StackId),
-    /// This stack has the object too, and keeps it.
+    /// The object stays in this stack, and another stack has it too.
     SharedWith(StackId),
     /// Unknown: the Spec of this stack cannot be compiled.
     Unclear(StackId),
@@ -143,8 +144,8 @@ fn not_recorded_elsewhere(
         None | Some(OwnerClaim::Nobody | OwnerClaim::Holds(_)) => return Ok(planned),
         Some(OwnerClaim::SameId(other)) => {
             planned.public.notes.push(format!(
-                "stack `{other}` records an object of this type with the same id: if it is the same object, take it \
-                 out of one of the two stacks (`konverge state forget {other}` does not change live objects)"
+                "stack `{other}` records an object of this type with the same id: if it is the same object, remove it \
+                 from one of the two stacks (`konverge state forget {other}` does not change live objects)"
             ));
             return Ok(planned);
         }
@@ -179,7 +180,7 @@ fn let_go(
         (OwnerClaim::Nobody | OwnerClaim::Holds(_), Some(refusal)) => Err(refusal),
         (OwnerClaim::Holds(held), None) => emptied(planned, &held),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), Some(refusal)) => Err(refusal.hint(format!(
-            "if it is to move to stack `{other}`, fix that first: `konverge build {other}` says why its Spec cannot be compiled"
+            "to move the object to stack `{other}`, fix that stack first: `konverge build {other}` says why its Spec cannot be compiled"
         ))),
         (OwnerClaim::Nobody, None) => Ok(planned),
         (OwnerClaim::By(other), _) if planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
@@ -187,14 +188,14 @@ fn let_go(
         ))
         .hint(format!(
             "Terraform resources do not move between stacks automatically: forget it here (`konverge state forget {stack} '{}'`), \
-             and let `{other}` take it over by the extension `kusionstack.io/import-id`",
+             and import it into `{other}` with the extension `kusionstack.io/import-id`",
             planned.item.id
         ))
         .hint(format!(
             "if the whole stack has another name now: `konverge state move {stack} {other}`"
         ))
         .hint(format!(
-            "if `{other}` is to make another one, add it there in a change of its own, after this one is applied"
+            "if `{other}` needs a new resource with this id: leave it out of this change, apply the change, then add the resource to `{other}` in a separate change"
         ))),
         (OwnerClaim::By(other), _) => Ok(stays(
             stack,
@@ -220,7 +221,7 @@ fn let_go(
         ))
         .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
         .hint(format!(
-            "if `{other}` certainly does not want it: `konverge apply {stack} --without {other}`; in CI start the workflow \
+            "if `{other}` certainly does not need the object: `konverge apply {stack} --without {other}`; in CI start the workflow \
              by hand with `approve: without={other}`"
         ))),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {

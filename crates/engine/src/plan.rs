@@ -70,7 +70,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     let normalize::NormalizedResources { resources, old_ids } = prepared;
     secret_reference_check::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
-    // Before the deletions become drafts, too.
+    // Determined here, because `add_deletes` adds the deletions to the drafts.
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
     hook_destroy::order(&request, &mut drafts, &mut hooks.tasks)?;
@@ -282,7 +282,7 @@ impl<'a> UnfinishedPlan<'a> {
         } = self.builder;
         self.outputs
             .check(&sensitive_paths, &targets, self.builder.secrets)?;
-        // During the apply all earlier stages are finished.
+        // The pending stages are only for the plan: during the apply all earlier stages are finished.
         scope.pending = Arc::default();
         hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
         let mut plan = plan_builder::assemble(
@@ -398,7 +398,7 @@ impl PlanBuilder<'_> {
         self.planned[member] = Some(planned);
     }
 
-    /// Tells later segments what this one creates or changes, if one of them comes in a later stage.
+    /// Tells later segments what this segment creates or changes, if one of them is in a later stage.
     fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
         let Some(&first) = members.first() else { return };
         let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > drafts[first].stage;

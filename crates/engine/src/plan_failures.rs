@@ -81,7 +81,7 @@ pub(super) fn combine_failures(failures: &[(ResourceId, UserError)]) -> Option<U
             failures.len() - 1,
             others.join("; ")
         );
-        // What helps one of them may not help the others.
+        // The failures may need different remedies, so the hints of the others are added.
         for (_, other) in failures[1..].iter().take(5) {
             let new = other.hints.iter().filter(|hint| !failure.hints.contains(hint));
             let new: Vec<_> = new.cloned().collect();

@@ -28,7 +28,7 @@ pub struct TruePlan {
     pub plan: StackPlan,
     /// The desired resources, with true values.
     pub desired: Vec<DesiredResource>,
-    /// The texts in it that are masked wherever they are shown.
+    /// The texts in the plan that are masked wherever they are shown.
     pub hidden: BTreeSet<String>,
 }
 
@@ -37,14 +37,15 @@ pub struct TruePlan {
 pub struct LatePlan<'a> {
     /// As it is shown and reviewed; masked.
     pub shown: &'a ResourcePlan,
-    /// Its true values; `None` if nothing of them is known.
+    /// The true values of the resource; `None` if none of them is known.
     pub truth: Option<&'a TrueValues>,
     /// The secrets to mask.
     pub secrets: &'a Secrets,
 }
 
 impl LatePlan<'_> {
-    /// Returns the plan with true values, for policy sets, and the texts in it that are masked wherever they are shown.
+    /// Returns the plan with true values, for policy sets, and the texts in the plan that are masked wherever they are
+    /// shown.
     pub fn judged(&self) -> (ResourcePlan, BTreeSet<String>) {
         match self.truth {
             Some(truth) => {
@@ -88,7 +89,7 @@ impl EnginePlan {
         }
     }
 
-    /// The changed resources of a second plan, which an apply made after its first one.
+    /// The changed resources of the second plan that an apply makes after its first plan.
     pub fn late_plans(&self) -> impl Iterator<Item = LatePlan<'_>> {
         let planned = self.nodes.iter().map(|node| &node.planned);
         let truths: HashMap<_, _> = planned
@@ -158,7 +159,7 @@ pub fn desired_by_spec(
             id: masked.id,
             runtime: masked.runtime,
             attributes: masked.attributes,
-            // References are resolved when it is applied.
+            // The attributes are known before the write: references are resolved only during the apply.
             known_before_write: true,
         }
     };

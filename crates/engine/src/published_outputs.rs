@@ -1,5 +1,5 @@
-//! The outputs that a stack publishes for others: values of its resources, after everything of it was applied. A secret
-//! is never published.
+//! The outputs that a stack publishes for other stacks: values of its resources, read after the whole stack was
+//! applied. A secret is never published.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -158,7 +158,8 @@ impl PublishedOutputs {
                     .context(format!("the output `{name}`"))
                     .hint("name a path that the applied resource has")
             })?;
-            // If the masked resources give another value, a part of it is secret.
+            // The same path is resolved in the masked resources. If that gives another value, a part of the value is
+            // secret.
             let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);
             let is_secret = carried.is_in_value(&value)
                 || is_masked(secrets, &value)

@@ -35,7 +35,7 @@ pub(super) fn resolve_attributes<'a>(
             wanted.id
         );
         return Err(UserError::new(ErrorKind::Secret, message).hint(
-            "a value that another object holds is never read as a reference: write the reference into the Spec",
+            "write the reference into the Spec: a value that another object contains is never read as a reference",
         ));
     }
     Ok(wanted.with(attributes))

@@ -14,7 +14,7 @@ enum UnitState {
 /// The progress through units that wait for each other.
 #[derive(Debug)]
 pub struct Schedule {
-    /// For each unit the number of units it still waits for.
+    /// For each unit the number of units that it still waits for.
     waiting: Vec<usize>,
     dependents: Vec<Vec<usize>>,
     standing: Vec<UnitState>,

@@ -44,7 +44,8 @@ impl PropagatedSecrets {
         if let Some(recorded) = &mut planned.recorded {
             let before = Arc::clone(&recorded.attributes);
             self.hide_recorded(recorded, wanted, secrets);
-            // Rules judge what came through a reference, too.
+            // The recorded form is masked now. Rules also judge values that came through a reference, so the true form
+            // is kept for them.
             if before != recorded.attributes {
                 planned.truth.desired.get_or_insert_with(|| Map::clone(&before));
             }

@@ -17,7 +17,7 @@ use konverge_base::{
 #[derive(Debug, PartialEq, Eq)]
 struct ValuePath {
     resource: ResourceId,
-    /// Its keys; `stringData` is `data`, as the server writes it.
+    /// The keys of the path. `stringData` counts as `data`, because the server writes it so.
     path: Vec<String>,
 }
 

@@ -320,7 +320,8 @@ impl<'a> Sorter<'a> {
         if let Some((_, name)) = missing.into_iter().find(|(path, _)| is_missing(path)) {
             self.refusals.push(refusal(Why::NotAnObject(name)));
         } else if !text(body, &["metadata", "annotations", HOOK]).is_empty() {
-            // A tool would run the Job as an ordinary one, at another time.
+            // The target (Helm, Argo CD, Flux …) does not know `konverge/hook`: it would run the hook like any other
+            // Job, at the wrong time.
             self.refusals.push(refusal(Why::Annotation(HOOK.to_owned())));
         } else if leave_out.secrets && holds_secret_data(body) {
             self.left_out.push(OmittedResource::new(id, "secrets"));

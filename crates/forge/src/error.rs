@@ -50,7 +50,7 @@ pub enum ForgeError {
     /// The token itself is refused: wrong or expired.
     #[error("{forge} refuses the token ({operation})")]
     Token { forge: ForgeKind, operation: String },
-    /// It does not exist or is not visible to the token.
+    /// The object does not exist, or the token may not see it.
     #[error("not found: {operation}")]
     NotFound {
         forge: ForgeKind,
@@ -83,7 +83,7 @@ pub enum ForgeError {
     Outdated {
         forge: ForgeKind,
         operation: String,
-        /// Its name and its version, by its own words.
+        /// The name and version of the server, as it reports them.
         server: String,
         needed: String,
     },
@@ -196,7 +196,7 @@ impl From<ForgeError> for UserError {
                 "nothing is lost: run the job again; https://www.githubstatus.com says whether GitHub has a fault",
             ),
             ForgeError::Refused { .. } | ForgeError::TooLong { .. } => failure.hint(
-                "nothing is lost: what was done is recorded; fix what GitHub names, or report it if it is Konverge's, and run the job again",
+                "nothing is lost: what was done is recorded. Correct what the message of the forge says, or report it if it is a bug in Konverge; then run the job again",
             ),
             ForgeError::Outdated { forge, needed, .. } => {
                 failure.hint(format!("update {forge} to {needed} or later; docs/reference/forges.md lists what needs which version"))
@@ -220,27 +220,27 @@ fn gitea_hint(error: &ForgeError) -> Option<String> {
             format!("use Gitea {needed} or later, or do without: the section \"Forgejo\" of docs/reference/forges.md lists what needs it")
         }
         ForgeError::Forbidden { permission, .. } => {
-            format!("give the step a token in `GITEA_TOKEN` that has it: {permission}; the guide \"Run on Gitea\" lists them")
+            format!("give the step a token in `GITEA_TOKEN` with {permission}; the guide \"Run on Gitea\" lists the permissions")
         }
         ForgeError::NotFound { permission, .. } => {
-            format!("Gitea also says so when the token may not see it: it needs {permission}; was the repository renamed or moved?")
+            format!("check that the token has {permission}, and that the repository was not renamed or moved: Gitea answers \"not found\" in both cases")
         }
         ForgeError::Locked { .. } => {
             "unlock the conversation (\"Unlock conversation\" at the right) and run the job again".to_owned()
         }
         ForgeError::Token { .. } => {
-            "the token of a job is valid only during its job: set `GITEA_TOKEN` in the step's `env:` to that of a bot".to_owned()
+            "set `GITEA_TOKEN` in the step's `env:` to the token of a bot: the token of a job is valid only during the job".to_owned()
         }
-        ForgeError::Limited { .. } => format!("{LOST} later: Gitea has no limit, a proxy before it has"),
+        ForgeError::Limited { .. } => format!("{LOST} later: Gitea itself has no rate limit, so a proxy before it has one"),
         ForgeError::Unreachable { .. } => {
-            "check GITHUB_API_URL, which is Gitea's ROOT_URL with api/v1, and SSL_CERT_FILE if its certificate is of an authority of your own".to_owned()
+            "check GITHUB_API_URL, which is Gitea's ROOT_URL with api/v1, and SSL_CERT_FILE if its certificate is from your own certificate authority".to_owned()
         }
         ForgeError::Server { .. } => format!("{LOST}; the log of Gitea says what failed"),
         ForgeError::Malformed { .. } => {
-            format!("{LOST}; GITHUB_API_URL must be Gitea's API, with nothing before it that asks for a login")
+            format!("{LOST}; check that GITHUB_API_URL is Gitea's API, and that no login page stands before it")
         }
         ForgeError::Refused { .. } | ForgeError::TooLong { .. } => {
-            format!("{LOST}, after what Gitea names is fixed: what was done is recorded")
+            format!("{LOST} after you have corrected what the message of Gitea says: what was done is recorded")
         }
         _ => return None,
     })
@@ -251,24 +251,24 @@ fn gitlab_hint(error: &ForgeError) -> Option<String> {
     const LOST: &str = "nothing is lost: run the job again";
     Some(match error {
         ForgeError::Forbidden { permission, .. } => {
-            format!("give the job a token in `KONVERGE_GITLAB_TOKEN` or `GITLAB_TOKEN` that has it: {permission}; the guide \"Run on GitLab\" lists them")
+            format!("give the job a token in `KONVERGE_GITLAB_TOKEN` or `GITLAB_TOKEN` with {permission}; the guide \"Run on GitLab\" lists the permissions")
         }
         ForgeError::NotFound { permission, .. } => {
-            format!("GitLab also says so when the token may not see it: it needs {permission}; was the project renamed or moved?")
+            format!("check that the token has {permission}, and that the project was not renamed or moved: GitLab answers \"not found\" in both cases")
         }
         ForgeError::Token { .. } => {
-            "`KONVERGE_GITLAB_TOKEN` or else `GITLAB_TOKEN` is wrong or has expired: make a new one (Settings, Access tokens), and set the CI/CD variable to it".to_owned()
+            "create a new token (Settings, Access tokens), and set the CI/CD variable to it: the token in `KONVERGE_GITLAB_TOKEN` or else `GITLAB_TOKEN` is wrong or has expired".to_owned()
         }
         ForgeError::Limited { .. } => format!("{LOST} later: GitLab limits the requests of a user"),
         ForgeError::Unreachable { .. } => {
-            "check CI_API_V4_URL, and SSL_CERT_FILE if its certificate is of an authority of your own".to_owned()
+            "check CI_API_V4_URL, and SSL_CERT_FILE if its certificate is from your own certificate authority".to_owned()
         }
         ForgeError::Server { .. } => format!("{LOST}; the log of GitLab says what failed"),
         ForgeError::Malformed { .. } => {
-            format!("{LOST}; CI_API_V4_URL must be GitLab's API, with nothing before it that asks for a login")
+            format!("{LOST}; check that CI_API_V4_URL is GitLab's API, and that no login page stands before it")
         }
         ForgeError::Refused { .. } | ForgeError::TooLong { .. } => {
-            format!("{LOST}, after what GitLab names is fixed: what was done is recorded")
+            format!("{LOST} after you have corrected what the message of GitLab says: what was done is recorded")
         }
         _ => return None,
     })

@@ -16,11 +16,11 @@ use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 pub enum IssueChange {
     /// A new issue was opened.
     Opened,
-    /// It was closed and is open again.
+    /// The issue was closed and is open again.
     Reopened,
-    /// Its content changed.
+    /// The content of the issue changed.
     Updated,
-    /// It already had this content.
+    /// The issue already had this content.
     Unchanged,
     /// The issue was closed.
     Closed,

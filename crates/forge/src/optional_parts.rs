@@ -38,7 +38,7 @@ pub enum DeploymentState {
     Success,
     /// The apply failed.
     Failure,
-    /// It was stopped from outside.
+    /// The job was stopped from outside.
     Error,
     /// Another deployment took its place.
     Inactive,

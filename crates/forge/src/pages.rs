@@ -29,7 +29,8 @@ pub enum RunPage {
 }
 
 impl RepositoryPages {
-    /// Parses the address of a repository; `None` if it is not one of this forge, such as `https://HOST/OWNER/NAME`.
+    /// Parses the URL of a repository, such as `https://HOST/OWNER/NAME`. `None` if it does not have the form of this
+    /// kind of forge.
     pub fn parse(kind: ForgeKind, url: &str) -> Option<Self> {
         let rest = url.strip_prefix("https://")?;
         let (host, path) = rest.split_once('/')?;
@@ -250,7 +251,7 @@ fn is_host(text: &str) -> bool {
     is_name(host) && port.parse::<u16>().is_ok()
 }
 
-/// Returns true for a part of a path that stands in an address as it is, and leads to no other folder.
+/// Returns true for a part of a path that needs no escaping in a URL and leads to no other folder.
 fn is_name(part: &str) -> bool {
     !part.bytes().all(|byte| byte == b'.')
         && part

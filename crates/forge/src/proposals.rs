@@ -53,7 +53,7 @@ impl FilesCommit<'_> {
 /// The result of committing files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommittedFiles {
-    /// They are in this new commit, the tip of the branch.
+    /// The changes are in this new commit, the tip of the branch.
     Committed(CommitId),
     /// The tip of the branch has them already.
     Present(CommitId),

@@ -24,21 +24,21 @@ const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 /// The result for a comment. `written` is the forge's time of its last change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
-    /// It was created.
+    /// The comment was created.
     Created {
         /// Address of the comment.
         url: String,
         /// When it was last changed.
         written: Option<Timestamp>,
     },
-    /// It was edited in place.
+    /// The comment was edited in place.
     Updated {
         /// Address of the comment.
         url: String,
         /// When it was last changed.
         written: Option<Timestamp>,
     },
-    /// It already had this content.
+    /// The comment already had this content.
     Unchanged {
         /// Address of the comment.
         url: String,

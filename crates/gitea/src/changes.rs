@@ -115,7 +115,8 @@ impl Changes for Client {
             let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
             before += items.len();
             for mut raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
-                // The list of a Forgejo has the tip of the branch, as each answer about one has it.
+                // On Forgejo, `head.sha` of a merged pull request is the branch tip, which may have moved since the
+                // merge; so the kept head is read, as for a single pull request.
                 if raw.merged_at.is_some() {
                     raw.head.sha = self.kept_head(raw.number).await?;
                 }
@@ -194,7 +195,8 @@ impl Changes for Client {
         head: &CommitId,
         folder: &str,
     ) -> Result<Vec<Contribution>, ForgeError> {
-        // For a head that it does not have, the list of Gitea fails as if Gitea were broken. This request says "not found".
+        // Gitea's commit list answers an unknown head with a server error. So ask for the commit first: that request
+        // answers 404.
         let path = self.path(&format!("/git/commits/{head}?{LEAN}"));
         let _: serde_json::Value = self.rest.get(&path, READ).await?;
         let path = self.path(&format!("/commits?sha={head}&path={}&{LEAN}", encoded(folder)));

@@ -20,7 +20,7 @@ impl Pool {
     /// The worker is lost.
     pub async fn is_literal(&self, text: &str) -> Result<bool, KclError> {
         let path = RepoPath::root().child("value.k");
-        // In a block, as in the file: there the indentation of further lines is free.
+        // The value is parsed inside a block, as in the file: there further lines may have any indentation.
         let program = format!("_konverge = {{\nvalue = {text}\n}}\n");
         match self.parse(&path, &program).await {
             Ok(parsed) => {
@@ -95,7 +95,7 @@ impl ParsedFile {
         Some(text)
     }
 
-    /// Returns true if another text sets every attribute as this one does, except `path`, which it sets once, to
+    /// Returns true if another text sets the same attributes to the same values, except `path`, which it sets once, to
     /// `value`.
     pub fn differs_only_at(&self, edited: &Self, path: &AttributePath, value: &str) -> bool {
         let beside = |file: &Self| -> Vec<(AttributePath, String)> {

@@ -247,7 +247,7 @@ impl SyntaxTree<'_> {
             let index = usize::try_from(line.checked_sub(1)?).ok()?;
             let start = *self.lines.get(index)?;
             let mut letters = self.text.get(start..)?.char_indices();
-            // The core does not count the mark of the byte order.
+            // The core does not count the byte order mark at the start of a file, so one column is added.
             let marks = usize::from(start == 0 && self.text.starts_with('\u{feff}'));
             let column = usize::try_from(column).ok()? + marks;
             Some(

@@ -187,7 +187,8 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     };
     let all = unique.clone();
     unique.retain(|diagnostic| !shadowed(diagnostic, &all));
-    // A warning is not a cause, whatever the order of the core.
+    // Errors first, then warnings: the first diagnostic is shown as the cause, and the KCL core may print a warning
+    // before the error.
     unique.sort_by_key(|diagnostic| diagnostic.name.ends_with("Warning"));
     unique.iter_mut().for_each(explain_plugin);
     unique

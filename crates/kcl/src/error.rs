@@ -26,7 +26,7 @@ pub enum KclError {
     Untrusted(#[from] Untrusted),
     /// A core that lacks the call that a worker makes.
     #[error(
-        "the KCL core {version} in `{}` is too old: it lacks the call that Konverge makes; the oldest core that works is {OLDEST_VERSION}",
+        "the KCL core {version} in `{}` is too old: it lacks a function that Konverge calls; the oldest core that works is {OLDEST_VERSION}",
         interpreter.display()
     )]
     TooOld {
@@ -143,7 +143,7 @@ pub enum CoreReach {
     Range(CoreRange),
     /// Every core gives the error: the code, a package or a setting must change.
     Every,
-    /// It is not known which cores give the error.
+    /// It is unknown which core versions report the error.
     Unknown,
 }
 
@@ -288,7 +288,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
                 .hint("without a network: KONVERGE_KCL names a Python interpreter whose environment holds `kcl-lib`"),
             KclError::UnknownVersion(version) if is_too_old(&version) => failure.hint(format!(
-                "the oldest core that works is {OLDEST_VERSION}: earlier ones lack the call that Konverge makes"
+                "the oldest core that works is {OLDEST_VERSION}: earlier ones lack a function that Konverge calls"
             ))
             .hint("run `konverge kcl list` for the versions that can be installed"),
             KclError::UnknownVersion(_) => failure.hint("run `konverge kcl list` for the versions that can be installed"),
@@ -300,7 +300,7 @@ fn with_hints(error: KclError) -> UserError {
                 "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
             ),
             KclError::PackageDiffers { name, .. } => failure.hint(format!(
-                "what is served is not what was pinned: find out who changed it; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
+                "find out who changed the package: the source serves something else than what was pinned; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
             ))
             .hint("a package with a module's binary has another checksum on each platform: lock it on the platform of the jobs"),
             KclError::UnknownPackage(_) => failure
@@ -314,7 +314,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("or to commit the folder that `kcl mod vendor` writes beside kcl.mod"),
             KclError::LockDiffers { .. } => failure
                 .hint("run `konverge kcl lock` and commit kcl.mod.lock")
-                .hint("if the new version is not intended, take it out of kcl.mod"),
+                .hint("if the new version is not intended, remove it from kcl.mod"),
             KclError::Offline(_) => failure
                 .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
             KclError::Package { .. } => failure

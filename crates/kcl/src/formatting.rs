@@ -41,19 +41,19 @@ pub enum FormatVerdict {
 #[serde(rename_all = "snake_case")]
 pub enum FormatFault {
     /// The formatter fails.
-    #[error("the core's formatter fails")]
+    #[error("the KCL formatter fails on the file")]
     Fails,
-    /// Its output does not parse.
-    #[error("what the core's formatter prints is not KCL")]
+    /// The output of the formatter does not parse.
+    #[error("the output of the KCL formatter is not valid KCL")]
     NotKcl,
     /// The syntax trees differ.
-    #[error("what the core's formatter prints means something else")]
+    #[error("the KCL formatter would change the meaning of the file")]
     OtherMeaning,
     /// The comments differ.
-    #[error("the core's formatter changes a comment")]
+    #[error("the KCL formatter would change a comment")]
     OtherComments,
     /// Formatting twice gives another text than formatting once.
-    #[error("what the core's formatter prints is not formatted either")]
+    #[error("the KCL formatter would format its own output differently")]
     Unstable,
 }
 
@@ -74,7 +74,7 @@ impl Pool {
     /// # Errors
     /// The text is not KCL, or the worker is lost.
     pub async fn formatting(&self, path: &RepoPath, text: &str) -> Result<Formatting, KclError> {
-        // The core reads a file of that path where the text is empty.
+        // For an empty text the core would read the file at this path.
         if text.trim().is_empty() {
             return Ok(Formatting::Formatted);
         }
@@ -119,7 +119,7 @@ impl Pool {
             label: path.to_string(),
             ..CompileRequest::default()
         };
-        // The formatter ends at a relative import.
+        // The formatter panics at a relative import, so these are rewritten first.
         let message = |_: &Path| FormatCodeArgs {
             source: without_relative_imports(text),
         };

@@ -18,7 +18,8 @@ pub(super) fn hints(diagnostics: &[KclDiagnostic]) -> Vec<Option<String>> {
     let follows = diagnostics.iter().any(core_hints::is_import_name_clash);
     let one = |diagnostic| {
         if follows {
-            // Whatever uses the name of the import fails, as if its schemas were others.
+            // If a declaration has the name of an import, every use of that name fails. The other hints would be
+            // misleading.
             of_name(diagnostic)
         } else {
             of_name(diagnostic).or_else(|| of_value(diagnostic))
@@ -119,7 +120,7 @@ fn undeclared_member(message: &str) -> Option<String> {
         None => (quoted(message, "No attribute named '")?, " in the schema '"),
     };
     let schema = quoted(&message[message.find(schema)?..], schema)?;
-    // The core names the one that is meant.
+    // The message of the core already suggests the right name, so the hint names no other.
     if message.contains("did you mean") {
         return Some(format!(
             "correct the name, or declare `{member}` in the schema `{schema}`"

@@ -36,7 +36,7 @@ pub struct Toolchain {
     /// Files and folders that a worker reads at its start: the interpreter, its standard library, shared
     /// libraries.
     pub readable: Vec<PathBuf>,
-    /// Folders that it lists, without reading their files, at its start.
+    /// The folders that the core lists at its start, without reading their files.
     pub folders: Vec<PathBuf>,
 }
 

@@ -67,7 +67,8 @@ impl Workdir {
         for (path, laid) in stale {
             self.laid.remove(&path);
             if laid == WorkdirEntry::Folder {
-                // It still exists if it contains something; then it is no longer an entry of its own.
+                // This fails for a folder that is not empty. Such a folder stays because of its content, and is no
+                // entry of its own any more.
                 let _ = std::fs::remove_dir(self.root.join(&path));
             } else {
                 std::fs::remove_file(self.root.join(&path))?;
@@ -94,7 +95,7 @@ impl Workdir {
 
     fn remove_empty_folders(&self, path: &RepoPath, wanted: &BTreeMap<RepoPath, WorkdirEntry>) {
         for folder in path.ancestors().skip(1) {
-            // Fails at the first folder that is not empty: that is the end.
+            // `remove_dir` fails at the first folder that is not empty, and the folders above it are not empty either.
             if folder.is_root()
                 || wanted.get(&folder) == Some(&WorkdirEntry::Folder)
                 || std::fs::remove_dir(self.root.join(&folder)).is_err()

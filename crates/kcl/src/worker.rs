@@ -138,7 +138,7 @@ impl Worker {
     ) -> Result<(WorkerStatus, Vec<u8>), WorkerLost> {
         self.served += 1;
         let exchange = async {
-            // A worker that has ended does not read: the answer says why.
+            // Ignore write errors: they mean that the worker has ended, and `read_answer` says why.
             let _ = self.requests.write_all(frame).await;
             let _ = self.requests.flush().await;
             let (status, body) = self.read_answer().await?;

@@ -49,7 +49,7 @@ pub(super) async fn apply(
     let mut result = carry_out(runtime, scope, &planned, sink).await;
     if let Err(failure) = &mut result {
         failure.message = runtime.secrets.mask(&failure.message);
-        // Without this the journal keeps the intent, and the next run takes the object for one that may exist.
+        // If nothing was created, say so in the journal. Otherwise the next run would assume that the object may exist.
         if planned.public.action == Action::Create && nothing_was_made(runtime, scope, &planned).await {
             sink.absent(&id).await?;
         }
@@ -103,7 +103,7 @@ async fn carry_out(
     if let Some(body) = &prepared.body {
         readiness::prepare(task, body).await;
     }
-    // Before anything is deleted: without a value everything stays unchanged.
+    // Read the values before anything is deleted: if a value is missing, everything stays unchanged.
     let filled = FilledBody::new(scope, prepared).await?;
     match planned.public.action {
         Action::Unchanged | Action::Forget => return still_to_become_ready(task).await,

@@ -138,7 +138,7 @@ pub(super) async fn plan(
     }
     results.finish_tasks(&planner, others).await?;
     results.say_once(planner.namespace_notes());
-    // Only now: a refusal may be about an object whose own plan came later.
+    // Finish the results last: a refusal may be about an object that was planned later.
     let mut planned = results.finish(scope);
     for (planned, health) in planned.iter_mut().zip(&mut health) {
         if let Ok(planned) = planned {

@@ -99,7 +99,8 @@ impl Mentions {
 
     /// Returns true if a rule may read the value at a path of a resource.
     pub(super) fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
-        // The id that a provider chooses says nothing: rules name it as the id of the resource.
+        // Ignore the Terraform attribute `id`: rules often contain the word `id` for the resource's id in the plan
+        // document, so the word does not show that this attribute is read.
         if runtime == RuntimeKind::Terraform && path == "/id" {
             return false;
         }

@@ -125,7 +125,7 @@ pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     })
 }
 
-/// Sets an error on each stack that cannot be taken over as it is, and removes these stacks from the review record.
+/// Sets an error on each stack that cannot be adopted unchanged, and removes these stacks from the review record.
 pub fn refuse_changes(preview: &mut Preview, proposed: &BTreeSet<StackId>) {
     let mut refused = BTreeSet::new();
     let stacks = preview.plan.stacks.iter_mut();
@@ -154,7 +154,7 @@ fn refusal(stack: &StackPlan) -> UserError {
         ),
     )
     .hint(format!(
-        "take `{}` out of {FILE_NAME} (`konverge adopt --write` does), and let a pull request that edits the stack show the change",
+        "remove `{}` from {FILE_NAME} (`konverge adopt --write` does), and let a pull request that edits the stack show the change",
         stack.id
     ))
 }

@@ -53,7 +53,7 @@ impl Adoption {
         let invalid = |error: yaml::YamlError| {
             UserError::from_error(ErrorKind::Config, error)
                 .context(format_args!("{FILE_NAME} is invalid"))
-                .hint("`konverge adopt --write` writes it again")
+                .hint("run `konverge adopt --write` to write the file again")
         };
         if yaml::documents(text).map_err(invalid)?.is_empty() {
             return Ok(Self::default());

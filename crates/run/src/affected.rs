@@ -79,7 +79,7 @@ pub async fn run(run: &RunContext, request: &AffectedRequest) -> Result<Affected
         RevisionSpec::Commit(head_commit)
     };
     let known = AnalysisCache::open(run, &repository);
-    // The base first: it is saved for the next run in parallel with the work on the head.
+    // The base is opened first: it is saved for the next run while the head is being opened.
     let base = base_commit.map(|commit| open_base(run, &known, &repository, commit, &at));
     let base = base.transpose()?.inspect(|base| known.save(base));
     let head = OpenRevision::open_knowing(&known, &repository, &at, None)?;
@@ -158,7 +158,8 @@ pub fn is_part(head: &CommitId, branch: &str) -> String {
     format!("{} is part of {branch}", head.short())
 }
 
-/// Opens the base with its own `konverge.yaml`; if that is invalid (the change may fix it), with the head's.
+/// Opens the base with its own `konverge.yaml`. If that file is invalid, the change may repair it: then the
+/// `konverge.yaml` of the head is used.
 fn open_base(
     run: &RunContext,
     known: &AnalysisCache,

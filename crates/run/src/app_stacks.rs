@@ -246,7 +246,7 @@ impl AppStacks {
             app: app.to_owned(),
             why: match self.order {
                 SettingsOrder::V07 => "`kcl.settings: v0.7` of konverge.yaml reads no kcl.mod of a stack",
-                SettingsOrder::V090 | SettingsOrder::V091 => "its stack has no kcl.mod of its own",
+                SettingsOrder::V090 | SettingsOrder::V091 => "its stack has no own kcl.mod",
             },
         }
     }

@@ -65,9 +65,9 @@ struct PastRevisions {
 /// Why a commit that was applied is not opened.
 #[derive(Clone)]
 enum PastFailure {
-    /// It is not here, and cannot be fetched.
+    /// The commit is not in this clone, and cannot be fetched.
     Missing(UserError),
-    /// It is here.
+    /// The commit is in this clone, and cannot be opened.
     Unusable(UserError),
 }
 
@@ -172,7 +172,7 @@ impl<'a> AppliedSpec<'a> {
         };
         let past = self.revision(commit, core).await?;
         let layout = &past.layout;
-        // It may have had another identity then.
+        // The stack may have had another identity at that commit, so its folder is tried too.
         let there = layout
             .stack(stack)
             .or_else(|| layout.stack_in_folder(state.folder.path()?))
@@ -244,7 +244,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
             ErrorKind::State,
             format!("`{stack}` was never applied: there is nothing to restore"),
         )
-        .hint(format!("`konverge apply {stack}` applies it"));
+        .hint(format!("run `konverge apply {stack}` to apply it"));
     }
     UserError::new(
         ErrorKind::State,
@@ -252,7 +252,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
             "`{stack}` is not restored: its state records no complete apply, because the last one failed, or the state was imported, moved or edited since"
         ),
     )
-    .hint("run the apply of the default branch again: it takes up such a stack")
+    .hint("run the apply of the default branch again: it applies such a stack again")
     .hint(format!(
         "to go back instead: `konverge state history {stack}`, then `konverge state rollback {stack} --to SERIAL`"
     ))

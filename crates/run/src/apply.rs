@@ -63,11 +63,11 @@ pub async fn run(
     let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
     let mut waiting: BTreeMap<&StackId, &Target> =
         targets.iter().map(|target| (&target.id, target)).collect();
-    // The stacks that are not done, and those of them that wait or are behind one that waits.
+    // `failed`: the stacks that were not applied. `paused`: those of them that wait, or that depend on one that waits.
     let mut failed: BTreeSet<StackId> = BTreeSet::new();
     let mut paused: BTreeSet<StackId> = BTreeSet::new();
     let mut ended: BTreeSet<StackId> = BTreeSet::new();
-    // Of the stacks of a project that leave the last one deletes what they share: they go one after the other.
+    // Stacks of a project are destroyed one after the other: the last one deletes the objects that they share.
     let mut being_destroyed: BTreeSet<&StackId> = BTreeSet::new();
     let mut awaited = AwaitedStacks::default();
     let mut outcomes = Vec::new();
@@ -135,7 +135,8 @@ pub async fn run(
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,
-            // Stacks wait, and nothing runs that they could wait for. Their second attempt says what stops them.
+            // The stacks that are left wait, and nothing is running that they could wait for. Their second attempt says
+            // what stops them.
             None => awaited.give_up(),
         }
     }

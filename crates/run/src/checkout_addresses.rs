@@ -32,13 +32,13 @@ pub fn check(
     let trusted = run.var(TRUSTED).unwrap_or_default();
     let mut known: BTreeSet<String> = trusted.split(',').map(|one| one.trim().to_owned()).collect();
     let branch = match repository.default_branch() {
-        // Nobody can have proposed anything yet.
+        // Without a commit nobody can have proposed a change, so there is nothing to compare with.
         Err(GitError::NothingCommitted) => return Ok(()),
         branch => branch.ok(),
     };
     let of_revision = |name: &str| -> Result<Vec<String>, UserError> {
         let commit = repository.resolve(name)?;
-        // A file that is invalid there has none.
+        // A file that is invalid at that revision makes no address trusted.
         let there = Config::load(repository.revision(&commit)?.as_ref()).unwrap_or_default();
         Ok(there.addresses().into_values().collect())
     };

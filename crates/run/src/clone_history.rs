@@ -61,7 +61,7 @@ impl BranchHistory for CloneHistory {
         if tip == *head {
             return Ok(BTreeSet::new());
         }
-        // It completes both histories.
+        // In a shallow clone, finding the merge base also fetches the missing commits.
         self.merge_base(&tip, head).await?;
         Ok(self.repository.commits_after(head, &tip)?)
     }

@@ -192,7 +192,8 @@ impl<'a> CodeEditor<'a> {
         let (mut plans, mut stacks, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for ((stack, old), new) in after.into_iter().zip(olds).zip(news) {
             if !named.contains(&stack.id) {
-                // It does not compile with or without the edits, or is as it was.
+                // A stack that was not named is fine if the edits change nothing: it fails to compile both times, or
+                // the Specs are equal.
                 let is_same = match (&old, &new) {
                     (Ok(old), Ok(new)) => old.digest() == new.digest(),
                     (old, new) => old.is_err() && new.is_err(),

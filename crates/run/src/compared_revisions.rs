@@ -57,13 +57,13 @@ impl ComparedRevisions {
     /// The commit cannot be read.
     pub fn with_base(mut self, repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
         let at = RevisionSpec::Commit(commit);
-        // The change fixes an invalid base configuration.
+        // If the configuration of the base is invalid, this change may repair it: use the configuration of the head.
         let config = match Config::load(self.known.source_at(repository, &at)?.as_ref()) {
             Ok(own) => self.head.config.with_spec_keys_of(&own),
             Err(_) => self.head.config.clone(),
         };
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
-        // Of a working tree, the commit that is checked out is saved already.
+        // If the head is a working tree, the base is the commit that is checked out, and is saved already.
         if self.head.commit().is_some() {
             self.known.save(&base);
         }

@@ -237,7 +237,7 @@ impl Compilers {
                 .resources
                 .iter()
                 .for_each(|resource| drop(mask_resource(secrets, resource))),
-            // Its own error follows.
+            // The error of the Spec is reported later; here the secrets are masked in the raw objects.
             Err(_) => {
                 let objects = compiled.documents.iter().filter_map(serde_json::Value::as_object);
                 objects.for_each(|object| drop(mask_object(secrets, object)));
@@ -535,7 +535,7 @@ impl<'a> Compiler<'a> {
     }
 
     async fn core(self) -> Result<Arc<StartedCore>, UserError> {
-        // The version in the input digest, and no other.
+        // Use the core version that is in the input digest, so that equal digests mean the same core.
         self.all.core(self.revision.analysis.core()).await
     }
 }
@@ -610,7 +610,7 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
         UserError::from_error(ErrorKind::Usage, error)
             .context("the Spec cannot be read")
             .at(name.clone(), None, None)
-            .hint("`--spec` names a file, from the folder where konverge runs")
+            .hint("give `--spec` a path that starts at the folder where konverge runs")
     })?;
     Ok(spec::read_text(&text, &name)?)
 }

@@ -134,7 +134,7 @@ impl RunContext {
         let named = [variables::USER, variables::LOGNAME]
             .iter()
             .find_map(|name| self.var(name).map(str::to_owned));
-        // A service or a container may set none of them.
+        // A service or a container may set none of these variables, so the account of the process is used.
         let account = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
         named
             .or_else(|| account().map(|user| user.name))
@@ -176,7 +176,7 @@ impl RunContext {
     pub fn check_interrupted(&self) -> Result<(), UserError> {
         if self.cancel.is_cancelled() {
             return Err(UserError::new(ErrorKind::Interrupted, "interrupted")
-                .hint("run it again: completed work is kept"));
+                .hint("run the command again: completed work is recorded and is not repeated"));
         }
         Ok(())
     }

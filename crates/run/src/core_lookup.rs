@@ -55,7 +55,7 @@ pub fn require_pinned(proposed: &Config, protected: &Config) -> Result<(), UserE
     );
     Err(UserError::new(ErrorKind::Config, what)
         .at(FILE_NAME, None, None)
-        .hint("`konverge kcl list` shows the versions that are pinned by hash: write one of them"))
+        .hint("write a version that `konverge kcl list` shows: these are pinned by hash"))
 }
 
 /// Returns true if a core may be installed. In CI and offline it may not, whatever the file says: a job installs its

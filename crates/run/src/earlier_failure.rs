@@ -10,8 +10,8 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kcl::KclError;
 
-/// One of the errors of a failure: its file, and the first line of its message. Line numbers do not count: they move
-/// with the lines above.
+/// One of the errors of a failure: its file, and the first line of its message. Line numbers do not count, because they
+/// change with the lines above.
 type Root = (Option<String>, String);
 
 /// Returns true if the Spec of the base fails with the same errors, and the change touches none of their files.
@@ -27,7 +27,8 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     if target.head.is_none() || target.base.is_none() || !is_of_the_code(failure) {
         return false;
     }
-    // Who asks decides what may be fetched: for a run of the repository's own code the base may compile.
+    // The kind of run decides which packages may be fetched: for a run of the repository's own code the base may
+    // compile.
     if let Some(KclError::NotLocked { .. }) = failure.room_error() {
         return false;
     }

@@ -111,7 +111,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         waits,
     } = *settings;
     let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
-    // Nothing that is run comes from the checkout: a pull request could have put it there.
+    // No executable comes from the checkout, because a pull request could have put it there.
     let checkout = run.checkout();
     let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
         checkout.trust(what, path.as_ref())?;

@@ -81,9 +81,9 @@ pub(crate) async fn open_turn(
                 found.revision,
                 found.stack.escape_debug()
             ))
-            .hint("give each stack a workspace of its own, or take `state.kusion_releases` out"));
+            .hint("give each stack a workspace of its own, or remove `state.kusion_releases`"));
         }
-        // The run that began the next one was stopped before Kusion could see it.
+        // The run that began the next release was stopped before Kusion could see that release.
         let is_before_ours = last.mark.is_some() && found.revision + 1 == last.revision;
         let is_known = found.revision == last.revision && (is_ours || last.mark.is_none());
         if !is_known && !is_before_ours {
@@ -92,7 +92,7 @@ pub(crate) async fn open_turn(
                 found.revision, state.stack, last.revision
             ))
             .hint(format!(
-                "`konverge state import {} --stack {}` takes over what changed",
+                "`konverge state import {} --stack {}` imports what changed",
                 folder_url(url, last),
                 state.stack
             )));
@@ -230,7 +230,7 @@ impl ReleaseTurn {
             .await
             .map_err(|error| {
                 UserError::from(error).hint(format!(
-                    "`konverge apply {}` again ends Kusion's release; until then it locks Kusion",
+                    "run `konverge apply {}` again to end Kusion's release; until then the release locks Kusion",
                     state.stack
                 ))
             })

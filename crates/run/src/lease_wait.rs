@@ -58,7 +58,8 @@ impl HolderWatch {
         self.run.notes.say(Note::info(text).of(&self.stack));
     }
 
-    /// Returns the forge if it says that the holder's run has ended. If nobody knows, the lease is not taken over.
+    /// Returns the forge if it says that the holder's run has ended. If no forge knows, the lease stays with its
+    /// holder.
     async fn says_over(&self, holder: &Holder) -> Option<ForgeKind> {
         let forge = self
             .forge

@@ -194,7 +194,7 @@ impl StackLogin {
         &self.identity.name
     }
 
-    /// The identities that it stands for.
+    /// The identities that the login contains.
     pub fn describe(&self) -> String {
         self.identity.describe()
     }

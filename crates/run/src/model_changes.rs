@@ -169,7 +169,7 @@ fn has_kcl_file(source: &dyn Source, package: &RepoPath) -> bool {
 }
 
 /// Returns the generated files at the base and at the head, each revision as one text. A file counts if an import wrote
-/// it in one of them.
+/// it at the base or at the head.
 fn generated_texts(
     base: &dyn Source,
     head: &dyn Source,

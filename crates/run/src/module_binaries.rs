@@ -59,7 +59,7 @@ impl ModuleBinaries {
         let lock_file = stack.folder.child(LOCK_FILE);
         let lock = tree.read(&lock_file);
         let lock = lock?;
-        // The error of a broken lock is that of its packages.
+        // A broken lock is already reported with the packages.
         let lock = PackageLock::parse(lock.as_deref().unwrap_or_default()).unwrap_or_default();
         let mut found = BTreeMap::new();
         for dependency in dependencies {

@@ -266,7 +266,7 @@ impl ModuleRunner {
                     call,
                     &format!("its package has two binaries: `{first}` and `{second}`"),
                 )
-                .hint("keep the one whose version is that of the package"));
+                .hint("keep only the binary whose version is that of the package"));
             }
             [] => {}
         }
@@ -375,7 +375,7 @@ fn is_of_another_architecture(path: &Path) -> bool {
     };
     let mut start = [0; 20];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    // In an ELF header, byte 5 is the order of bytes, and 18 and 19 the machine.
+    // In an ELF header, byte 5 is the byte order, and bytes 18 and 19 are the machine type.
     let is_program = read.is_ok() && start.starts_with(b"\x7fELF") && start[5] == 1;
     is_program && u16::from_le_bytes([start[18], start[19]]) != own
 }

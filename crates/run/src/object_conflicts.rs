@@ -152,7 +152,7 @@ pub(crate) fn refuse_conflicts_with_other_jobs(
             let declared = declared.get(&stack.id);
             let new = NewClaim::from_plan(resource, declared)?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
-            // Whether the other stack shares it is seen when one of the two is applied.
+            // It is not known here whether the other stack shares the object; the apply of either stack checks that.
             let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
             let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;
@@ -164,7 +164,7 @@ pub(crate) fn refuse_conflicts_with_other_jobs(
     }
 }
 
-/// Sets the error of a stack, or adds it to the one that it has.
+/// Sets the error of a stack, or adds the error to the one that the stack already has.
 fn set_error(stack: &mut StackPlan, failure: &UserError) {
     match &mut stack.error {
         Some(error) => error.add(failure.body()),
@@ -179,7 +179,7 @@ fn refusal(new: &NewClaim<'_>, id: &ResourceId, other: &StackId) -> UserError {
     let what = match new {
         NewClaim::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
         NewClaim::Import(_) => {
-            format!("`{id}`: stack `{other}` would take over the same object by its `import-id`")
+            format!("`{id}`: stack `{other}` would import the same object by its `import-id`")
         }
     };
     UserError::new(ErrorKind::Policy, what)

@@ -56,7 +56,8 @@ impl NameLookup<'_> {
             names.ids.extend([stack.names.clone(), stack.id.clone()]);
             names.folders.insert(stack.folder.clone());
         }
-        // A Spec from a file stands in no folder, and what another stack records is refused there.
+        // A Spec from a file has no folder to recognize the stack by. Its objects cannot do it either: an object that
+        // another stack records is refused.
         if let (Some(backend), SpecSource::Compiled { .. }) = (self.backend, self.wanted) {
             let known = backend.states.known().await?;
             let records = Records { backend, known };
@@ -103,7 +104,7 @@ impl NameLookup<'_> {
                 continue;
             };
             let holders = self.claims.holders_of(&claim, records.backend).await?;
-            // What all stacks of a project have moves from none of them.
+            // An object that all stacks of a project share does not show that one of them was renamed.
             let moves = |other: &&StackId| {
                 **other != self.target.id
                     && !(resource.is_shared() && self.target.id.is_sibling_of(other.as_str()))

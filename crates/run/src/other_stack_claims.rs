@@ -162,11 +162,11 @@ type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Syn
 /// The purpose of a plan. It decides which stack, of those that share a Namespace, deletes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanPurpose<'a> {
-    /// It is shown. These stacks are destroyed together, one after the other in the order of their names.
+    /// The plan is shown only. These stacks are destroyed together, one after the other in the order of their names.
     Show { leaving: &'a BTreeSet<StackId> },
     /// It is a drift check, and is never applied. Of a shared Namespace the records of the others count, as for `Apply`.
     Drift,
-    /// It is applied, under the lease of its stack: what counts is what the others record now.
+    /// The plan is applied, under the lease of its stack: the present records of the other stacks count.
     Apply,
 }
 
@@ -325,7 +325,7 @@ impl<'a> OwnershipLookup<'a> {
                     .partition(|recorded| !wants.holds(cluster, object_key(&recorded.attributes))),
                 None => (Vec::new(), inside),
             };
-            // If it is applied in the same run, it comes first.
+            // If this run applies the other stack too, that stack must come first.
             self.awaited.insert(other.clone());
             let may_go = matches!(self.purpose, PlanPurpose::Show { .. });
             for (objects, is_leaving) in [(leaving, true), (staying, false)] {
@@ -353,7 +353,8 @@ impl<'a> OwnershipLookup<'a> {
             return None;
         };
         if head.layout.stack(stack).is_none() {
-            // It was removed, unless its folder is left out or cannot be read.
+            // The stack was removed, unless its folder is left out or cannot be read. Only a removed stack claims
+            // nothing.
             let is_removed = head.layout.identities_certain();
             let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
             let left_out = head.layout.leaves_out(entry.folder.or_root());
@@ -440,7 +441,7 @@ impl<'a> OwnershipLookup<'a> {
         let Some(prior) = backend.states.load(owner).await? else {
             return Ok(nothing_released());
         };
-        // A stack that is missing may be hidden.
+        // If some folders cannot be read, a missing stack may still exist: it releases nothing.
         if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
             return Ok(nothing_released());
         }
@@ -503,8 +504,8 @@ impl<'a> OwnershipLookup<'a> {
         Ok(claims.await?)
     }
 
-    /// Returns that the owner of a generated object, a stack of the same project, shares it. It does if it records the
-    /// object as shared, or no longer records it.
+    /// Returns the claim of the owner of a generated object, a stack of the same project. The owner shares the object
+    /// if it records the object as shared, or no longer records it.
     async fn shared_by(&self, owner: StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let key = item
             .desired

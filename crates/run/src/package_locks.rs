@@ -15,8 +15,8 @@ use konverge_repo::git::Repository;
 /// The hint if git ignores the locks.
 pub const IGNORED: &str = "git ignores kcl.mod.lock: remove its line from .gitignore, or add the files by `git add -f '*kcl.mod.lock'`";
 
-/// Reads the locks of a stack. The lock of its module holds for everything below it; the locks of the repository's
-/// packages add what that one does not pin.
+/// Reads the locks of a stack. The lock of its module comes first; the locks of the repository's packages add only the
+/// packages that it does not pin.
 pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLock, UserError> {
     let mut all = PackageLock::default();
     if setup.remote_packages.is_empty() {
@@ -45,7 +45,7 @@ pub fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserE
     let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
     let mut failure = UserError::from(error);
     if let Some(hint) = ignored_hint(run, setup).filter(|_| of_lock) {
-        // After the command that writes the file.
+        // The first hint is the command that writes the file; this hint follows it.
         failure.hints.insert(failure.hints.len().min(1), hint);
     }
     failure

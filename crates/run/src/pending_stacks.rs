@@ -87,6 +87,6 @@ pub async fn pending_targets(
 /// Returns true if a record is of a Spec from a file (`--spec`), or imported without a folder: such a stack
 /// was never in the repository.
 fn is_of_spec_file(entry: &IndexEntry, prior: &StackState) -> bool {
-    // An entry without a serial is of a run that was killed: its folder is unknown.
+    // An entry without a serial comes from a run that was killed, so the folder of the stack is unknown.
     entry.serial > 0 && prior.folder.path().is_none()
 }

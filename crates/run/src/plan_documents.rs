@@ -14,7 +14,7 @@ use konverge_base::{
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask, TruePlan};
 use konverge_policy_sets as policy_sets;
 
-/// Receives each stack of a preview as soon as it is planned. Nothing of it is kept.
+/// Receives each stack of a preview as soon as it is planned, so that the plan need not stay in memory.
 #[async_trait]
 pub trait DocumentVisitor: Send + Sync {
     /// Looks at a planned stack.

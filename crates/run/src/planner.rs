@@ -50,7 +50,7 @@ use konverge_state::{IndexedStates, Proven, Versioned};
 pub struct PlanStart<'a> {
     /// The recorded state.
     pub state: &'a StackState,
-    /// Its serial, if it is the one of the store.
+    /// The serial of the state, if the state comes from the store.
     pub serial: Option<u64>,
     /// The secrets of the stack, if the plan may have their values.
     pub secrets: Option<&'a StackSecrets>,
@@ -406,7 +406,7 @@ impl Planner {
         check_folder(target, state)?;
         let (backend, specs) = (self.backend.as_ref(), &self.wanted);
         stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
-        // Before anybody logs in: a Spec must not choose the identity or the address.
+        // Checked before the login: a Spec must not choose the identity or the address.
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -418,7 +418,7 @@ impl Planner {
                 .iter()
                 .any(|r| r.runtime == RuntimeKind::Kubernetes);
         if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
-            // Neither the head nor a state has objects: those of the base are deleted.
+            // Neither the head nor the state has objects. If the base has some, they are shown as deletions.
             on_clusters = has_objects(&self.compared(target).await?.0);
         }
         // A stack without Kubernetes resources can be compared with the live infrastructure without a cluster.
@@ -493,7 +493,7 @@ impl Planner {
         if let Some(warning) = warning {
             self.warn_of_delivery(&target.id, warning);
         }
-        // Before the engine plans, so that runtimes, secrets and rules see plain values.
+        // Done before the engine plans, so that runtimes, secrets and rules see plain values.
         let FilledSpec {
             spec: wanted,
             outputs,
@@ -509,7 +509,7 @@ impl Planner {
         )
         .await?;
         let wanted = stack_secrets.admit(wanted)?;
-        // What is missing is said at its resource.
+        // A version that cannot be read is reported at its resource.
         let _ = stack_secrets.ask_versions().await;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
@@ -630,7 +630,7 @@ impl Planner {
         match (self.live, cluster) {
             _ if matches!(login, Ok(StackLoginChoice::NoPreview(_))) => Basis::Spec,
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
-            // An undetermined cluster should have been queried.
+            // A cluster that could not be determined should have been queried, so this is no comparison of Specs alone.
             _ => Basis::Live,
         }
     }
@@ -689,7 +689,7 @@ fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
         target.folder()
     );
     Err(UserError::new(ErrorKind::State, what)
-        .hint("`konverge state doctor --repair` writes the index again from the states"))
+        .hint("run `konverge state doctor --repair` to write the index again from the states"))
 }
 
 /// The error for a stack that is only compared with the live infrastructure, and has no identity for that.

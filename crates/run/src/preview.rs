@@ -32,7 +32,7 @@ pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
 
 /// Returns a note for each workflow that a merge starts around the apply of a stack.
 fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> Vec<String> {
-    // Nothing to apply, or a removal, starts none.
+    // Without resources there is no apply, and the removal of a stack starts no workflow.
     if plan.resources.is_empty() || target.head.is_none() {
         return Vec::new();
     }
@@ -120,7 +120,7 @@ pub async fn run(
         reviewed.extend(record);
     }
     let mut plan = Plan { version: 1, stacks };
-    // What cannot be applied is not reviewed.
+    // A stack that is refused cannot be applied, so its review is not recorded.
     let refused = object_conflicts::refuse(&mut plan, &declared);
     reviewed.retain(|stack| !refused.contains(&stack.id));
     // All secrets are known only after all stacks were planned.
@@ -146,7 +146,7 @@ async fn one(
     let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder().clone(), target.id.clone(), basis, failure.body())
     };
-    // Without a Spec nothing was compared.
+    // A stack without a Spec was not compared.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
         Err(failure) => {

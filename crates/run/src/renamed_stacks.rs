@@ -44,7 +44,7 @@ pub async fn renamed_stacks(
     layout: &Layout,
     known: &Proven<IndexedStates>,
 ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-    // A run that has only started on a stack has not recorded anything of it yet.
+    // A run that has only begun to work on a stack has recorded nothing of it yet.
     let is_recorded = |id: &StackId| {
         let entry = known.entries.get(id);
         entry.is_some_and(|entry| {

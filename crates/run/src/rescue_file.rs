@@ -97,7 +97,7 @@ impl Rescue {
             ErrorKind::State,
             format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
         )
-        .hint("compare the ids that the earlier run printed with what exists at the provider: take an object over by \
+        .hint("compare the ids that the earlier run printed with what exists at the provider: import an object with \
                `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")
         .hint(format!("then delete `{}` and run the same command again", self.path.display()))
     }
@@ -138,8 +138,10 @@ pub(crate) struct Unstored {
 }
 
 impl Unstored {
-    /// Creates the tracker at the start of an apply. `stored` is the data in the store; `taken_up` is true if an
-    /// earlier run's file adds to it.
+    /// Creates the tracker at the start of an apply.
+    ///
+    /// `stored` is the runtime data as the store has it, without the rescue file. `taken_up` is true if an earlier run
+    /// left a rescue file and its data was added to the prior state.
     pub(crate) fn new(rescue: Option<Rescue>, stored: BTreeMap<String, Value>, taken_up: bool) -> Self {
         Self {
             rescue,

@@ -473,7 +473,7 @@ impl OpenRevision {
                 changed.push(stack);
             }
         }
-        // Whoever reads outputs of these comes after them, and may get other values.
+        // Stacks that read outputs of these stacks are applied after them, and may get other values.
         let readers = self.layout.readers();
         let mut seen: HashSet<&StackId> = changed.iter().map(|stack| &stack.id).collect();
         let mut at = 0;

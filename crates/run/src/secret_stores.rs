@@ -121,7 +121,7 @@ fn sops_keys(
             let service = azure_key(run, place.clone(), secrets.clone());
             Some(SopsKey::AzureKeyVault(place, service))
         }
-        // SOPS has no such recipient.
+        // SOPS does not support these recipients here.
         StateRecipient::AliKms { .. } | StateRecipient::Age(_) => None,
     })
     .collect()

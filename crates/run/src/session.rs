@@ -148,7 +148,7 @@ impl Session {
             return Ok(Some(commit.clone()));
         }
         let repository = Repository::discover(&self.planning.run.dir)?;
-        // Without any commit there is none to name.
+        // A repository without commits has no commit to name.
         let Ok(commit) = repository.resolve("HEAD") else {
             return Ok(None);
         };
@@ -262,7 +262,8 @@ async fn find_pending(
         Selection::Named(_) => named.iter().any(|named| named.id == target.id),
         Selection::All | Selection::Affected => true,
     };
-    // Another shard may have applied its stacks already: the place in the list says nothing.
+    // Select by the stack and not by its place in the list: other shards may have applied stacks already, so the list
+    // is shorter.
     let is_of_shard = |target: &Target| request.shard.is_none_or(|shard| shard.has_stack(&target.id));
     let keep = |target: &Target| is_selected(target) && is_of_shard(target);
     let pending = PendingStacks::find(run, head, backend, history, keep).await?;

@@ -118,8 +118,8 @@ impl SopsCopies {
         let copies = self.find(path).map_err(|error| {
             let what = format!("`{path}` cannot be compared with the other files that SOPS encrypted");
             UserError::from_error(ErrorKind::Secret, error).context(what)
-            .hint("its stack might read a copy of a file that it may not read, so all earlier commits are needed: `fetch-depth: 0`, or `git fetch --unshallow`")
-            .hint(format!("a file that says its own path is not compared: add the value `konverge_path: {path}` by `sops edit`"))
+            .hint("fetch all earlier commits (`fetch-depth: 0`, or `git fetch --unshallow`): they show whether the stack reads a copy of a file that it may not read")
+            .hint(format!("or add the value `konverge_path: {path}` with `sops edit`: a file that contains its own path is not compared"))
         })?;
         known.insert(path.clone(), copies.clone());
         Ok(copies)

@@ -53,7 +53,7 @@ fn of_all(seen: Vec<SeenObject>) -> StackReadiness {
 pub struct SeenObject {
     /// Its health.
     pub status: ObjectStatus,
-    /// What it waits for, if it does.
+    /// The event that the object waits for, if there is one.
     pub waiting: Option<Waiting>,
 }
 

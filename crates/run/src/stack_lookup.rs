@@ -143,7 +143,7 @@ pub(crate) async fn recorded(
             ErrorKind::Usage,
             format!("no state knows a stack `{}`", selector.as_str().escape_debug()),
         )
-        .hint("`konverge state list` shows the stacks that were applied"))
+        .hint("run `konverge state list` to see the stacks that were applied"))
     } else {
         Ok(found)
     }

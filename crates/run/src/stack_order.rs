@@ -49,7 +49,7 @@ impl StackOrder {
                     cycle.iter().map(StackId::as_str).collect::<Vec<_>>().join(" → ")
                 ),
             )
-            .hint("take one of these rules out, or make its pattern narrower")),
+            .hint("remove one of these rules, or make its pattern narrower")),
         }
     }
 
@@ -141,8 +141,8 @@ impl StackOrder {
 #[error("other stacks must be applied first")]
 pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
-/// Returns the stacks whose outputs each stack reads. Stacks that read each other in a circle, and their readers, are
-/// left out: each has an error of its own, and delays nobody else.
+/// Returns the stacks whose outputs each stack reads. Stacks that read each other in a circle are left out, and so are
+/// their readers: each has its own error, and delays no other stack.
 fn declared_reads(targets: &[Target]) -> BTreeMap<&StackId, BTreeSet<&StackId>> {
     let known: BTreeSet<&StackId> = targets.iter().map(|target| &target.id).collect();
     let reads = targets.iter().map(|target| {

@@ -37,7 +37,7 @@ use konverge_state::Versioned;
 #[error("it reads outputs of stacks that are not applied yet")]
 pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
 
-/// A Spec with the values that it reads, and what it publishes itself.
+/// A Spec with the values that the stack reads, and the outputs that it publishes.
 #[derive(Default)]
 pub(crate) struct FilledSpec {
     /// The Spec without marks.
@@ -545,8 +545,8 @@ impl OutputLookup<'_> {
         Ok(found)
     }
 
-    /// Returns true if a stack is applied at the revision, and all that it reads, directly or not, still has the values
-    /// with which it was applied.
+    /// Returns true if a stack is applied at the revision, and every output that the stack reads, directly or not,
+    /// still has the value of that apply.
     async fn is_applied(&mut self, stack: &StackId) -> Result<bool, UserError> {
         let DeclaredReads { head, compilers, .. } = self.declared;
         let mut open = vec![stack.clone()];
@@ -559,7 +559,7 @@ impl OutputLookup<'_> {
                 return Ok(false);
             };
             let state = &prior.state;
-            // Other inputs may still compile to the applied Spec.
+            // Another input digest does not mean another Spec, so the Specs are compared.
             if state.input_digest != Some(head.analysis.input_digest(stack)?) {
                 let spec = compilers.for_revision(head).spec(stack).await?;
                 if state.spec_digest != Some(spec.digest()) {
@@ -626,7 +626,7 @@ impl<'a> DeclaredReads<'a> {
         if let Some(circle) = self.circle() {
             let names: Vec<_> = circle.iter().map(|stack| stack.as_str()).collect();
             let what = format!("these stacks read each other's outputs: {}", names.join(" → "));
-            return Err(place(UserError::new(ErrorKind::Spec, what)).hint("take one of these `reads` out"));
+            return Err(place(UserError::new(ErrorKind::Spec, what)).hint("remove one of these `reads`"));
         }
         if !self.config.may_read_outputs(stack, self.reader) {
             let what = format!(
@@ -645,7 +645,7 @@ impl<'a> DeclaredReads<'a> {
     /// The stacks that the reader reads in a circle, the reader first and last.
     fn circle(&self) -> Option<Vec<&'a StackId>> {
         let reader = &self.reader.id;
-        // How each stack is reached from the reader.
+        // Maps each stack to the stack from which it was reached.
         let mut by: BTreeMap<&StackId, &StackId> = BTreeMap::new();
         let mut open = vec![reader];
         while let Some(at) = open.pop() {
@@ -704,7 +704,7 @@ pub(crate) fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
     let outputs = outputs.collect::<Vec<_>>().join(", ");
     let what = format!("an output it reads has changed since it was applied: {outputs}");
     UserError::new(ErrorKind::Policy, what).hint(
-        "apply the stack instead; nobody reviewed the new value, so it asks for an approval of its digest",
+        "apply the stack instead: the apply asks for an approval of its digest, because nobody reviewed the new value",
     )
 }
 
@@ -735,7 +735,8 @@ pub(crate) async fn check_removal(
         return Ok(());
     };
     let reads_it = |stack: &StackId| match (specs, purpose) {
-        // What the head no longer declares is gone before this stack is.
+        // A reader that is leaving, or that no longer declares the read at the head, is destroyed or applied before
+        // this stack goes.
         (SpecSource::Compiled { head, .. }, PlanPurpose::Show { leaving }) => {
             let declares = head.layout.stack(stack);
             let declares = declares.is_none_or(|stack| stack.reads.values().any(|read| *read == target.id));
@@ -752,7 +753,7 @@ pub(crate) async fn check_removal(
     });
     let mut readers: BTreeSet<StackId> = readers.map(|(id, _)| id.clone()).filter(reads_it).collect();
     if matches!(purpose, PlanPurpose::Apply) {
-        // The index is of the beginning of the run.
+        // The index was read at the start of the run, so the newest states of the readers are loaded.
         for reader in readers.clone() {
             let now = backend.states.load(&reader).await?;
             let reads = now.is_some_and(|now| {
@@ -773,6 +774,6 @@ pub(crate) async fn check_removal(
         target.id
     );
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint("take it out of their `reads` first, or confirm with `--without STACK` for each of them")
+        .hint("remove it from their `reads` first, or confirm with `--without STACK` for each of them")
         .caused_by(OthersFirst(readers)))
 }

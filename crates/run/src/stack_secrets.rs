@@ -150,7 +150,7 @@ impl StackSecrets {
                 ErrorKind::Secret,
                 format!("`{written}`: this reference is not in the Spec of `{}`", self.stack),
             )
-            .hint("a value that another object holds is never read as a reference: write the reference into the Spec"))
+            .hint("write the reference into the Spec: a value that another object contains is never read as a reference"))
         }
     }
 
@@ -244,7 +244,7 @@ impl SecretResolver for StackSecrets {
     }
 
     fn rotated(&self) -> RotatedVersion {
-        // A preview and a drift report show it; only an apply leaves it.
+        // Only an apply leaves the old version. A preview and a drift report show the new one.
         match self.run.config.rotation {
             Rotation::Leave if self.is_applied => RotatedVersion::Keep,
             _ => RotatedVersion::Write,

@@ -132,7 +132,7 @@ pub async fn open_part(
             Some(key) => run.secrets.with_key(key),
             None => run.secrets.clone(),
         },
-        // No hash is compared.
+        // A diagnosis compares no hashes, so it needs no key.
         (None, KeyUse::Diagnose) => run.secrets.clone(),
     };
     Ok(StateBackend {
@@ -206,7 +206,7 @@ async fn open_sealer(
     }
     Ok(match keys {
         Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
-        // What was written meanwhile is accepted, if a holder of the identity had the data key before.
+        // Documents that were written meanwhile are accepted if a holder of the identity had the data key before.
         None => Sealer::with_known_data_keys(age, identity, states.known_data_keys().await?)?,
     })
 }
@@ -214,7 +214,7 @@ async fn open_sealer(
 /// Returns a warning that names the keys which were removed from the list, but still open what is written now.
 pub fn former_services_text(former: &[String]) -> String {
     format!(
-        "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` makes a data key without it",
+        "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` creates a data key without it",
         former.join("`, `")
     )
 }

@@ -59,7 +59,7 @@ pub(super) fn serials(words: &Words) -> Result<(u64, u64), RequestError> {
 }
 
 impl Asked<'_> {
-    /// The key of an answer that is the same for all who see the same stacks.
+    /// Returns the cache key of a rendered response. All users who may see the same stacks share it.
     fn address(&self, what: &str) -> String {
         format!("{what} {:?} {:?}", self.form, self.access.patterns())
     }

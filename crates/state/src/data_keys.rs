@@ -22,9 +22,9 @@ use konverge_base::error::{SharedError, chain};
 /// A data key and the services that can unwrap it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedDataKey {
-    /// Its key in the store.
+    /// The key of the document in the store.
     pub place: String,
-    /// Its age recipient, by which documents name it.
+    /// The age recipient of the data key, by which documents name it.
     pub recipient: String,
     /// The services that wrap it.
     pub by: Vec<String>,
@@ -275,8 +275,8 @@ impl StateStore {
             .ok()
             .and_then(|text| text.parse().ok());
         let newest = newest.ok_or_else(|| damaged("the key that it wraps is not an age identity"))?;
-        // Somebody who can only write to the store could name a recipient of their own. Wrapping by an RSA key does not
-        // prevent that: it needs the public half alone.
+        // The document must name the key that it wraps. Somebody who can only write to the store could name another
+        // recipient, and wrapping by an RSA key does not prevent that, because it needs only the public half.
         if newest.to_public().to_string() != document.recipient {
             return Err(damaged("its recipient is not that of the key that it wraps"));
         }

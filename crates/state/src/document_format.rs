@@ -381,7 +381,7 @@ pub(super) async fn put(
                     return Ok(CreateResult::Ours);
                 }
                 Ok(Some(there)) => return Ok(CreateResult::Theirs(there)),
-                // Nothing is there, so no writer won: try again.
+                // There is no document, so no other writer won: try again.
                 Ok(None) => {}
                 Err(error) => last = Some(error),
             },

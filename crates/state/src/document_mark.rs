@@ -43,7 +43,7 @@ impl DocumentMark {
         })
     }
 
-    /// Returns true if the writer, or the reader itself, made it.
+    /// Returns true if the given writer, or the reader itself, made the mark.
     pub(crate) fn is_valid(&self, reader: &age::x25519::Identity, place: &Key, bytes: &[u8]) -> bool {
         let written = blake3::Hash::from_hex(&self.hash).ok();
         let key = common_key(reader, &self.by, &self.by, &self.reader);
@@ -71,7 +71,7 @@ fn common_key(
     let secret = own.to_string();
     let secret = StaticSecret::from(*key_bytes(secret.expose_secret(), "age-secret-key-")?);
     let common = secret.diffie_hellman(&PublicKey::from(*key_bytes(other, "age")?));
-    // A key of low order has the same secret in common with everybody.
+    // Refuse a key of low order: it has the same common secret with every other key.
     if !common.was_contributory() {
         return None;
     }

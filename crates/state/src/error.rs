@@ -72,7 +72,7 @@ pub enum StateError {
     #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
     Lost {
         stack: StackId,
-        /// How the loss was noticed.
+        /// How this run noticed the loss.
         why: String,
     },
     /// The index says that a state was written, but the store has no document of it.
@@ -94,7 +94,7 @@ pub enum StateError {
 
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
-        // The store's own error has its kind and its hints.
+        // An error of the store already has its kind and its hints.
         if let StateError::Store(error) = error {
             return error.into();
         }
@@ -106,17 +106,17 @@ impl From<StateError> for UserError {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
                         .hint(format!(
-                            "`konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged` restores one of them"
+                            "restore one of them: `konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged`"
                         )),
                     None if key.starts_with("freeze/") => failure.hint(
-                        "nobody knows whether applies are frozen: `konverge unfreeze --reason TEXT` lets them run, `konverge freeze --reason TEXT` stops them",
+                        "run `konverge unfreeze --reason TEXT` to let them run, or `konverge freeze --reason TEXT` to stop them: it is unknown whether applies are frozen",
                     ),
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }
             }
             StateError::Unmarked { .. } => UserError::new(ErrorKind::State, text)
-                .hint("if it is from before documents were marked: `state.accept_unmarked_until` reads it, and `konverge state rekey` marks it")
-                .hint("otherwise find out who wrote it: see the access log of the store"),
+                .hint("if the document was written before documents were marked: set `state.accept_unmarked_until` to read it, and run `konverge state rekey` to mark it")
+                .hint("otherwise look into the access log of the store to find out who wrote the document"),
             StateError::Future { .. } => {
                 UserError::new(ErrorKind::State, text).hint("update konverge to the version that wrote it or later")
             }
@@ -127,7 +127,7 @@ impl From<StateError> for UserError {
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::KeyService { .. } => UserError::new(ErrorKind::State, text)
                 .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
-                .hint("the first run makes the data key, with the right to encrypt: `konverge state rekey` does it as well")
+                .hint("the first run creates the data key, and needs the right to encrypt; `konverge state rekey` creates it too")
                 .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
                 .hint("if an age recipient is listed, too, set KONVERGE_AGE_IDENTITY to its identity: it decrypts what was encrypted to it"),
             StateError::Held { stack, holder } => UserError::new(ErrorKind::LeaseHeld, text)

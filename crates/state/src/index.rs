@@ -223,7 +223,7 @@ impl StateStore {
             return Ok(());
         }
         self.write_index_delta(0, &delta).await?;
-        // This run announced many stacks one by one, so it shortens the index itself.
+        // This run announced many stacks one by one, which made the index long. So it compacts the index itself.
         if deltas > DELTAS_KEPT {
             let known = self.read_all().await?;
             self.maintain_index(&known).await?;
@@ -322,9 +322,9 @@ impl StateStore {
                 tracing::warn!(error = %chain(&error), "the index is rebuilt without the drift history")
             }
         }
-        // Work that was announced and has not reached its stack yet is only in the deltas. For work that ended the
-        // documents of the stack count. A stack that is behind its delta was put back to an earlier day, or ended after
-        // the listing: it is read again.
+        // Work that was announced and has not reached its stack yet is only in the deltas. For work that has ended, the
+        // documents of the stack count. If a stack is older than its delta, it was restored from an earlier day, or
+        // ended after the listing: it is read again.
         let mut with_documents: BTreeSet<_> = known.entries.keys().cloned().collect();
         let mut behind = BTreeSet::new();
         for (name, delta) in self.deltas(&known.unmerged).await? {
@@ -474,13 +474,14 @@ impl StateStore {
                 None if there.is_announcement() => {
                     known.untouched.insert(stack);
                 }
-                // The end of the lease that left it open, or of a later one.
+                // The lease that left the entry open has ended, or a later one has.
                 Some(entry) if !entry.open && there.epoch <= entry.epoch => {
                     known.entries.insert(stack.clone(), entry.clone());
                     known.found.insert(stack, entry);
                 }
-                // Written since it was announced, under an earlier lease than was foreseen: runs that were held back
-                // announced the stack, too. The index keeps it open, and it is looked up each time.
+                // The document was written after the announcement, under an earlier lease than the announcement
+                // expected: runs that were held back announced the stack, too. The index keeps the entry open, and the
+                // stack is looked up each time.
                 Some(entry) if !entry.open && there.serial < entry.serial => {
                     known.entries.insert(stack, entry);
                 }

@@ -180,7 +180,7 @@ pub struct StoppedApply {
     pub result: StackResult,
     /// The run.
     pub writer: DocumentWriter,
-    /// The lease under which it ended; `None` if it had none.
+    /// The lease under which the apply ended; `None` if it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }

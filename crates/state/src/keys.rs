@@ -92,8 +92,8 @@ impl RowKeys {
         rows
     }
 
-    /// Returns true if a journal from this place on lacks its first entries. Those are deleted once the state of their
-    /// epoch is written: that state existed, and is gone.
+    /// Returns true if the first entries of a journal are missing from this place on. They are deleted only after the
+    /// state of their epoch was written, so a state existed and is gone.
     pub(crate) fn is_cut_since(&self, epoch: u64, entry: u64) -> bool {
         self.journals.range(epoch..).any(|(there, row)| {
             let first = if *there == epoch { entry } else { 0 };

@@ -262,7 +262,7 @@ impl Lease {
             .as_ref()
             .map(Versioned::idle_serials)
             .unwrap_or_default();
-        // The newest two stay in the store: a run that lost its lease collides with them.
+        // The newest two states stay: a run that lost its lease then collides with one of them when it writes.
         let (outdated, idle): (Vec<_>, Vec<_>) = idle.into_iter().partition(|old| old + 1 < serial);
         let mut applied_reviews = self
             .prior
@@ -294,7 +294,7 @@ impl Lease {
         let letter = inner.states.letter("state", &place, &document)?;
         match put(&*inner.states.store, &place, &letter).await? {
             CreateResult::Ours => {}
-            // A takeover creates this serial as its fence.
+            // A run that takes the lease over creates this serial to stop us.
             CreateResult::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
         }
         inner.lock_renewal().ended = true;
@@ -409,7 +409,7 @@ impl Lease {
         let does_count = |serial: &u64| !idle.contains(serial) && !written.idle.contains(serial);
         let others = self.rows.states.iter().copied().filter(does_count);
         let mut others: Vec<u64> = others.collect();
-        // The document that was just written is one of those that are kept, if it counts.
+        // The document that was just written counts as one of those that are kept, unless it made no change.
         let kept = self.inner.states.retention - u64::from(!written.made_no_change());
         others.truncate(
             others
@@ -431,8 +431,8 @@ impl Lease {
         // The last entry stays beside the state: if the state is deleted, the entry shows that there was one.
         let earlier = 0..journaled.saturating_sub(1);
         keys.extend(earlier.map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
-        // The last place of an earlier epoch stays if a takeover put an end there: an old holder collides
-        // with it. A row of one place was ended by its own state document.
+        // In an earlier epoch, the last place stays if a takeover ended the row there: an old holder that still writes
+        // collides with it. A row with one place was ended by its own state document, so it goes.
         let ancient = inner.grant.epoch.saturating_sub(EPOCHS_KEPT);
         for (epoch, row) in self.rows.leases.range(..inner.grant.epoch) {
             let last = row.last().copied().unwrap_or(0);
@@ -609,7 +609,8 @@ impl Inner {
             match landed {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
-                    // Only we write entries into our row: an earlier attempt whose answer was lost.
+                    // Only this run writes entries into its row, so the entry is from an earlier attempt whose answer
+                    // was lost.
                     (_, JournalDocument::Entries(_)) => journal.next += 1,
                     (_, JournalDocument::ClosedBy(_)) => {
                         return Err(self.lose("another run closed the journal"));
@@ -651,7 +652,7 @@ pub(super) enum LeaseDocument {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         serial: Option<u64>,
     },
-    /// Released without a state document of its own.
+    /// The lease was released without a state document of its own.
     Released,
     /// Ended by the holder of a later epoch.
     TakenOver { by: u64 },

@@ -45,13 +45,15 @@ impl StateStore {
             seen: None,
             since: now,
         };
-        // A listing may miss a state that is written meanwhile. So a missing state is believed at the second reading.
+        // A listing may miss a state that is written at the same time. So a state counts as missing only after a second
+        // reading.
         let mut read_again = false;
         loop {
             // An answer describes the moment of its request, however late it arrives.
             let asked = self.clock.monotonic();
             let mut reading = self.read_for_lease(stack, &options).await?;
-            // A caller that goes on from an older document knows that the newest is lost.
+            // With `over_vanished` or `over_damaged`, the caller continues from an older document, and knows that the
+            // newest is lost.
             if !options.over_vanished && !options.over_damaged {
                 reading = self.require_document(stack, reading).await?;
             }
@@ -62,7 +64,8 @@ impl StateStore {
                 {
                     LeaseCondition::Free
                 }
-                // The run that took the lease saw a later state.
+                // The run that holds the lease saw a later state than this one. The caller knows that it is lost, so
+                // the lease counts as ended.
                 Err(StateError::Vanished { .. }) if options.over_vanished => LeaseCondition::Ended,
                 Err(StateError::Vanished { .. }) if !std::mem::replace(&mut read_again, true) => continue,
                 // The holder cannot be read. As after an unlock, wait until it has stopped.
@@ -193,8 +196,8 @@ impl StateStore {
         let quiet = asked.saturating_sub(watch.since);
         let read = self.envelopes.read_marked("lease", &key, &bytes)?;
         let Some((header, lease)): Option<(Header, LeaseDocument)> = read else {
-            // No holder of a key wrote it, so neither an end nor a run that is over counts: it is waited for like a
-            // silent holder.
+            // No holder of a key wrote this lease, so its content proves nothing, neither an end nor that its run is
+            // over. It is waited for like the lease of a silent holder.
             return Ok(LeaseCondition::Held(Holder {
                 id: "unknown".to_owned(),
                 epoch,

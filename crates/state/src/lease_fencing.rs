@@ -29,7 +29,7 @@ pub(super) enum TakeoverReason {
 /// How the renewals of an epoch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowEnd {
-    /// It already had one.
+    /// The row already had an end.
     Before,
     /// We added it, after this renewal.
     After(Option<u64>),
@@ -54,7 +54,7 @@ impl StateStore {
             since,
             serial: before.rows.serial(),
         };
-        // Of several runs that want the next epoch, the store lets one create its first document.
+        // If several runs want the next epoch, the store lets only one of them create its first document.
         let place = keys::lease(stack, epoch, 0);
         let letter = self.letter("lease", &place, &held)?;
         if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
@@ -73,8 +73,8 @@ impl StateStore {
         }
         let mut serial = reading.rows.serial().unwrap_or(0);
         let (mut asked, mut renewals) = (started, 1);
-        // After a holder that released the lease itself nobody can write. After every other one the old rows are
-        // closed.
+        // If the previous holder released the lease, it can no longer write. In every other case the old rows are
+        // closed first.
         if claim != TakeoverReason::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
                 // A live holder stops by itself within this time, because it can no longer renew.
@@ -92,8 +92,9 @@ impl StateStore {
                 }
                 renewals += 1;
             }
-            // What earlier holders wrote before their rows were closed counts. From here on their writes collide. The
-            // fence takes the serial that a holder would commit; if the holder was faster, its serial is read first.
+            // Documents that earlier holders wrote before their rows were closed count; later writes of those holders
+            // collide. The fence takes the serial that a holder would write next. If the holder was faster, its serial
+            // is read first.
             loop {
                 reading = self.read_for_lease(stack, options).await?;
                 serial = reading.rows.serial().unwrap_or(0) + 1;
@@ -138,13 +139,13 @@ impl StateStore {
                 .await?;
             at_work |= match (claim, end) {
                 (TakeoverReason::Free, _) => false,
-                // Another run ended it before the holder was silent for a term.
+                // Another run closed the row before the holder was silent for a whole term.
                 (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
-                // It renewed once more since it was watched, or nobody watched it: it may be at work.
+                // The holder renewed once more after it was watched, or nobody watched it: it may still be at work.
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)
                 }
-                // Only the run of the newest epoch was asked about.
+                // Only the run of the newest epoch is known to be over. Runs of earlier epochs may be at work.
                 (TakeoverReason::Over, _) => old + 1 != epoch,
                 (TakeoverReason::Ended, _) => true,
             };
@@ -204,8 +205,8 @@ impl StateStore {
         unreachable!("a row has a free place")
     }
 
-    /// Returns true if a place in a row of renewals is its end. An unreadable place is not an end, nor is one that no
-    /// holder of a key wrote: the end is put after it.
+    /// Returns true if a place in a row of renewals is its end. A place that cannot be read, or that no holder of a key
+    /// wrote, is not an end: the end is put after it.
     fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         match self.envelopes.read("lease", key, bytes) {
             Ok((_, LeaseDocument::Held { .. }))

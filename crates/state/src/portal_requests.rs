@@ -1,5 +1,5 @@
-//! The audit of the portal: each request is a document of its own, and how a write ended is another beside it. Both are
-//! created if absent and never changed.
+//! The audit of the portal: each request is one document, and the result of a write is a second document beside it.
+//! Both are created if absent and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +24,13 @@ const OUTCOME_END: &str = ".outcome";
 /// A recorded request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest<T> {
-    /// Its id, which begins with its time.
+    /// The id of the request, which begins with its time.
     pub id: String,
     /// When, by the clock of the process that wrote it.
     pub time: Timestamp,
     /// The request itself.
     pub request: T,
-    /// How the portal's own write ended; `None` if there is none.
+    /// The result of the portal's own write; `None` if there is none.
     pub outcome: Option<RecordedOutcome>,
 }
 

@@ -22,13 +22,13 @@ const NEWEST: usize = 2;
 /// The protection of a document: who can decrypt it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sealing {
-    /// It is not encrypted.
+    /// The document is not encrypted.
     Plain,
-    /// It is encrypted by a version that did not record to whom.
+    /// The document was encrypted by a version that did not record the recipients.
     Unknown,
-    /// It is encrypted, and no holder of a key that this run knows wrote it.
+    /// The document is encrypted, and its writer held no key that this run knows.
     Unmarked,
-    /// Its recipients, sorted.
+    /// The recipients of the document, sorted.
     Recipients(Vec<String>),
 }
 
@@ -57,7 +57,8 @@ impl StateStore {
             lease.release().await?;
             recorded?;
             written += 1;
-            // Each successor pushes one serial out of the newest, so after these rounds all of them are new.
+            // Each round writes a new state, and one old state leaves the newest ones. After these rounds all of the
+            // newest are new.
             if pending.is_none() || written > NEWEST {
                 break;
             }
@@ -188,7 +189,8 @@ impl StateStore {
                     self.store.delete(&copy).await?;
                 }
                 Some(there) if there == bytes => self.store.delete(&copy).await?,
-                // The document was not removed yet: the next replacement starts again.
+                // The killed run had written the copy and not yet deleted the document. Keep the document; the next
+                // `replace` deletes this copy and makes a new one.
                 Some(_) => {}
             }
         }

@@ -1,5 +1,5 @@
-//! The records of rollouts: `rollouts/<name>/<n>`. Each change is a document of its own, created if absent; the highest
-//! number counts. Of two runs that want to go on from one record, one creates the next: the other one reads again.
+//! The records of rollouts: `rollouts/<name>/<n>`. Each change is a new document, created if absent; the highest number
+//! counts. If two runs continue from the same record, only one creates the next record, and the other reads again.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,8 @@ impl StateStore {
                 tracing::debug!(error = %chain(&error), "an old record of a rollout could not be deleted");
             }
         }
-        // A run that slept for long finds its place free again. Others have written what follows, and deleted it since.
+        // After a long sleep of this run, its number may be free again: others wrote it and later ones, and deleted it
+        // since. Then our record is outdated.
         Ok(number + KEPT > newest)
     }
 

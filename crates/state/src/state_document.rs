@@ -80,7 +80,7 @@ pub(super) struct StateDocument {
     pub epoch: u64,
     /// True if the lease ended with this document: the release needs no request of its own.
     pub closes_lease: bool,
-    /// The start of the journal that is not in the document.
+    /// The place up to which the journal is contained in this document; later entries are only in the journal.
     pub journal: JournalPlace,
     /// The stack was destroyed, moved away or forgotten. Its history stays.
     #[serde(default)]

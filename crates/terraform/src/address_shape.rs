@@ -22,7 +22,7 @@ const FILE_ENDS: [&str; 26] = [
 
 /// The form of a text.
 pub(super) fn address_shape(text: &str) -> AddressShape {
-    // Host names are normalized before they are looked up: these are dots.
+    // Host names are normalized before they are looked up, and these characters become dots.
     let text = text.trim().replace(['\u{3002}', '\u{ff0e}', '\u{ff61}'], ".");
     if text.parse::<Ipv6Addr>().is_ok() {
         return AddressShape::Host;

@@ -63,7 +63,8 @@ impl TerraformCommand {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // In its own group: a Ctrl-C at the terminal reaches only us, and providers end with it.
+            // Terraform gets its own process group: then a Ctrl-C at the terminal reaches only us, and the providers
+            // end with the group.
             .process_group(0)
             .kill_on_drop(true);
         die_with_parent(&mut command);
@@ -97,7 +98,7 @@ impl TerraformCommand {
         self.lines.next_line().await.ok().flatten()
     }
 
-    /// Asks it to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
+    /// Asks Terraform to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
     pub(super) fn interrupt(&self) {
         self.signal(Signal::SIGINT);
     }

@@ -44,7 +44,7 @@ pub(super) fn blame(
     match refusal.errors.first() {
         None => Err(expired(TerraformError::Failed(plain(secrets, &refusal.stderr)))),
         Some(_) if !refused.is_empty() => Ok(refused),
-        // Reported once for each of the items.
+        // The error names no resource, so it is reported for each of them.
         Some(diagnostic) => Ok(subjects
             .iter()
             .map(|s| (s.id().clone(), to_error(diagnostic, s.id())))
@@ -80,7 +80,7 @@ fn failed_items<'s>(
     }
     let unseen =
         which(&|subject, address| subject.import_id().is_some() && !refusal.refreshed.contains(address));
-    // Their dependents were not refreshed for that reason only.
+    // Resources that depend on these were not refreshed only because these failed, so they have no error of their own.
     let ids: HashSet<&ResourceId> = unseen.iter().map(|s| s.id()).collect();
     let needs = needs(subjects, &subjects.iter().map(ModuleResource::id).collect());
     let waits = |subject: &ModuleResource| {

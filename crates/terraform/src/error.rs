@@ -63,7 +63,7 @@ pub enum TerraformError {
         /// The settings that a Spec may choose.
         free: &'static str,
     },
-    #[error("`{id}` needs {source_address} {version}, and another resource of its stack {other}")]
+    #[error("`{id}` needs {source_address} {version}, but another resource of the stack needs {other}")]
     TwoVersions {
         id: ResourceId,
         source_address: String,
@@ -141,7 +141,7 @@ pub enum TerraformError {
     SecretPlace {
         id: ResourceId,
         path: String,
-        /// The attribute beside it that is kept nowhere.
+        /// The write-only twin of the attribute, whose value is stored nowhere.
         write_only: Option<String>,
     },
     #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
@@ -154,7 +154,7 @@ pub enum TerraformError {
     Secret(UserError),
     #[error("the saved plan is gone or was made by another run")]
     PlanGone,
-    #[error("`{id}` was made with the id `{made}`, but that could not be stored")]
+    #[error("`{id}` was created with the id `{made}`, but the id could not be stored")]
     NotStored {
         id: ResourceId,
         /// Its id at the provider.
@@ -259,15 +259,15 @@ impl Class {
             }
             Self::Quota => "raise the quota or wait for the limit to pass, then run the same command again",
             Self::Timeout => {
-                "run the same command again; if it is only slow, raise the resource's `timeouts` attribute"
+                "run the same command again; if the provider is only slow, raise the resource's `timeouts` attribute"
             }
             Self::Network => {
                 "check that this machine reaches the service (proxy, DNS), then run the same command again"
             }
             Self::Exists => {
-                "to take it over, set `kusionstack.io/import-id` in the resource's extensions to its id at the provider"
+                "to import the existing object, set `kusionstack.io/import-id` in the resource's extensions to the object's id at the provider"
             }
-            Self::Other => "fix what the provider names, then run the same command again",
+            Self::Other => "correct what the message of the provider says, then run the same command again",
         }
     }
 }
@@ -293,7 +293,7 @@ impl TerraformError {
             ],
             Self::Untrusted(error) => UserError::from(error.clone()).hints,
             Self::Version { .. } => {
-                vec!["install a newer one, or set `terraform.binary` in konverge.yaml to one".to_owned()]
+                vec!["install a newer version, or set `terraform.binary` in konverge.yaml to a newer one".to_owned()]
             }
             Self::NoProvider { .. } => vec![
                 "set `extensions.provider` to `host/namespace/name/version`, as in `registry.terraform.io/hashicorp/aws/5.0.1`"
@@ -323,7 +323,7 @@ impl TerraformError {
             ],
             Self::TwoVersions { .. } => vec!["give all resources of the stack the same version of it".to_owned()],
             Self::TypeChanged { .. } => {
-                vec!["give the new resource an id of its own; the old one is then deleted".to_owned()]
+                vec!["give the new resource another id; the old resource is then deleted".to_owned()]
             }
             Self::Reserved { .. } => {
                 vec!["remove it from the attributes; order is set with `dependsOn`".to_owned()]
@@ -393,7 +393,7 @@ impl TerraformError {
             Self::Secret(failure) => failure.hints.clone(),
             Self::PlanGone => vec!["plan again: run `konverge apply`".to_owned()],
             Self::Unencrypted { .. } => vec![
-                "make a key with `age-keygen`, keep it as a secret, and give it in `KONVERGE_AGE_IDENTITY`".to_owned(),
+                "create a key with `age-keygen`, store it as a secret of the job, and pass it in `KONVERGE_AGE_IDENTITY`".to_owned(),
             ],
             Self::KeyMissing => vec![
                 "give the key it was written with in `KONVERGE_AGE_IDENTITY`".to_owned(),

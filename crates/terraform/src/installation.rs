@@ -283,7 +283,7 @@ fn init_error(output: &CommandOutput, wanted: &ProviderSet, options: &TerraformO
         &format!("{} {}", output.stderr, output.lines.join(" ")),
     );
     let why = text.split_once("Error: ").map_or(text.as_str(), |(_, why)| why);
-    // The others are named later, in the progress output of init.
+    // The first provider in the text is the one that failed: the others follow in the progress output of `init`.
     let named = wanted.keys().filter_map(|provider| {
         let (_, short) = provider.source.split_once('/')?;
         Some((why.find(short)?, provider))

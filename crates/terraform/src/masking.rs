@@ -85,7 +85,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
     }
 }
 
-/// The marker of a secret. Every text in it is learned, so that it is masked wherever it occurs.
+/// The marker of a secret. Every text in the secret is learned, so that the text is masked wherever it occurs.
 pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     fn learn(value: &Value, secrets: &Secrets) {
         match value {

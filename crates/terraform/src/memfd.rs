@@ -30,7 +30,7 @@ impl MemoryFile {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Its content. While another process writes, only a part of it.
+    /// Returns the content of the file. While another process writes, that is only a part.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let mut content = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
         let mut at = 0;

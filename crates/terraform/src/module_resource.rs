@@ -78,7 +78,7 @@ impl ModuleResource {
         self.holding.as_ref().filter(|_| self.made.is_none())
     }
 
-    /// The id of the object that a created one replaces, if the old one is deleted after the creation: it may
+    /// The id of the old object, if a replacement creates the new object first and deletes the old one later: it may
     /// still exist.
     pub(super) fn replaced(&self) -> Option<&str> {
         let made = self.made.as_deref()?;

@@ -68,8 +68,8 @@ async fn plan_all(
     let resolver = scope.references.resolver();
     let failed = secret_references::fill_in_versions(resolver, &mut subjects).await;
     take_out(&mut subjects, failed, answers);
-    // All resources are planned in one module, so an error of one would fail them all. A resource that is refused
-    // gets its error and is taken out; the rest is planned again.
+    // All resources are planned in one module, so an error of one would fail them all. A resource that is refused gets
+    // its error and is removed; the rest is planned again.
     while !subjects.is_empty() {
         let toolbox = runtime.toolbox().await?;
         let used: BTreeMap<ProviderRef, Vec<String>> = providers

@@ -76,7 +76,7 @@ impl Segment<'_> {
         let item = &subject.item;
         let mut action = match change {
             Some(change) => change_display::action(change, subject.moved_from.is_some()),
-            // In the state, not desired, and gone.
+            // The plan has no change: the resource is in the state, is not desired, and no longer exists.
             None => Action::Forget,
         };
         let left_over = self
@@ -259,7 +259,7 @@ impl Segment<'_> {
         };
         let mut before = show(&change.before, &nothing, &change.before_sensitive);
         let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
-        // Sensitive on one side is sensitive on both.
+        // If one side of a change is sensitive, the other side is hidden too.
         masking::hide_alike(&mut before, &mut after, change, self.secrets);
         match action {
             Action::Create => whole(None, Some(after)),

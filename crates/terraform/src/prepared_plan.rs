@@ -40,7 +40,7 @@ pub(super) struct Ready {
     pub(super) provisional: bool,
     /// The replacement that it is, or that it completes.
     pub(super) replacement: Option<Replacement>,
-    /// Of a deletion, the created resource that is the same object.
+    /// For a deletion: the created resource that is the same object.
     pub(super) same_object: Option<ResourceId>,
 }
 

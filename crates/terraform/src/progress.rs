@@ -167,8 +167,9 @@ impl ApplyProgress {
         self.diagnostics.first()
     }
 
-    /// The operations in flight, and objects that were created but are not in the state yet: OpenTofu writes
-    /// its state only every 20 seconds, and an object of an earlier run is not in it before it is imported.
+    /// Returns the resources that may have changed although the state does not show it: operations in progress, objects
+    /// created since OpenTofu last wrote its state (every 20 seconds), and objects that an interrupted run created and
+    /// that are not imported yet.
     pub(super) fn in_flight<'b>(
         &self,
         ready: &[Ready],

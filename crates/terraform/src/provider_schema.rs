@@ -75,7 +75,7 @@ pub(super) enum Keeping {
     Nowhere,
     /// The value is in the plan and in the state.
     InState {
-        /// The attribute beside it that takes the same value and keeps it nowhere.
+        /// The write-only twin of this attribute, if the schema has one: `password_wo` for `password`.
         write_only: Option<String>,
     },
 }

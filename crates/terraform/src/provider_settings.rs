@@ -56,7 +56,7 @@ const FREE: [(&str, &str); 10] = [
         "max_per_page max_retries organization owner parallel_requests read_delay_ms retry_delay_ms retryable_errors \
          write_delay_ms",
     ),
-    // Its `cloud` is an entry in a file with credentials.
+    // For OpenStack, `cloud` is not in the list: it selects an entry in a file with credentials.
     (
         "openstack",
         "disable_no_cache_header enable_logging endpoint_type max_retries region use_octavia",
@@ -208,7 +208,7 @@ impl Rules<'_> {
         allowed: AllowedBy,
     ) -> Option<(String, String)> {
         let is_refused = match value {
-            // A block without settings may be a way to log in.
+            // An empty block may still choose a way to log in, so it is refused where no value is allowed.
             Value::Object(map) if map.is_empty() => allowed == AllowedBy::Nobody,
             Value::Object(map) => {
                 let mut members = map.iter();
@@ -243,7 +243,7 @@ impl Rules<'_> {
             // A provider writes free settings, such as tags, into its objects.
             AllowedBy::List => false,
         };
-        // The value is not known here.
+        // The value of a secret reference is not known here, so it cannot be judged.
         if may_refer && is_secret_reference(text) {
             return false;
         }

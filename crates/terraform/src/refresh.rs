@@ -63,7 +63,8 @@ pub(super) async fn observe(
     }
     let mut live = HashMap::new();
     let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
-    // A provider with another configuration could look elsewhere, or log in with something else.
+    // Without its secret, a provider would have another configuration: it could look elsewhere, or log in as somebody
+    // else. So its resources are not refreshed.
     let (configured, unasked): (Vec<_>, Vec<_>) = subjects
         .into_iter()
         .partition(|subject| !secret_references::refers(&subject.meta));

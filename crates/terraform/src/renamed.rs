@@ -84,7 +84,7 @@ fn equal_names(created: &Value, deleted: &Value) -> Option<Vec<String>> {
     let (created, deleted) = (created.as_object()?, deleted.as_object()?);
     let mut equal = Vec::new();
     compare(created, deleted, "", &mut equal)?;
-    // Providers of Kubernetes have the name in a block.
+    // Resources of the Kubernetes provider have their name in the block `metadata`.
     let block =
         |object: &Map<String, Value>| object.get("metadata")?.as_array()?.first()?.as_object().cloned();
     if let (Some(created), Some(deleted)) = (block(created), block(deleted)) {

@@ -27,9 +27,9 @@ use konverge_engine::runtime::Item;
 pub(super) struct ResolvedItems {
     /// Terraform plans these.
     pub(super) subjects: Vec<ModuleResource>,
-    /// Only the state forgets these, with the reason.
+    /// The resources that are only removed from the state, each with the reason.
     pub(super) forgotten: Vec<(Item, String)>,
-    /// These cannot be planned.
+    /// The resources that cannot be planned.
     pub(super) failed: Vec<(ResourceId, TerraformError)>,
     /// The needed providers, with the allowed hashes of their packages.
     pub(super) providers: BTreeMap<ProviderRef, Vec<String>>,

@@ -48,7 +48,7 @@ pub(super) struct InFlight {
     /// Terraform's word: `create`, `update`, `delete`.
     pub(super) action: String,
     pub(super) address: String,
-    /// The id with which it was reported complete before its state was written.
+    /// The id with which Terraform reported the resource complete, before its state was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// True if Terraform was not seen to start it.

@@ -108,7 +108,7 @@ fn errors() -> String {
             code => format!(" ({code})"),
         };
         let meaning = value_text(kind);
-        // The code is beside the word.
+        // The page shows the exit code beside the word, so it is cut from the text.
         let meaning = meaning.split(" (exit code").next().unwrap_or_default();
         let word = word.as_str().unwrap_or_default();
         text.push_str(&format!("- `{word}`{code}: {}\n", sentence(meaning)));

@@ -211,7 +211,7 @@ fn scratch_failure(error: std::io::Error) -> UserError {
         ErrorKind::Internal,
         format!("the scratch folder of the demo: {error}"),
     )
-    .hint("TMPDIR names a folder that can be written to")
+    .hint("set TMPDIR to a folder that can be written to")
 }
 
 #[cfg(test)]

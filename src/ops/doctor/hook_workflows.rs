@@ -14,7 +14,8 @@ use konverge_config::Config;
 /// The inputs that an apply sends.
 const INPUTS: [&str; 3] = ["stack", "commit", "digest"];
 
-/// The title of a run needs these: by them a run is found again after a kill.
+/// The `run-name` that a hook workflow needs. After an apply was killed, the next one finds the workflow run by this
+/// title.
 const RUN_NAME: &str = "run-name: ${{ inputs.stack }} ${{ inputs.digest }}";
 
 /// A finding for each workflow.
@@ -38,7 +39,8 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
             .hint("add the workflow on the default branch, or remove it from `apply.hooks.workflows`")
     })?;
     let workflow: Value = yaml::from_str(text).map_err(|error| {
-        wrong(format!("it is not YAML: {error}")).hint("it does not start before that is fixed")
+        wrong(format!("it is not YAML: {error}"))
+            .hint("correct the YAML: the forge cannot start the workflow before")
     })?;
     let needs = "`on: workflow_dispatch` needs the inputs `stack`, `commit` and `digest`";
     let dispatch = match &workflow["on"] {

@@ -27,7 +27,7 @@ use konverge_state::store;
 pub use module::check_module;
 use workflow::Folder;
 
-/// How a repository comes to a stack.
+/// The hint for a repository without a stack.
 const NO_STACK: &str = "a stack is a folder with a `stack.yaml`, at or below a folder with a `project.yaml`, both known to git (`git add`)";
 
 /// Checks everything that a run may need, in the order in which it is needed. Checks that depend on something

@@ -203,7 +203,7 @@ fn judge_job(
     })
 }
 
-/// Checks that a job of Gitea has the bot's token: its own may not ask who may push.
+/// Checks that a job of Gitea has the bot's token: the token of the job itself may not ask who may push.
 fn judge_token(workflow: &Value, job: &Value) -> Result<String, UserError> {
     let places = steps(job).chain([job, workflow]);
     if places

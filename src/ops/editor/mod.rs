@@ -105,7 +105,7 @@ impl EditorSession {
         reached
             .filter(|reached| !reached.nearest.is_empty())
             .ok_or_else(|| {
-                UserError::new(ErrorKind::Usage, format!("no stack is made of {file}"))
+                UserError::new(ErrorKind::Usage, format!("no stack uses {file}"))
                     .hint("open a file of a stack, or one that a stack imports")
             })
     }
@@ -171,7 +171,7 @@ impl OpenedRepository {
             self.view.compilers = Arc::new(Compilers::new(&self.view.run, &head.config));
         }
         self.reached.clear();
-        // A save of one program is the edit that a lens is about: what it affects is known already.
+        // If only one program was saved, its affected stacks are computed here already: keep them for the lens.
         let mut changed = changes.paths.into_iter();
         if let (Some(file), None) = (changed.next(), changed.next())
             && is_program(before, &file)

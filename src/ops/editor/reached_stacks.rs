@@ -22,7 +22,8 @@ pub(super) struct ReachedStacks {
 
 impl ReachedStacks {
     pub(super) fn new(head: &OpenRevision, file: &RepoPath, mut affected: Affected) -> Self {
-        // A stack whose files cannot be resolved is in every answer; here it counts if the file is why.
+        // A stack whose files cannot be resolved counts as affected by every file. Here it counts only if this file is
+        // the reason.
         let is_reason = |reason: &InputReason| reason.path == *file || reason.kind != InputKind::Unresolved;
         affected.stacks.retain(|stack| stack.why.iter().any(is_reason));
         let (layout, production) = (&head.layout, head.config.production_folders());

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use konverge_run::{AnalysisCache, OpenRevision, RunContext, compiler::Compilers};
 
-/// The saved state. Work on another thread keeps its own, whatever is saved meanwhile.
+/// The saved state. Work on another thread keeps its own copy, whatever is saved meanwhile.
 #[derive(Clone)]
 pub(super) struct SavedState {
     /// The context, in the opened folder.
@@ -15,6 +15,6 @@ pub(super) struct SavedState {
     pub(super) known: Arc<AnalysisCache>,
     /// The working tree at the last save.
     pub(super) head: Arc<OpenRevision>,
-    /// Their workers live as long as the configuration stays.
+    /// The workers of the compilers live as long as the configuration does not change.
     pub(super) compilers: Arc<Compilers>,
 }

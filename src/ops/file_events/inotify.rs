@@ -153,7 +153,7 @@ impl<'a> FileEvents<'a> {
 
     /// Returns true if an event is of a file that may have changed. Watches a folder that appears.
     fn take(&mut self, event: &InotifyEvent) -> Result<bool, FileEventError> {
-        // Events are missing.
+        // The queue was full, so events are missing: everything is watched and compared again.
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             self.written = WrittenPaths::Unknown;
             self.watch(&self.tree.root.clone())?;

@@ -106,7 +106,7 @@ pub(super) async fn try_cores(
     let mut search = CoreSearch::new(cores.versions.clone(), &first);
     let mut found = CoreTrials::default();
     let mut rows: BTreeMap<String, (CoreRow, Vec<UserError>)> = BTreeMap::new();
-    // Each core would say of each package that no lock pins it. That was said once before.
+    // Notes are off, because each core would repeat the warnings about packages without a lock.
     let quiet = RunContext {
         notes: Arc::new(NoNotes),
         ..run.clone()

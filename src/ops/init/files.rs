@@ -103,7 +103,7 @@ fn pipeline(survey: &Survey) -> String {
         }
     }
     if let Some(folder) = &survey.folder {
-        // GitLab expands a variable in it.
+        // GitLab expands variables in this value, so `$` is escaped.
         let place = format!("$CI_PROJECT_DIR/{}", folder.as_str().replace('$', "$$"));
         text = text.replace("$CI_PROJECT_DIR/$[[ inputs.folder ]]", &scalar(&place));
     }

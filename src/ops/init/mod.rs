@@ -59,7 +59,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
     let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
     let survey = survey::take(run, &repository.worktree()?)?;
-    // Before anything is tried: it explains what the tries say.
+    // These hints come first, because they explain the errors of the cores that are tried.
     for hint in locks::hints(&repository, &survey.layout) {
         run.notes.info(&format!("hint: {hint}"));
     }

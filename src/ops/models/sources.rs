@@ -215,7 +215,7 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
         return Err(missing(&format!(
             "there is no YAML or JSON file at `{path}` in the repository"
         ))
-        .hint("a file that git ignores is not read: add it first"));
+        .hint("add the file to git first: a file that git ignores is not read"));
     }
     check_count(found.len(), path.as_str())?;
     let mut documents = Vec::new();

@@ -131,7 +131,7 @@ impl ConfigPlace {
                 let text = std::fs::read_to_string(file).map_err(|error| {
                     UserError::from_error(ErrorKind::Config, error)
                         .context(file.display())
-                        .hint("`--config` names the `konverge.yaml` of the default branch")
+                        .hint("give `--config` the `konverge.yaml` of the default branch")
                 })?;
                 Ok(BranchConfig {
                     commit: None,

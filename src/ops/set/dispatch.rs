@@ -72,7 +72,7 @@ pub async fn read_dispatch(
     let proof = verify_job(token, &job.token_issuer()?, &audience).await;
     let proof = proof.map_err(|error| {
         refused(format!("the caller is unknown: {}", chain(&error))).hint(
-            "the token is made for this stack, image and digest alone, and expires in minutes: see the guide",
+            "request a new token: a token is valid for one stack, image and digest, and expires in minutes; see the guide",
         )
     })?;
     let branch = forge.default_branch().await?;
@@ -185,7 +185,7 @@ fn wrong(key: &str, why: &str) -> UserError {
         ErrorKind::Usage,
         format!("`client_payload.{key}` of the event {why}"),
     )
-    .hint("the payload has `stack`, `image`, `digest` and `token`")
+    .hint("send `stack`, `image`, `digest` and `token` in the payload")
 }
 
 fn refused(why: String) -> UserError {

@@ -34,7 +34,8 @@ pub async fn find_drift(
     let session = session::open_named(run, &request, KeyUse::Look).await?;
     let mut targets = session.targets;
     if stacks.is_empty() {
-        // The drift checks recorded whose digest it is: comparing every stack would take as long as they did.
+        // The drift checks recorded which stack a digest belongs to. Comparing every stack again would take as long as
+        // those checks.
         let known = match &session.planning.backend {
             Some(backend) => backend.states.drift_history().await?,
             None => DriftHistory::default(),
@@ -44,7 +45,7 @@ pub async fn find_drift(
         if targets.is_empty() {
             let what = format!("no drift check found a difference with the digest {digest}");
             return Err(UserError::new(ErrorKind::Usage, what)
-                .hint("it is the digest of an open drift issue; or name the stack: `konverge set STACK --keep DIGEST`"));
+                .hint("give the digest of an open drift issue; or name the stack: `konverge set STACK --keep DIGEST`"));
         }
     }
     let checked = drift::run(&session.planning, &targets, None).await?;
@@ -72,7 +73,7 @@ pub async fn find_drift(
         format!("no difference of these stacks has the digest {digest}"),
     );
     Err(if now.is_empty() {
-        failure.hint("they do not differ from what was applied last")
+        failure.hint("the stacks do not differ from what was applied last")
     } else {
         failure.hint(format!("it changed since it was shown: {}", now.join(", ")))
     })

@@ -36,7 +36,7 @@ pub enum ProposalResult {
     Updated(String),
     /// The pull request is open with these files already.
     Unchanged(String),
-    /// Somebody closed it with exactly these files, so it is not opened again.
+    /// Somebody closed the pull request with exactly these files, so it is not opened again.
     Closed(String),
     /// The default branch has the values.
     Nothing,
@@ -189,7 +189,7 @@ async fn push(
 fn moved(branch: &str) -> UserError {
     UserError::new(
         ErrorKind::Git,
-        format!("somebody else pushed to the branch `{branch}`, and their commits are kept"),
+        format!("somebody else pushed to the branch `{branch}`, and their commits must not be lost"),
     )
     .hint("merge or close its pull request and delete the branch; then run it again")
 }

@@ -177,7 +177,7 @@ async fn a_bad_hook_is_refused_in_the_preview_with_file_object_and_remedy() {
             "guards-nothing",
             vec![of("nothing", "pre", &["apps/v1:Deployment:NS:web"]), web.clone()],
             "batch/v1:Job:NS:nothing` guards nothing",
-            "take out a `dependsOn`",
+            "remove a `dependsOn`",
         ),
         (
             "circle",
@@ -187,7 +187,7 @@ async fn a_bad_hook_is_refused_in_the_preview_with_file_object_and_remedy() {
                 web.clone(),
             ],
             "hooks wait for each other",
-            "take out one of these",
+            "remove one of these",
         ),
         (
             "account",

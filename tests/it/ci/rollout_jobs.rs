@@ -230,7 +230,7 @@ async fn a_scheduled_job_moves_a_rollout_on_and_every_run_names_an_overdue_one()
     let wrong = stage.schedule();
     wrong.outcome.check(64);
     assert!(
-        wrong.outcome.stderr.contains("it is `drift` or `apply`"),
+        wrong.outcome.stderr.contains("set it to `drift` or `apply`"),
         "{}",
         wrong.outcome.stderr
     );

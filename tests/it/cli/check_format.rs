@@ -39,8 +39,9 @@ fn what_the_formatter_would_break_is_left_alone_and_is_no_finding() {
             "{said}"
         );
         assert!(
-            said.contains("left as written, because what the core's formatter prints means something else: ")
-                && said.contains("left as written, because what the core's formatter prints is not KCL: "),
+            said.contains(
+                "left as written, because the KCL formatter would change the meaning of the file: "
+            ) && said.contains("left as written, because the output of the KCL formatter is not valid KCL: "),
             "{said}"
         );
         for (file, text) in BROKEN {

@@ -364,7 +364,7 @@ async fn a_lost_key_is_replaced_with_the_identity_of_an_age_recipient() {
     sealed.encrypt_until(&[TRANSIT, &age], &format!(", accept_unmarked_until: {today}"));
     let rekeyed = sealed.konverge(&["state", "rekey"]).expect(0);
     assert!(
-        rekeyed.stderr.contains("a new data key is made")
+        rekeyed.stderr.contains("a new data key is created")
             || rekeyed.stderr.contains("`state.accept_unmarked_until`"),
         "{}",
         rekeyed.stderr

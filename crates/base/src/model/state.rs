@@ -282,7 +282,9 @@ impl RuntimeRecord {
 /// An approved replacement. Once the old object is gone, only a creation remains of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The digest of the desired resource at that time; keyed, because the state is not encrypted here.
+    /// The digest of the desired resource when the replacement was planned; the rest of the replacement counts as
+    /// approved only while it is equal. In the engine's journal it is a keyed hash, because the resource may contain
+    /// secrets.
     pub wanted: String,
     /// The changes as they were shown.
     pub changes: Vec<FieldChange>,

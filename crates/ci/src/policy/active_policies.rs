@@ -24,7 +24,7 @@ pub(crate) struct CommitPolicy {
     pub config: Config,
     /// The text of its CODEOWNERS file.
     pub codeowners: Option<String>,
-    /// Its policy sets.
+    /// The policy sets of the policy.
     pub sets: PolicySets,
 }
 

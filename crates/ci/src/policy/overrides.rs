@@ -93,7 +93,7 @@ pub(crate) fn reapply(
     kept
 }
 
-/// Returns the reasons of these people on one line. They are text of others, which is escaped where it is shown.
+/// Returns the reasons of these people on one line. The caller must escape them, because others wrote them.
 pub(crate) fn reason(people: &OverrideReasons, by: &[String]) -> Option<String> {
     let said = by.iter().filter_map(|login| {
         let words: Vec<_> = people.get(login)?.split_whitespace().collect();

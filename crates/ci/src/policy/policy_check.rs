@@ -45,7 +45,8 @@ use konverge_run::{
 /// The commits that an approved digest of a plan covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed<'a> {
-    /// The commit before the first one, if it is recorded: for a plan the last one that was applied to the stack.
+    /// The commit before the first commit of the plan, if it is recorded: the last commit that was applied to the
+    /// stack.
     pub since: Option<&'a CommitId>,
     /// The last commit: for drift that is restored the applied commit, `None` for a plan of the head.
     pub until: Option<&'a CommitId>,
@@ -182,7 +183,7 @@ impl PolicyCheck {
                 policies.push(self.archive.policy_at(&before).await?);
             }
         }
-        // Mostly they are equal: each is evaluated once, and its findings are not repeated.
+        // The policies are mostly equal: each different one is evaluated once, so findings are not repeated.
         let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
         for policy in policies {
             if !different.contains(&policy) {
@@ -354,7 +355,7 @@ impl PolicyCheck {
         pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
-        // What the forge cannot say is refused first: a rule must never be decided by a missing answer.
+        // First refuse the rules about which the forge cannot answer: a missing answer must never decide a rule.
         if rules.reviewers.iter().any(|name| name == CodeOwners::NAME) {
             self.people.code_owners().map_err(|unsupported| {
                 UserError::from(unsupported)
@@ -365,7 +366,7 @@ impl PolicyCheck {
         if counts_approvals && !self.own.config.policy.unknown_pushers {
             self.people.knows_pushers().map_err(|unsupported| {
                 UserError::from(unsupported).hint(
-                    "`policy.unknown_pushers: true` in konverge.yaml of the default branch lets approvals count without it",
+                    "set `policy.unknown_pushers: true` in konverge.yaml of the default branch to let approvals count without it",
                 )
             })?;
         }
@@ -458,7 +459,7 @@ impl PolicyCheck {
                 reviewers,
             });
         }
-        // It was looked up before, so it is cached.
+        // This does not send a request: the answer is cached.
         let agreed_by = match agreed {
             Some(agreed) => self
                 .digest_approvals(&rules, plan, &[], agreed)

@@ -36,7 +36,7 @@ pub fn effective_policies(
         let policy = rules.policy_of_name(name).unwrap_or_default();
         add_name(&mut policies, narrowed(&config.policy, policy)?);
     }
-    // The code owners of the present folder are asked already; those of an earlier one are others.
+    // The code owners of the present folder are asked already; an earlier folder may have other code owners.
     for earlier in &standing.folders {
         let policy = rules.policy_of_name(earlier.as_str()).unwrap_or_default();
         let policy = narrowed(&config.policy, policy)?;
@@ -52,7 +52,8 @@ pub fn effective_policies(
     Ok(policies)
 }
 
-/// Adds the rules of another name of the stack: its numbers to the first policy, its people as a policy of their own.
+/// Adds the rules of another name of the stack. Its numbers go into the first policy; its people become a policy of
+/// their own.
 fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
     let first = &mut policies[0];
     first.approvals = first.approvals.max(other.approvals);

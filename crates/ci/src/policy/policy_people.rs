@@ -114,7 +114,7 @@ impl PolicyCheck {
                     .note(&format!("no override counts for #{pull}: {why}"));
             }
         }
-        // Asked last, about the few people who are left.
+        // Roles are asked for last, because each is a request: only the people who are left need one.
         let mut allowed = BTreeSet::new();
         for login in people {
             if self.role(&login).await? >= Role::Write {

@@ -7,7 +7,7 @@ use konverge_base::model::{CommitId, review::ReviewRecord};
 pub(crate) struct PullHead {
     /// The number of the pull request.
     pub number: u64,
-    /// Its last head.
+    /// The last head of the pull request.
     pub head: CommitId,
 }
 

@@ -319,7 +319,7 @@ impl ReviewGate {
         if self.restores.is_some() {
             return refused
                 .hint("start the drift check again: its issue shows what differs now, with a digest to approve")
-                .hint("a secret that has a new value in its store, without a version, is written by an apply of the stack alone");
+                .hint("if only a secret has a new value, and its store counts no versions: apply the stack, because a restore does not write it");
         }
         refused
             .hint("open a pull request whose preview shows it, or revert the change that brought it")
@@ -345,7 +345,8 @@ fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
     objected.collect()
 }
 
-/// A stack that does not differ from what was applied: no plan of it was approved, so nothing of it is applied.
+/// Returns the error for a stack that does not differ from its last apply: there is no approved plan for it, so nothing
+/// is applied.
 struct NothingToRestore;
 
 #[async_trait]

@@ -208,7 +208,7 @@ impl<'a> LeftOut<'a> {
                 };
             }
         }
-        // An item of a list may be a quote.
+        // A quote may also stand in an item of a list, and a quote is no override.
         let item = words.trim_start_matches(['-', '*', '+', ' ']);
         if item.starts_with(['>', '<']) {
             return Self::Paragraph;

@@ -101,8 +101,8 @@ impl MergedReviews {
                 }
                 continue;
             }
-            // A pull request that was merged after this head belongs to the next run: its review must not approve a plan of
-            // this one. Without a merge commit its order is unknown.
+            // A pull request that was merged after this head belongs to the next run, so its review must not approve a
+            // plan of this run. Without a merge commit it is unknown whether it was merged before or after.
             if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
                 continue;
             }
@@ -182,7 +182,7 @@ impl MergedReviews {
     ) {
         for key in self.used_up(behind, report) {
             if let Err(error) = backend.states.reviews().forget(key).await {
-                // A record that stays only costs a listing, and the next run tries again.
+                // A record that could not be deleted does no harm: the next run lists it again and retries.
                 job.run.notes.warning(&format!(
                     "a review record that is no longer needed could not be deleted: {}",
                     chain(&error)

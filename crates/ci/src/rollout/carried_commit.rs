@@ -19,7 +19,7 @@ pub(crate) struct CarriedCommit<'a> {
     pub commit: &'a CommitId,
     /// The input of its plans.
     pub planning: &'a Planner,
-    /// Its pending stacks.
+    /// The pending stacks of the rollout.
     pub pending: &'a [Target],
     /// The options of its applies.
     pub options: &'a ApplyOptions,

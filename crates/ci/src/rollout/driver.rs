@@ -207,7 +207,7 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) backend: &'a StateBackend,
     pub(super) rollout: &'a RolloutConfig,
     pub(super) rules: RolloutRules,
-    /// Its pending stacks at the head.
+    /// The pending stacks of the rollout at the head.
     pub(super) pending: &'a [(usize, Target)],
     pub(super) succeeded: &'a BTreeSet<StackId>,
     pub(super) stored: Option<StoredRollout>,
@@ -500,7 +500,8 @@ impl RolloutDriver<'_> {
         }
         // Add an outcome for each pending stack that this run did not apply.
         let mut outcomes = self.outcomes;
-        // Stacks that wait for the rollout after this one. Their deployment belongs to the head, not to the older commit.
+        // Collect the stacks that wait for the rollout after this one. Their deployment belongs to the head, not to the
+        // older commit.
         let mut queued = BTreeSet::new();
         let mut inputs = BTreeMap::new();
         for (_, target) in self.pending {

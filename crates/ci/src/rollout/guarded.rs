@@ -76,7 +76,7 @@ impl GuardedTargets {
                         ErrorKind::Config,
                         format!("{} is in several rollouts: `{names}`", target.id),
                     )
-                    .hint("let the waves of one rollout alone match its folder");
+                    .hint("change the patterns of the waves, so that only one rollout matches the folder of the stack");
                     split
                         .refused
                         .push(apply::stopped_outcome(&target, StackResult::Failed, &failure));
@@ -128,7 +128,7 @@ fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, Use
                     rules.pattern.escape_debug()
                 ),
             )
-            .hint("a stack belongs to the first wave that matches its folder; `konverge list` shows the folders");
+            .hint("correct the pattern of the wave: a stack belongs to the first wave that matches its folder; `konverge list` shows the folders");
             empty.entry(rollout.name.clone()).or_insert(failure);
         }
     }
@@ -183,7 +183,7 @@ impl<'a> WaveOrder<'a> {
     /// Returns the rollouts of a cycle, with their error: each of them would wait for ever.
     fn cycle(&self) -> Option<BTreeMap<String, UserError>> {
         let cycle = self.find()?;
-        // Only stacks of rollouts are named: the ends of waves between them follow from the waves.
+        // Name only the stacks of rollouts: the ends of waves between them are clear from the waves.
         let stacks = cycle.iter().filter_map(|step| match step {
             WaveStep::Stack(id) => Some((*id, *self.waves.get(id)?)),
             WaveStep::End(..) => None,
@@ -220,7 +220,7 @@ impl<'a> WaveOrder<'a> {
         );
         let failure = || {
             UserError::new(ErrorKind::Config, what.clone())
-                .hint("change the waves, or take the `after` rule out")
+                .hint("change the waves, or remove the `after` rule")
         };
         Some(
             rollouts

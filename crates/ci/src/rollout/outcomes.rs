@@ -74,9 +74,9 @@ pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutc
             target.id
         ),
     )
-    .hint("a merge that changes one of its stacks again starts a new rollout")
+    .hint("merge another change to a stack of the rollout to start a new one")
     .hint(format!(
-        "`konverge rollout resume {name}` lets it be applied, once the rollout has ended"
+        "or run `konverge rollout resume {name}` after the rollout has ended: the stack may then be applied"
     ));
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
 }
@@ -95,7 +95,7 @@ pub(super) fn left_rollout_outcome(target: &Target, record: &RolloutRecord) -> S
         ),
     )
     .hint(format!(
-        "`konverge rollout abort {name}` ends it, and the next run applies the stack"
+        "to end that rollout, run `konverge rollout abort {name}`: the next run then applies the stack"
     ))
     .hint("or put the stack back into the waves of the rollout, which then goes on");
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
@@ -123,7 +123,7 @@ pub(super) fn waiting_outcome(
             ),
         )
         .hint(format!(
-            "`konverge rollout resume {name}` tries its wave again, `konverge rollout abort {name}` ends it"
+            "run `konverge rollout resume {name}` to try the wave again, or `konverge rollout abort {name}` to end the rollout"
         ))
         .hint("a merge that changes these stacks again starts a new rollout, if this one has failed");
         return apply::stopped_outcome(target, StackResult::Stopped, &failure);

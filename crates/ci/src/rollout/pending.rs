@@ -1,4 +1,5 @@
-//! The pending stacks of a rollout: those with which it begins, and those that another run has applied since.
+//! The pending stacks of a rollout: the stacks with which the rollout begins, and the stacks that another run has
+//! applied since.
 
 use std::collections::{BTreeMap, BTreeSet};
 

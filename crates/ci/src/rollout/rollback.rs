@@ -117,7 +117,7 @@ impl WaveRollback<'_> {
                 ErrorKind::State,
                 format!("{id} was never applied before this rollout"),
             )
-            .hint("destroy it by hand if it must go")
+            .hint("destroy the stack by hand if it must be removed")
         })?;
         let base = RollbackBase {
             run: &self.job.run,
@@ -171,12 +171,12 @@ impl Approver for RollbackApprover {
         let summary = &plan.summary;
         if summary.delete > 0 || summary.replace > 0 {
             let what = format!(
-                "the rollback of {} would delete {} and replace {} resources, which needs a person",
+                "the rollback of {} would delete {} and replace {} resources, so a person must decide about it",
                 plan.id, summary.delete, summary.replace
             );
             return Err(UserError::new(ErrorKind::Policy, what)
                 .hint(format!(
-                    "look at it and do it by hand: `konverge state rollback {} SERIAL`",
+                    "check the plan and roll back by hand: `konverge state rollback {} SERIAL`",
                     plan.id
                 ))
                 .into());
@@ -214,7 +214,7 @@ impl LateApprover for RolledBackStack {
         if matches!(late.shown.action, Action::Delete | Action::Replace) {
             let what = format!("the rollback would now delete or replace {}", late.shown.id);
             return Err(UserError::new(ErrorKind::Policy, what)
-                .hint("look at it and do it by hand: `konverge state rollback`"));
+                .hint("check the plan and roll back by hand: `konverge state rollback`"));
         }
         if !self.follows_rotation {
             writes_no_rotation(late.shown)?;

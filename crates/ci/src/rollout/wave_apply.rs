@@ -111,7 +111,7 @@ impl RolloutDriver<'_> {
         let (moved, changed) = (approver.moved(), approver.changed());
         for outcome in report.stacks {
             let id = outcome.id.clone();
-            // Nothing of these was tried: the next record decides about them.
+            // These stacks were not tried: the next record decides about them.
             if moved.contains(&id) || changed.contains(&id) {
                 continue;
             }

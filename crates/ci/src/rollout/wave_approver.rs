@@ -62,7 +62,7 @@ fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
 #[async_trait]
 impl Approver for WaveApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
-        // Before the review: a record that has changed decides about the stack, whatever its plan is.
+        // Checked before the review: if the record has changed, the stack must wait, whatever its plan is.
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if let Some(why) = why_moved(number, self.number) {
@@ -72,7 +72,7 @@ impl Approver for WaveApprover {
                 .insert(id.clone());
             let what = format!("the rollout `{}` {why}", self.rollout);
             return Err(UserError::new(ErrorKind::Policy, what)
-                .hint("the next run sees what may go now")
+                .hint("nothing was changed in this stack: the next run reads the rollout again and decides which stacks it applies")
                 .into());
         }
         let changes = proposed.plan.summary.changed() > 0;
@@ -86,7 +86,7 @@ impl Approver for WaveApprover {
                 self.rollout
             );
             return Err(UserError::new(ErrorKind::Policy, what)
-                .hint("the gate before the wave asks for an approval of today's plans")
+                .hint("the rollout goes back to the gate of this wave: approve the new digest that the gate shows")
                 .into());
         }
         self.inner.stack(proposed, past).await

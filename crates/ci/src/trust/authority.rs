@@ -60,7 +60,7 @@ impl<'a> Caller<'a> {
 /// The lookup of the default branch at the forge.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultBranchLookup<'a> {
-    /// Not asked yet.
+    /// The people were not asked for yet.
     NotYet,
     /// Cannot be asked: there is no token, or the job needs no permissions.
     Never,
@@ -133,8 +133,8 @@ pub(crate) enum Task {
 /// The people who approve the digests of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DispatchApprovers {
-    /// The user who started its first attempt with them, and if rules require more, the users who approved
-    /// the job in its environment.
+    /// The user who started the first attempt with these digests and, if rules require more, the users who approved the
+    /// job in its environment.
     Starter {
         login: String,
         /// The reason that the user gave.
@@ -215,7 +215,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                     format!("unknown repository_dispatch event `{}`", other.escape_debug()),
                 )
                 .hint(
-                    "known are `konverge-apply`, which may name digests as `approve`, `konverge-continue` and `konverge-drift`",
+                    "send `konverge-apply` (which may give digests as `approve`), `konverge-continue` or `konverge-drift`",
                 )),
             },
         }
@@ -252,7 +252,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             Some(other) if other != name => Err(UserError::new(
                 ErrorKind::Policy,
                 format!(
-                    "the job runs in the environment `{}` and would apply that of `{shown}`",
+                    "the job runs in the environment `{}` and would apply the stacks of `{shown}`",
                     other.escape_debug()
                 ),
             )
@@ -336,7 +336,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 event.default_branch
             )));
         }
-        // What can be refused without a request is refused first.
+        // First refuse what can be refused without a request.
         let Some(after) = &event.after else {
             return Err(UserError::new(
                 ErrorKind::Github,
@@ -408,7 +408,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
-            // Not the actor: a user who only re-runs the run did not enter the digests.
+            // The actor does not count here: a user who only re-runs the run did not enter the digests.
             agreeing: DispatchApprovers::Starter {
                 login: caller.starter.to_owned(),
                 reason: reason.to_owned(),

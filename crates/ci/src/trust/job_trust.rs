@@ -11,7 +11,7 @@ pub(crate) enum Trust {
     Own,
     /// Code from outside in a job of this repository with write access.
     Recorded,
-    /// Code from outside in its own job without write access.
+    /// Code from outside the repository, in a job without write access.
     Untrusted,
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn require_push_permission(job: &Job, login: &str) -> Result<()
         login.escape_debug()
     );
     Err(UserError::new(ErrorKind::Policy, what).hint(
-        "somebody who may push to the repository must start it, and the job needs a token that can ask",
+        "a user who may push must start the run, and the job needs a token that can read the permissions of that user",
     ))
 }
 
@@ -247,7 +247,7 @@ impl Reviewers {
         let answer = async {
             match &self.client {
                 Some(client) => contributors::of_commits(client.as_ref(), branch, before, head).await,
-                // Nobody is known, so everybody may be a contributor.
+                // The contributors are unknown, so every user may be one.
                 None => Ok(Contributors {
                     unknown: Some(head.clone()),
                     ..Contributors::default()

@@ -34,7 +34,7 @@ impl Executor<'_> {
                 None => drop(self.carry_out(&[node]).await),
             }
         }
-        // The error of the apply is that of what failed before.
+        // The apply reports what failed before the hooks, and not the failures of `failed` hooks.
         *lock(&self.failures) = failures;
         unused
     }

@@ -53,7 +53,8 @@ impl Executor<'_> {
         if !has_succeeded || nodes.len() == 1 || !nodes.iter().any(has_work) {
             return Ok(Vec::new());
         }
-        // What only a changed or deleted object owned goes with it: runtimes tell that from these records.
+        // An object whose owners were all changed or deleted disappears with them, and is not missing. Runtimes see
+        // that in these records.
         let earlier: Vec<_> = {
             let outcomes = lock(&self.outcomes);
             let changed = nodes.iter().map(|node| &node.planned.item);

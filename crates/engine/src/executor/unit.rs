@@ -197,7 +197,7 @@ impl Executor<'_> {
         for (planned, node) in planned.iter().zip(nodes) {
             let owner =
                 |planned: &PlannedResource| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
-            // This owner was not in the first plan, so nobody asked whether it releases the object.
+            // The object has another owner than in the first plan, so nobody asked whether the new owner releases it.
             if let Some(foreign) = &planned.foreign
                 && owner(planned) != owner(&node.planned)
             {
@@ -226,8 +226,8 @@ impl Executor<'_> {
             (_, Action::Forget) => {
                 let entry = JournalEntry::Gone { id: id.clone() };
                 self.journal(self.request.journal.record(entry).await)?;
-                // The reason why the live object stays; nothing is reported for an object that is already
-                // gone.
+                // The notes say why the live object stays. An object that is already gone has no note, so nothing is
+                // reported.
                 let notes = planned.public.notes.join("\n");
                 let stays = (!notes.is_empty()).then_some(notes);
                 self.note(id, Action::Forget, ResourceResult::Done, stays);

@@ -76,7 +76,7 @@ pub struct EarlierChange {
 /// The dependencies of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needs {
-    /// During planning: everything that comes before it. A refusal that one of these may resolve is not
+    /// During planning: everything that is applied earlier. A refusal that an earlier resource may resolve is not
     /// final.
     Planned(Vec<ResourceId>),
     /// During the apply: the dependencies that this run has created or changed. A server may not know them
@@ -110,7 +110,7 @@ pub struct Item {
     /// `$unknown`). References inside the batch stay text for a runtime that resolves them itself
     /// ([`Granularity::Segment`]).
     pub desired: Option<Resource>,
-    /// Its dependencies.
+    /// The dependencies of the resource.
     pub needs: Needs,
 }
 
@@ -146,11 +146,11 @@ pub struct ObservedObject {
     pub id: ResourceId,
     /// The live object; `None` if it does not exist. For Terraform what its state says.
     pub live: Option<Value>,
-    /// Its health, with a short reason (masked).
+    /// The health of the object, with a short reason (masked).
     pub health: (Health, String),
-    /// The event outside of its cluster that it waits for, if there is one.
+    /// The event that the object waits for, if that event happens outside its cluster.
     pub waiting: Option<Waiting>,
-    /// True if the Spec itself suspends it, so that it is as it should be.
+    /// True if the Spec itself suspends the object, so that it is as desired.
     pub is_suspended_by_spec: bool,
 }
 
@@ -170,7 +170,8 @@ pub struct PlannedResource {
     pub foreign: Option<Foreign>,
     /// The reason why the object must not be deleted. It may leave its stack if another stack takes it.
     pub protected: Option<UserError>,
-    /// Nothing would change, but the earlier apply did not see it become ready: an apply waits for that.
+    /// Nothing would change, but the earlier apply did not see the object become ready. An apply waits until it is
+    /// ready.
     pub unready: bool,
     /// The health of the live object by its own status, in a plan that is only compared.
     pub health: Option<ObjectStatus>,
@@ -276,8 +277,8 @@ pub struct AppliedResource {
     pub live: Option<Value>,
     /// The secret texts in `live`, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
-    /// The condition that it waits for, with a text: it is written and not ready. The runtime plans it as unready until
-    /// it is.
+    /// The condition that the object waits for, as text. The object is written and not ready; the runtime plans it as
+    /// unready until the condition holds.
     pub waiting: Option<(Waiting, String)>,
 }
 

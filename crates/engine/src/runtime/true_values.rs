@@ -64,7 +64,7 @@ impl TrueValues {
             Some(whole) if shown_value.is_some() || path != shown.path => {
                 FieldPath::new(path).get_by_index(whole).cloned()
             }
-            // Of an object that is gone only the record is known.
+            // If the object is gone, its true value is not known: only the recorded one is shown.
             _ => shown_value.clone(),
         };
         let [from, to] = pairs.map(value);

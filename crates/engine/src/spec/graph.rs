@@ -36,7 +36,7 @@ pub enum Edge {
     Reference,
     /// The order that Kubernetes kinds require.
     Order,
-    /// A hook comes before what it guards, or after it.
+    /// A hook runs before or after the resources that it guards.
     Hook,
 }
 
@@ -89,7 +89,7 @@ impl From<GraphError> for UserError {
                 Unreadable::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
                 _ => failure.hint("a reference is written `$kusion_path.<id>.<path>`, for instance `$kusion_path.v1:Service:ns:web.spec.ports[0].port`"),
             },
-            GraphError::Cycle(_) => failure.hint("take one of these `dependsOn` or references out"),
+            GraphError::Cycle(_) => failure.hint("remove one of these `dependsOn` or references"),
         }
     }
 }

@@ -171,8 +171,8 @@ fn without_stamp(job: &Resource) -> Resource {
     job
 }
 
-/// Returns the workloads that a hook guards: those of its cluster, except those that the hook itself needs first, and
-/// those that need it.
+/// Returns the workloads that a hook guards: the workloads of its cluster, without those that the hook needs first and
+/// those that need the hook.
 fn guarded_workloads<'a>(
     graph: &ResourceGraph,
     job: &Resource,

@@ -24,7 +24,7 @@ pub(super) fn to_resource(instance: &Value, path: &str) -> Result<Value, SpecErr
             (None | Some(Value::Null), inside) => {
                 map.insert("dependsOn".to_owned(), inside);
             }
-            // The parser refuses one that is not a list.
+            // Leave a `dependsOn` that is not a list: the parser refuses it.
             _ => {}
         }
     }
@@ -56,7 +56,7 @@ fn other_spelling(id: &str, object: &Map<String, Value>) -> Option<String> {
     let namespace = metadata("namespace").filter(|namespace| !namespace.is_empty());
     let is = |part: &str, value: &str| value.contains(MARK) || part == value;
     let matches = ObjectParts::parse(id).is_some_and(|given| {
-        // The name of an RBAC object may contain `:`.
+        // The name of an RBAC object may contain `:`, so the part before the first `:` is not always a namespace.
         let has_name = is(given.name, &name)
             || given.name.split_once(':').is_some_and(|(given_namespace, rest)| {
                 is(given_namespace, namespace.as_deref().unwrap_or("default")) && is(rest, &name)

@@ -245,7 +245,7 @@ fn runtime(
             ),
         )),
         Some(other) => Err(shape(&type_path, format!("must be a string, is {}", kind(other)))),
-        // v0.4 supported only Kubernetes and wrote no type.
+        // Kusion 0.4 supported only Kubernetes and wrote no type.
         None if is_object(attributes) => Ok(RuntimeKind::Kubernetes),
         None => Err(shape(path, "has no `type`: Kubernetes or Terraform".to_owned())),
     }
@@ -299,7 +299,7 @@ fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, Spec
     let metadata = mapping(object, "metadata", path)?
         .ok_or_else(|| unset(path, format!("has no `metadata`, which {who} needs")))?;
     if !metadata.contains_key("name") && metadata.contains_key("generateName") {
-        let why = "has `generateName` and no `name`: every apply would make another object".to_owned();
+        let why = "has `generateName` and no `name`: every apply would create another object".to_owned();
         return Err(shape(&metadata_path, why));
     }
     let name = text(&metadata, "name", &metadata_path)?;

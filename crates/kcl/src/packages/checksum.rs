@@ -1,6 +1,5 @@
-//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in
-//! base64, as the official tools (kpm's `HashDir`) compute it. The file names are not part of it, as in those
-//! tools.
+//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in base64,
+//! as the official tools (kpm's `HashDir`) compute it. Like there, file names are not part of the checksum.
 
 use std::{
     io,
@@ -10,7 +9,8 @@ use std::{
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-/// Files whose path contains one of these are skipped. So nothing says what they hold: a package is used without them.
+/// Files whose path contains one of these names are skipped. No checksum covers them, so they are removed before the
+/// package is used.
 const IGNORED: [&str; 2] = [".git", ".tar"];
 
 fn is_ignored(relative: &str) -> bool {

@@ -158,7 +158,7 @@ fn quoted(text: &str) -> String {
         .replace('\u{7f}', "\\u007f")
 }
 
-/// Returns true if a text says what the one before it says, but for these entries.
+/// Returns true if a text differs from the text before it in nothing but these entries.
 fn is_updated(before: &str, after: &str, entries: &[LockEntry]) -> bool {
     let parse = |text: &str| text.trim_start_matches('\u{feff}').parse::<toml::Table>().ok();
     let (Some(mut wanted), Some(found)) = (parse(before), parse(after)) else {

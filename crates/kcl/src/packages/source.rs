@@ -75,7 +75,7 @@ impl PackageSource {
             let known = known.filter(|known| *known != asked)?;
             Some((asked.to_owned(), known.clone()))
         };
-        // The registry of a version alone is the machine's choice.
+        // If the requirement is only a version, the machine chooses the registry, so another registry is no difference.
         let is_version_alone = !package.requirement.starts_with('{');
         match self {
             Self::Git { url, at, .. } => {

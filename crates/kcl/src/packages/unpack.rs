@@ -27,7 +27,7 @@ pub(super) async fn unpack(
         .executable("the interpreter of the KCL core", &packages.core.interpreter)?;
     let sandbox = sandbox_layers(packages, interpreter.path().to_owned(), target, bounds)?;
     let sandbox = serde_json::to_string(&sandbox)?;
-    // This program itself, which is already running.
+    // The sandboxed process is this program itself, with another command.
     let own = Checkout::default().executable("konverge", &packages.executable)?;
     let mut program = Program::new(own).args(["__worker", &sandbox]);
     program.env = Some(Vec::new());
@@ -49,7 +49,7 @@ fn sandbox_layers(
     target: &Path,
     bounds: &Bounds,
 ) -> std::io::Result<SandboxLayers> {
-    // Links on the path to it are not part of the rule.
+    // The rules of the sandbox are about real paths, so links on the way to the target are resolved.
     let target = target.canonicalize()?;
     let core = &packages.core;
     let libraries = LIBRARIES

@@ -61,7 +61,7 @@ async fn referenced(api: &Api, of: &ResourceType, reference: &Value) -> Result<O
     let (name, namespace) = (reference["name"].as_str(), reference["namespace"].as_str());
     let request = match name {
         Some(name) if namespace.is_some() || !of.namespaced => ApiRequest::get(of.object(namespace, name)),
-        // The namespace of each object.
+        // Without a namespace, the parameter is looked up in the namespace of each object: list all of this name.
         Some(name) => list(of, namespace).query("fieldSelector", format!("metadata.name={name}")),
         None => list(of, namespace).query("labelSelector", selector(&reference["selector"])),
     };

@@ -12,7 +12,7 @@ pub(crate) fn apply_body(object: &Value) -> Vec<u8> {
         return text.into_bytes();
     }
     let mut escaped = String::with_capacity(text.len() + 64);
-    // JSON has them nowhere but in strings.
+    // In JSON these characters can only stand inside strings, so each may be escaped.
     for c in text.chars() {
         if is_special_in_yaml(c) {
             escaped.push_str(&format!("\\u{:04x}", u32::from(c)));

@@ -99,7 +99,7 @@ impl ClusterLogin {
                 (google.is_some(), google.filter(|_| is_plain).map(Self::Gke))
             }
             Some("kubelogin") => {
-                // Its application and tenant are the login's, whatever the arguments name.
+                // The application and the tenant come from the login, whatever the arguments of the plugin name.
                 let server = match Self::of_plugin(plugin, &CloudEnvironment::default()) {
                     Some(Self::Aks { server, .. }) => Some(server),
                     _ => None,

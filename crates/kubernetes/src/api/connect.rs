@@ -144,7 +144,7 @@ pub(crate) async fn client(
 /// The library's client, which also learns the authentication header of each request. The library adds that
 /// header inside of all layers that can be added, so it is added here on the outside instead.
 fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
-    // `None` without credentials, and for certificates only.
+    // `auth_layer` returns `None` if there are no credentials, or only a client certificate: then no header is added.
     let Some(proof) = config.auth_layer()? else {
         return transport::client(config);
     };
@@ -265,7 +265,7 @@ fn untrusted(error: Untrusted, variable: Option<&str>) -> UserError {
             format!("the file that the variable {variable} names lies in the repository, or below /proc"),
         )
         .hint(format!(
-            "let {variable} hold the absolute path of a kubeconfig outside of the checkout"
+            "set {variable} to the absolute path of a kubeconfig outside the checkout"
         )),
         _ => error.into(),
     }
@@ -338,7 +338,7 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                         chain(&error)
                     ),
                 )
-                .hint("outside of the cluster give it a kubeconfig: `kubeconfig_env` under `clusters`")
+                .hint("outside the cluster, give it a kubeconfig: set `kubeconfig_env` under `clusters`")
             }),
         ClusterCredentials::Text { text, context } => {
             let options = KubeConfigOptions {

@@ -152,8 +152,8 @@ impl ApiError {
         let failure =
             UserError::from_error(kind, self.clone()).context(format_args!("cluster `{cluster}`: {doing}"));
         match self {
-            // The words of rustls; the second ones are of an issuer with the same name and another key. Of an expired
-            // certificate, or one for another name, the message says it all.
+            // These texts come from rustls. `BadSignature` is an issuer with the same name and another key. For an
+            // expired certificate, or one for another name, the message is enough.
             Self::Network(_) if said.contains("UnknownIssuer") || said.contains("BadSignature") => failure.hint(
                 "the server's certificate is not trusted: compare `certificate-authority-data` of the kubeconfig with the \
                  cluster's",

@@ -95,7 +95,8 @@ fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     paths
 }
 
-/// Returns true if a refusal concerns an object of that name: that it does not exist, or what it allows.
+/// Returns true if a refusal concerns an object of that name: the object is missing, or is a role whose rights the
+/// server does not let the account give.
 pub(crate) fn is_about(error: &ApiError, is_role: bool, name: &str) -> bool {
     let Some(status) = error.status().filter(|status| matches!(status.code, 403 | 404)) else {
         return false;
@@ -141,7 +142,7 @@ pub(crate) fn refusal(
         cause,
         RefusalCause::Quota | RefusalCause::Denied | RefusalCause::EndingNamespace
     ) {
-        // The 403 is not about permissions.
+        // This 403 is not about permissions, so hints about permissions would mislead.
         failure.hints.clear();
     }
     match cause {
@@ -151,16 +152,16 @@ pub(crate) fn refusal(
         }
         RefusalCause::Denied => {
             failure.kind = ErrorKind::Policy;
-            failure.hint("a rule of the cluster forbids it; its message names the rule")
+            failure.hint("change the object, or the rule of the cluster that forbids it: the message names the rule")
         }
-        RefusalCause::NoNamespace => failure.hint("add the Namespace to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"),
+        RefusalCause::NoNamespace => failure.hint("add the Namespace to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"),
         RefusalCause::EndingNamespace => failure.hint("wait until the namespace is gone; `kubectl get namespace NAME --output yaml` says what blocks it"),
-        RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to the stack, or apply the stack that makes it first"),
+        RefusalCause::NoKind => failure.hint("add the CustomResourceDefinition to this stack, or first apply the stack that creates it"),
         RefusalCause::DeadVersion => failure
-            .hint("an entry of its `metadata.managedFields` is of a version that is no longer served, which blocks every write to it")
-            .hint("clear them, and run it again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
-        RefusalCause::NoDryRun => failure.hint("the webhook's `sideEffects` must be `None` or `NoneOnDryRun`"),
-        // Who knows what was sent says more.
+            .hint("an entry in `metadata.managedFields` of the object has an API version that is no longer served, and blocks every write to the object")
+            .hint("clear the managed fields, and run the command again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
+        RefusalCause::NoDryRun => failure.hint("set `sideEffects` of the webhook to `None` or `NoneOnDryRun`"),
+        // The caller knows the request, and adds a better hint where it can.
         RefusalCause::Invalid => failure.hint("correct what the message names, then run the same command again"),
         RefusalCause::Immutable(_) => failure,
         RefusalCause::Other => match error.status().and_then(other_hint) {
@@ -198,10 +199,10 @@ fn other_hint(status: &ApiStatus) -> Option<&'static str> {
             "nobody may give rights that they do not have: the account needs these rights itself, or the verb `escalate` on roles and `bind` on bindings"
         }
         403 if says("error looking up service account") => {
-            "add the ServiceAccount to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"
+            "add the ServiceAccount to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"
         }
         403 if says("no PriorityClass with name") => {
-            "add the PriorityClass to the stack, or apply the stack that makes it first (`after` in `konverge.yaml`)"
+            "add the PriorityClass to this stack, or first apply the stack that creates it (`after` in `konverge.yaml`)"
         }
         405 => "the server only serves reads of this kind: it is not applied like an object",
         415 => {

@@ -36,7 +36,7 @@ pub(super) const ITSELF: &str = "the kubeconfig";
 /// A kubeconfig that is refused or invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// It, or what it names, could come from a branch.
+    /// A branch could have brought the kubeconfig, or a file that it names.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
     /// The kubeconfig means another identity than the stack's.

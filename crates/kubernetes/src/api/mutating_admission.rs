@@ -53,7 +53,7 @@ struct Rule {
     parameters: Value,
     /// True if it depends on the namespace of the object.
     by_namespace: bool,
-    /// True if it depends on the object's own labels.
+    /// True if the mutation depends on the object's own labels.
     by_labels: bool,
 }
 
@@ -182,7 +182,7 @@ impl Rule {
 struct Selects {
     by_namespace: bool,
     by_labels: bool,
-    /// Its conditions and expressions.
+    /// The conditions and expressions of the webhook or policy.
     expressions: String,
 }
 

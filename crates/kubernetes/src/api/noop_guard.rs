@@ -1,5 +1,5 @@
-//! The guard of an *unchanged* proof: what it depends on besides the object. These are the server's version,
-//! the mutating admission, the schema, and the labels by which webhooks and policies select.
+//! The guard of an *unchanged* proof: everything besides the object that the proof depends on. This is the server's
+//! version, the mutating admission, the schema, and the labels by which webhooks and policies select.
 
 use std::borrow::Cow;
 

@@ -30,7 +30,7 @@ impl Kubernetes {
                 let failure = cluster.failure(&error, "reading the OpenAPI documents of the cluster");
                 if error.is_code(403) {
 failure.hint(
-                        "the identity needs `get` on the path `/openapi/v3/*`: bind it to the ClusterRole `system:discovery`",
+                        "allow the identity `get` on the path `/openapi/v3/*`: bind it to the ClusterRole `system:discovery`",
                     )
                 } else {
 failure
@@ -57,7 +57,7 @@ failure
             if !path.starts_with("/openapi/v3/") {
                 let what = "the index of OpenAPI documents names a path of another kind";
                 return Err(UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("check that the address of the cluster is the one of its API server"));
+                    .hint("check that the address of the cluster is the address of its API server"));
             }
             documents.push(read(path.to_owned()).await?);
         }

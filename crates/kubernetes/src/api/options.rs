@@ -18,7 +18,7 @@ pub enum Conflicts {
     Restore,
     /// The value of the Spec is written, and the field is taken over.
     Write,
-    /// The field keeps its owner and value.
+    /// The field keeps its owner and its value.
     Leave,
     /// The resource fails, and the error names the owner.
     Stop,
@@ -41,7 +41,7 @@ pub struct Options {
     pub wait: bool,
     /// The user's own readiness rules.
     pub rules: HealthRules,
-    /// The checkout; neither a kubeconfig nor what it names is taken from it.
+    /// The checkout. A kubeconfig in the checkout is refused, and so is a file there that a kubeconfig names.
     pub checkout: Checkout,
     /// The variables by which Konverge logs in at a cluster itself.
     pub environment: CloudEnvironment,

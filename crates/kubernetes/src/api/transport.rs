@@ -22,7 +22,7 @@ use konverge_base::spans;
 /// A client without credentials but client certificates, and without retries. Each request has a span.
 pub(super) fn client(config: kube::Config) -> kube::Result<kube::Client> {
     let host: Arc<str> = config.cluster_url.host().unwrap_or_default().into();
-    // How a connection begins is the proxy's matter then.
+    // With a proxy, the proxy opens the connection to the server.
     let client = if config.proxy_url.is_some() {
         kube::Client::try_from(config)?
     } else {

@@ -141,8 +141,8 @@ pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     Some(of(pod, unready.as_deref().unwrap_or_default(), Log::Current))
 }
 
-/// Returns the failure of a workload for which no pod may be created: the newest `FailedCreate` event of it or of its
-/// replica sets, if the server refused.
+/// Returns the failure of a workload whose pods may not be created: the newest `FailedCreate` event of the workload or
+/// of its replica sets, if the server refused.
 fn refused_by(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let words = refusal(workload, related)?;
     let weight = refusal_weight(&words);

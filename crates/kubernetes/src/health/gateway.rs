@@ -1,5 +1,5 @@
-//! The kinds of Gateway API. A route has the conditions of each of its parents, and none of its own; a Gateway and a
-//! GatewayClass say themselves whether a controller takes them.
+//! The kinds of Gateway API. A route has only the conditions of its parents; a Gateway and a GatewayClass say
+//! themselves whether a controller accepts them.
 
 use super::{
     object_view::{Condition, ObjectView},

@@ -35,7 +35,7 @@ pub(super) fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String>
         })?,
         _ => return Err("`status` must be a string".to_owned()),
     };
-    // As for a script: Degraded counts once it has lasted.
+    // As for a script, a Degraded result counts only after it has lasted for a while.
     Ok(HealthVerdict::new(health, message).with_wait_policy(WaitPolicy::Blocked))
 }
 

@@ -16,7 +16,7 @@ pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Op
     }
     Some(match view.text("/status/phase") {
         "Initialized" => match view.condition("Available").filter(|found| found.is_false()) {
-            // Its strategy may still come.
+            // The condition may still change: the strategy of the Rollout may be created later.
             Some(missing) => HealthVerdict::progressing(missing.lowercase_words()),
             None => HealthVerdict::ready("waits for a change of its workloads"),
         },
@@ -37,13 +37,13 @@ pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Op
                 found.name() == name && found.text("/metadata/namespace") == view.text("/metadata/namespace")
             });
             let verdict = match own.next().and_then(|found| run(&found)) {
-                // It has ended, and the Rollout has not seen that yet.
+                // If the run is ready, it has ended, and the Rollout has not noticed it yet.
                 Some(verdict) if verdict.health != Health::Ready => verdict,
                 _ => under_way,
             };
             match verdict.weight {
                 WaitPolicy::Waiting(_) => verdict,
-                // It follows its workloads, as a Canary does.
+                // The Rollout follows its workloads, as a Canary does.
                 _ => verdict.with_wait_policy(WaitPolicy::Indirect),
             }
         }

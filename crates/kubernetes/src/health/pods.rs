@@ -56,7 +56,7 @@ pub(super) fn evaluate(pod: &ObjectView, related: &Related) -> HealthVerdict {
 
 fn running(pod: &ObjectView) -> HealthVerdict {
     match pod.text("/spec/restartPolicy") {
-        // Such a pod is a task: it is finished when it has ended.
+        // With this restart policy the pod is a task: it is finished when it has ended.
         "Never" | "OnFailure" => HealthVerdict::progressing("running"),
         _ if pod.condition_is_true("Ready") => HealthVerdict::ready(""),
         _ => HealthVerdict::progressing(waiting_for(pod)),
@@ -158,7 +158,7 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
             heals,
         })
     });
-    // Of several containers, the one that waiting does not fix is reported.
+    // If several containers have a problem, report one that waiting does not fix.
     let first = found.next()?;
     if first.heals {
         found.find(|other| !other.heals).or(Some(first))
@@ -229,7 +229,7 @@ fn probe_words(probe: &ObjectView) -> String {
 
 /// A failed container, as a failed pod or a Job's pod shows it.
 pub(super) struct Ended {
-    /// Its name, empty if the pod failed as a whole.
+    /// The name of the container; empty if the pod failed as a whole.
     pub container: String,
     /// The text for people, without the pod's name.
     pub words: String,

@@ -140,7 +140,7 @@ fn argo_pause_end(view: &ObjectView, pause: &ObjectView) -> Option<Timestamp> {
         "BlueGreenPause" => view.number("/spec/strategy/blueGreen/autoPromotionSeconds")?,
         _ => return None,
     };
-    // 0 is not an end.
+    // A duration of 0 means that the pause does not end by itself.
     let duration = Some(duration).filter(|seconds| *seconds > 0)?;
     start.checked_add(Span::new().try_seconds(duration).ok()?).ok()
 }
@@ -161,8 +161,8 @@ fn seconds(duration: &Value) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// A Canary follows its target: its own write starts nothing. So an apply waits for none of its phases, and a wave of a
-/// rollout for each.
+/// A Canary follows its target, and a write of the Canary itself starts nothing. So an apply waits for none of its
+/// phases, and a wave of a rollout waits for each.
 fn canary(view: &ObjectView) -> Option<HealthVerdict> {
     let phase = view.text("/status/phase");
     let message = || match view.condition("Promoted").map(|promoted| promoted.message) {
@@ -245,7 +245,7 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVer
     let replicas = view.count("/status/replicas");
     let updated = view.count("/status/updatedReplicas");
     let of_updated = |state: &str| view.number(&format!("/status/updated{state}Replicas"));
-    // Older versions count only those that are ready, or none.
+    // Older versions of the controller report no `Available` count: use `Ready`, or else all updated replicas.
     let available = of_updated("Available")
         .or_else(|| of_updated("Ready"))
         .unwrap_or(updated);

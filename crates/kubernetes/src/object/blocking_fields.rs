@@ -70,7 +70,7 @@ impl BlockingField {
         let why = if self.is_rekeyed {
             "it is an item of the Spec under another key"
         } else {
-            "the server does not accept the Spec beside it"
+            "the server does not accept the Spec together with it"
         };
         format!("removes `{}`, {whose}: {why}", self.path)
     }

@@ -1,5 +1,4 @@
-//! Completed Jobs. A completed Job may be deleted by its own time to live; it is not run again because of
-//! that.
+//! Completed Jobs. A completed Job may be deleted by its own time to live, and must not run again because of that.
 
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ use konverge_base::model::{
 #[derive(Debug, PartialEq)]
 pub(crate) struct Leftover {
     pub path: String,
-    /// The fields of it that they own.
+    /// The fields at the path that updating managers own.
     pub fields: Map<String, Value>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
         }
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
-        // A manager that changed it since owns it legitimately.
+        // If the value differs from our last write, another manager changed it since, and owns it rightly.
         let is_as_written = FieldPath::new(&path)
             .get(shown)
             .is_some_and(|found| diff::same(found, before));

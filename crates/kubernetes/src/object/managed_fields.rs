@@ -19,8 +19,8 @@ pub(crate) struct FieldsEntry<'a> {
 }
 
 impl FieldsEntry<'_> {
-    /// Returns true if its manager updated the object itself: unlike an applying manager, it does not declare
-    /// again what it wants.
+    /// Returns true if the manager of this entry updated the object: an updating manager does not declare again what it
+    /// wants, as an applying manager does.
     pub(crate) fn is_update(&self) -> bool {
         self.operation == "Update" && self.subresource.is_empty()
     }

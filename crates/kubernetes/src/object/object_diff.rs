@@ -96,10 +96,10 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
                 _ => false,
             };
             let origin = match (wanted, before) {
-                // The value is as desired but would not stay so: the server changes it.
+                // The live value is as desired, but an apply would not leave it so: the server changes it.
                 _ if as_wanted && sides.admission => ChangeOrigin::Admission,
                 _ if as_wanted => ChangeOrigin::Default,
-                // The desired value is the same as before: another manager changed it since.
+                // The desired value is the same as before, so another manager has changed the live value.
                 (Some(wanted), Some(before)) if diff::same(wanted, before) => change_origin(sides, path),
                 (Some(_), _) | (None, Some(_)) => ChangeOrigin::Change,
                 (None, None) if holds_wanted(&desired, path) => ChangeOrigin::Change,

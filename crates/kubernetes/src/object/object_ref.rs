@@ -188,7 +188,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
     let kind = text(&resource.attributes, "kind").to_owned();
     if api_version.is_empty() || kind.is_empty() {
         return Err(refuse("it has no `apiVersion` or no `kind`".to_owned())
-            .hint("`attributes` of a Kubernetes resource is the whole object"));
+            .hint("write the whole object into `attributes` of a Kubernetes resource"));
     }
     if !resource.attributes.get("metadata").is_some_and(Value::is_object) {
         return Err(refuse("it has no `metadata`".to_owned()));
@@ -199,7 +199,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
         return Err(match generated {
             "" => refuse("it has no `metadata.name`".to_owned()),
             _ => refuse(
-                "`metadata.generateName` cannot be applied: every run would make another object".to_owned(),
+                "`metadata.generateName` cannot be applied: every run would create another object".to_owned(),
             )
             .hint("give it a `metadata.name`"),
         });
@@ -224,7 +224,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
     }
     let namespace = metadata(&resource.attributes, "namespace");
     resource.id = normal_id(&id, &api_version, &kind, namespace, &name).map_err(|why| {
-        refuse(why).hint("the id of a Kubernetes resource is `apiVersion:Kind[:namespace]:name`")
+        refuse(why).hint("write the id of a Kubernetes resource as `apiVersion:Kind[:namespace]:name`")
     })?;
     if GroupKind::from_api_version(&api_version, &kind) == GroupKind::SECRET {
         string_data_to_data(&mut resource.attributes);

@@ -42,7 +42,7 @@ pub(crate) struct PlanItem {
     pub name: ObjectRef,
     /// The assertions of its `healthPolicy`.
     pub health_policy: Option<String>,
-    /// Its references to secrets, while it is planned.
+    /// The references of the object to secrets, while the object is planned.
     pub references: Option<Arc<PlannedReferences>>,
     /// The plain places with values of secrets, as desired and as last written.
     pub places: SecretPlaces,

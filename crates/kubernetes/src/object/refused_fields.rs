@@ -110,7 +110,8 @@ impl RefusedObject<'_> {
             .iter()
             .map(|step| match step {
                 Step::Name(key) => Some(escape_component(key)),
-                // An item is named by its keys, and the number is that of the object which the server made.
+                // Field managers name an item by its keys. The message has only an index, and that of the server's
+                // merged object, so the item cannot be found.
                 Step::Item(_) => None,
             })
             .collect();

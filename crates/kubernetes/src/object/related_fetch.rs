@@ -215,7 +215,7 @@ async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
                 }
             }
         };
-        // The lines that were read by then are shown.
+        // After the deadline, the lines that were read by then are shown.
         let read = cluster
             .api
             .interrupt

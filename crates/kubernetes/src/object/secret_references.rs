@@ -155,7 +155,8 @@ pub(crate) async fn stand_in(
         }
         places.push(place);
     }
-    // Only now, when no place can fail any more: after an error the object still has its references.
+    // The references are replaced last, when no place can fail any more: after an error the object still has its
+    // references.
     let mut whole = Value::Object(attributes);
     for place in &places {
         if let Some(leaf) = whole.pointer_mut(&place.path) {
@@ -258,7 +259,8 @@ fn place(
         (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
         _ => false,
     };
-    // A secret that was deleted and then recreated counts its versions from the start, and so does one of another server.
+    // Version numbers start again if a secret is deleted and recreated, or is read from another server. An equal version
+    // does not prove an equal value, so values are compared too.
     let same_value = match (&value, recorded) {
         (Some(value), Some(recorded)) => value == recorded,
         _ => true,
@@ -390,7 +392,7 @@ impl PlannedReferences {
     ) -> Result<Vec<&str>, UserError> {
         let mut filled = Vec::new();
         for place in self.to_write() {
-            // The field was left to its owner, or is not compared.
+            // The stand-in is not in the body: the field was left to its owner, or is not compared.
             if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
                 continue;
             }

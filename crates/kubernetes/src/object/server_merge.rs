@@ -91,7 +91,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Returns true if somebody owns a map as one value, and nobody a member of it.
+    /// Returns true if a manager owns a map as one value, and no manager owns a member of the map.
     fn is_atomic(self) -> bool {
         self.sets().any(Map::is_empty) && self.sets().flat_map(Map::keys).all(|name| name == ".")
     }
@@ -195,7 +195,7 @@ fn merged_items(
                     live += 1;
                     continue;
                 }
-                // It came already, or comes when its turn among the common items is there.
+                // A common item: it was already added, or will be added when its turn comes.
                 Some(at) if at < next || common.peek().is_some_and(|turn| *turn != at) => {
                     live += 1;
                     continue;

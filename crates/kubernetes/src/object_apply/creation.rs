@@ -28,8 +28,8 @@ pub(crate) fn only_create(body: &mut Value) {
 pub(crate) enum ExistingObject {
     /// The object was deleted since: create it again.
     Nothing,
-    /// Write to it: an earlier attempt of this write created it, or it has no owner. Conflicts with other
-    /// managers are refused.
+    /// Write to the existing object: an earlier attempt of this write created it, or it has no owner. Conflicts with
+    /// other managers are refused.
     Ours(Precondition),
     /// A shared object of another stack of the project: write to it, and keep its owner.
     Shared(Precondition),

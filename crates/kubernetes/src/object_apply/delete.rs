@@ -23,7 +23,7 @@ pub(crate) enum Dependents {
     Go,
     /// The server deletes them first, and the object only after them.
     GoFirst,
-    /// The server keeps them.
+    /// The server keeps the dependents.
     Stay,
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
 }
 
 fn held_by(object: &Value) -> String {
-    // A namespace has those of its content in its spec.
+    // A namespace has two lists of finalizers: `spec.finalizers` waits for its content.
     let finalizers: Vec<_> = [&object["metadata"], &object["spec"]]
         .into_iter()
         .filter_map(|part| part["finalizers"].as_array())

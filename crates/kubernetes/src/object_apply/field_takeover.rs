@@ -61,7 +61,7 @@ pub(crate) async fn take_over(
     unreachable!("the loop ends by returning")
 }
 
-/// The entries after a claim; `None` if nothing of it has to change its owner.
+/// Returns the entries after a claim; `None` if no field has to change its owner.
 fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array();
     let mut kept = Vec::new();
@@ -84,7 +84,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
         }
     }
     if entries.is_none_or(Vec::is_empty) {
-        // Otherwise the server would invent an owner for the existing fields (`before-first-apply`).
+        // Without an owner for the existing fields, the server would invent one (`before-first-apply`).
         moved = managed_fields::union(&moved, claim);
     }
     if moved.is_empty() {

@@ -66,8 +66,8 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
         let recorded = run.record(Some(&live))?;
         return run.to_its_end(live, recorded).await;
     }
-    // That apply recorded the run, and there is no Job of it: it may have done its work. So it does not run a second
-    // time in silence.
+    // The earlier apply recorded the run, but its Job does not exist: the hook may have done its work. So it must not
+    // run a second time unnoticed.
     if let Some((last, _)) = &run.last
         && last.succeeded.is_none()
         && hook.is_stamp(&last.stamp)
@@ -79,7 +79,8 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
         task.sink.check_lease().await?;
         run.delete(&live).await?;
     }
-    // After a kill from here on, no Job does not mean that the hook did not run.
+    // Recorded before the Job is created: after a kill from here on, a missing Job does not prove that the hook did not
+    // run.
     run.note(&mut run.record(None)?, hook.stamp(), None).await?;
     match write_and_record(task, filled, None).await {
         Ok((live, recorded)) => run.to_its_end(live, recorded).await,
@@ -137,7 +138,7 @@ impl Run<'_> {
         ))
     }
 
-    /// Stores how the run stands, before it returns.
+    /// Stores the state of the run before it returns.
     async fn note(
         &self,
         recorded: &mut Recorded,
@@ -164,7 +165,7 @@ impl Run<'_> {
         let stamp = object_ref::annotation(&live, HOOK_STAMP)
             .unwrap_or_default()
             .to_owned();
-        // With the UID of the Job: a run after a kill then knows whether it has seen the end of this one.
+        // Record the UID of the Job: after a kill, the next run then knows whether a finished Job is this one.
         self.note(&mut recorded, stamp.clone(), None).await?;
         let limits = WaitLimits::of_hook(self.task.runtime);
         let waited = readiness::until_ready(self.task, &limits, live.clone());
@@ -176,7 +177,7 @@ impl Run<'_> {
             Err(failure) => match self.how_it_ended(&live).await {
                 Ok(Some(ended)) => (ended, None),
                 Ok(None) => (live, Some(failure)),
-                // Its end is not known: the next run waits for it.
+                // It is not known whether the Job has ended, so nothing is recorded: the next run waits for the Job.
                 Err(unknown) => {
                     return Err(failure.hint(format!("whether it still runs is not known: {unknown}")));
                 }
@@ -233,7 +234,7 @@ impl Run<'_> {
         }
         Err(UserError::new(
             ErrorKind::Kubernetes,
-            format!("it changed during each of {TRIES} attempts to suspend it"),
+            format!("the Job changed during each of {TRIES} attempts to suspend it"),
         ))
     }
 
@@ -269,7 +270,7 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes a Job and waits until it is gone. The pods of one that may still run are gone before it.
+    /// Deletes a Job and waits until it is gone. If the Job may still run, its pods are gone before it.
     async fn delete(&self, live: &Value) -> Result<(), UserError> {
         let has_ended = completed_jobs::has_completed(live) || completed_jobs::has_failed(live);
         let dependents = if has_ended {

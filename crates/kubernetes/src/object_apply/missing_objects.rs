@@ -66,7 +66,7 @@ pub(crate) async fn find_missing(
         };
         if !is_there {
             if subject.name.group_kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION {
-                // Its kind is not served any more.
+                // The kind of this definition is not served any more, so the cached discovery is wrong.
                 subject.cluster.forget_discovery().await;
             }
             missing.push(item.id.clone());

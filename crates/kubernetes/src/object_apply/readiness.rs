@@ -191,7 +191,8 @@ async fn watch_until_ready(
             (look, looked) = (false, Instant::now());
             match fetch::get(&subject.cluster, of, &subject.name).await? {
                 Some(found) => {
-                    // The event of the deletion is used up: otherwise it would lead to this read again.
+                    // The object exists again. Remove the event of its deletion: otherwise it would lead to this read
+                    // again.
                     object = found;
                     feed.latest
                         .lock()
@@ -234,7 +235,7 @@ fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError 
     match policy {
         WaitPolicy::Final => failure,
         _ => failure.hint(
-            "waiting does not fix this; `apply.fail_early_after` in `konverge.yaml` sets how long it may last",
+            "fix the cause, because waiting does not help; `apply.fail_early_after` in `konverge.yaml` sets how long such a failure may last",
         ),
     }
 }
@@ -244,11 +245,11 @@ fn timeout_error(subject: &PlanItem, why: &str, limits: &WaitLimits) -> UserErro
     if limits.to_its_end {
         let what = format!("{} has not ended after {seconds} s: {why}", subject.title());
         return UserError::new(ErrorKind::Kubernetes, what)
-            .hint("`apply.hooks.timeout` in `konverge.yaml` says how long a hook may run");
+            .hint("set a longer `apply.hooks.timeout` in `konverge.yaml` if the hook needs more time");
     }
     let what = format!("{} is not ready after {seconds} s: {why}", subject.title());
     UserError::new(ErrorKind::Kubernetes, what).hint(
-        "it was applied and is recorded; `apply.ready_timeout` in `konverge.yaml` says how long to wait",
+        "the object was applied and recorded; set a longer `apply.ready_timeout` in `konverge.yaml` if it needs more time",
     )
 }
 

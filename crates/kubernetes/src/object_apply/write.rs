@@ -155,8 +155,8 @@ async fn write(
         RetryDecision::GiveUp if dry_run::may_pass(error, of, &item.needs) => RetryDecision::Retry,
         _ => RetryDecision::GiveUp,
     };
-    // A conflict says that somebody wrote the object since it was read. It is read and written again, unless it is
-    // another object or has another owner by now.
+    // A conflict means that somebody wrote the object after it was read. Read and write it again, unless it is now
+    // another object or has another owner.
     let mut bound = seen.clone();
     for attempt in 1.. {
         match &bound {
@@ -257,5 +257,5 @@ fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
             chain(error)
         ),
     )
-    .hint("run it again: a new plan shows who")
+    .hint("run the command again: the new plan shows who owns the fields")
 }

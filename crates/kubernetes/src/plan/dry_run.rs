@@ -85,7 +85,7 @@ pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bo
             | error_classify::RefusalCause::NoNamespace
             | error_classify::RefusalCause::EndingNamespace => true,
             error_classify::RefusalCause::Other => error.is_code(403) || error.is_code(404),
-            // It may be validated against the old schema.
+            // The server may still have the old schema of the kind, so this refusal is not final.
             error_classify::RefusalCause::Invalid => !built_in_groups::is_built_in(&of.group),
             _ => false,
         }
@@ -101,7 +101,7 @@ pub(crate) struct DryRunResponse {
     pub body: Value,
     /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The fields outside the Spec that go with it, because the server refuses it beside them.
+    /// The fields outside the Spec that this change removes, because the server refuses the Spec together with them.
     pub blocking: Vec<BlockingField>,
 }
 

@@ -53,7 +53,7 @@ pub(super) struct ObjectPlanner<'a> {
 
 /// An object that others may depend on.
 pub(super) struct Named {
-    /// Its rules decide whether a binding escalates rights.
+    /// True for a role: its rules decide whether a binding escalates rights.
     pub is_role: bool,
     pub name: String,
 }

@@ -73,8 +73,8 @@ pub(crate) async fn observe(
     stream::iter(observed).buffered(AT_ONCE).try_collect().await
 }
 
-/// The health of each live object by its own status. Nothing is asked for it: pods and events of an object that is not
-/// ready say more, and only to who waits for it.
+/// Returns the health of each live object by its own status. No request is sent for it: pods and events would say more
+/// about an object that is not ready, but only a wait needs that.
 pub(super) async fn own_health(
     runtime: &Kubernetes,
     items: &[Item],
@@ -121,7 +121,8 @@ fn settled(verdict: &HealthVerdict) -> Health {
     }
 }
 
-/// The health of an object, and what it waits for. Related objects are read only if it is not ready.
+/// Returns the health of an object, and what the object waits for. Related objects are read only if the object is not
+/// ready.
 async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String, Option<Waiting>) {
     let Some(of) = &subject.of else {
         return (Health::Unknown, String::new(), None);

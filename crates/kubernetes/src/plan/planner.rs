@@ -96,8 +96,8 @@ impl ObjectPlanner<'_> {
             let refusal = draft.refusal.take();
             return Ok((self.finish(item, &subject, draft), refusal));
         }
-        // An object in a Namespace or definition that is being deleted goes with it, though it still looks untouched:
-        // it is planned as a creation.
+        // An object in a Namespace or definition that is being deleted disappears with it, although it still looks
+        // unchanged. So it is planned as a creation.
         let holder = self.ending.around(&subject, live.is_some());
         let mut draft = match (&item.desired, live) {
             (None, None) => DraftPlan::new(Action::Forget),
@@ -161,7 +161,7 @@ impl ObjectPlanner<'_> {
              that change to `{name}` first"
         ))
         .hint(format!(
-            "a stack of another repository hands it over by removing it there with the annotation `{KEEP}: \"true\"`; then \
+            "if a stack of another repository owns it: remove it there with the annotation `{KEEP}: \"true\"`; then \
              set `{OWNER}` to `{stack}`"
         ));
         Some(Foreign {
@@ -248,7 +248,7 @@ pub(crate) fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
             subject.cluster.api.name
         ),
     )
-    .hint("`kubectl get apiservices` shows why; run it again when it answers")
+    .hint("run `kubectl get apiservices` to see why; run this command again when the API answers")
     .hint("if that API is gone for good, delete its APIService: Konverge then forgets its records")
 }
 

@@ -137,8 +137,7 @@ impl ObjectPlanner<'_> {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded), truth);
-        // Not all objects of a large stack may be in memory as values: only those that others read, and Secrets, are
-        // parsed.
+        // To save memory in large stacks, only objects that other resources read, and Secrets, are parsed.
         let is_read =
             self.scope.read.contains(&task.item.id) || task.subject.name.group_kind() == GroupKind::SECRET;
         if let Some(raw) = task.raw.filter(|_| is_read) {
@@ -160,8 +159,8 @@ impl ObjectPlanner<'_> {
         Ok(!matches!(check, Check::Fits | Check::NoSchema))
     }
 
-    /// The record of an object if applying it provably changes nothing, and what rules judge of it unless that is the
-    /// record. The desired object is then dropped, because it is not sent.
+    /// Returns the record of an object if applying the object provably changes nothing, and the attributes that rules
+    /// judge, if they differ from the record. The desired object is then dropped, because it is not sent.
     fn prove_noop(
         &self,
         task: &mut PlanTask,
@@ -174,7 +173,7 @@ impl ObjectPlanner<'_> {
         else {
             return Ok(None);
         };
-        // The proofs know our own entries alone.
+        // The proofs know only the entries of our own field manager, so another name needs the server.
         if self.runtime.options.field_manager != FIELD_MANAGER {
             return Ok(None);
         }
@@ -216,7 +215,7 @@ impl ObjectPlanner<'_> {
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
-        // What would be sent equals what was sent: the record is valid.
+        // The request would be equal to the last one, so the record is still valid.
         let stands = holds
             && is_same_object
             && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);

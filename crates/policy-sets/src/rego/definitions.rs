@@ -123,7 +123,8 @@ impl Definitions {
     }
 }
 
-/// The package of a file and what is in it, as it is written.
+/// Parses a Rego file into its package name and syntax tree; calls of imported functions get their full paths. `None`
+/// if it does not parse.
 fn read_file(file: &PolicyFile, version: RegoVersion) -> Option<(String, Ref<Module>)> {
     let mut engine = parsed(&file.path, &with_full_calls(&file.text), version).ok()?;
     let package = engine.get_packages().ok()?.into_iter().next()?;

@@ -112,10 +112,11 @@ impl EndedApply<'_> {
             state.commit = self.commit().cloned();
             state.core = self.core.map(str::to_owned);
         } else if self.options.restore {
-            // Nothing else is wanted than before: what is not restored is still drift.
+            // A restore brings no new desired resources, so the recorded digest stays: what was not restored is still
+            // drift.
             state.input_digest = self.recorded.input_digest;
         } else {
-            // The next run applies the stack again.
+            // Without a digest the stack is pending, so the next run applies it again.
             state.input_digest = None;
         }
     }
@@ -207,7 +208,7 @@ impl EndedApply<'_> {
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
         let uses_nothing_new = self.used_pull_requests(succeeded).iter().all(is_known);
         state.commit = commit;
-        // What was restored is recorded, although the state says the same.
+        // A restore is recorded, although the state does not change.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
         (is_same || never_there) && uses_nothing_new && (succeeded || is_same_failure) && !restored
     }

@@ -84,7 +84,8 @@ async fn apply_stack(
         }
         held = secrets.with_values(&wanted) => Some(held?),
     };
-    // From here on a stop is orderly: a run that is just dropped would leave its lease until that expires.
+    // From here on the run must end in order when it is stopped: a run that is just dropped would hold its lease until
+    // the lease expires.
     planning.run.begin_writes()?;
     let backend = planning.backend.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Config, "there is no store to keep the state in")
@@ -226,7 +227,7 @@ impl LeasedStack<'_> {
                 let is_unreviewed = !refusal.decisions.stopped.is_empty();
                 decisions.extend(refusal.decisions);
                 let outcome = StackOutcome {
-                    // The digest of what can be approved.
+                    // The digest of this plan, because it is the one that can be approved.
                     digest: public.digest,
                     ..not_started(target, &refusal.error)
                 };
@@ -241,7 +242,7 @@ impl LeasedStack<'_> {
             decisions.rotated.insert(target.id.clone());
         }
         let late = LateReview::new(late);
-        // Until the first state is written, the journal alone can say where the stack lies.
+        // Until the first state is written, only the journal can say which folder the stack has.
         let is_known = |prior: &Versioned| prior.state.folder.path().is_some();
         if !public.resources.is_empty()
             && !lease.prior().is_some_and(is_known)

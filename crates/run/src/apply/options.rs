@@ -28,7 +28,7 @@ pub struct ApplyOptions {
     pub approver: Arc<dyn Approver>,
     /// Selects the stacks to skip because a newer commit was applied to them.
     pub newer: Option<Arc<dyn NewerCommitCheck>>,
-    /// The commit that is applied, if there is one. A target with a recorded Spec has its own.
+    /// The commit that is applied, if there is one. A target with a recorded Spec has its own commit.
     pub commit: Option<CommitId>,
     /// The time of that commit, if a job applies it after a merge.
     pub merged: Option<Timestamp>,

@@ -65,7 +65,7 @@ pub fn exit_code(report: &ApplyReport, run: &RunContext) -> u8 {
     let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {
         (StackResult::Applied | StackResult::Unchanged | StackResult::Waiting, _) => 0,
         (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
-        // The stack that it depends on has a code of its own.
+        // The stack that this one depends on has its own exit code.
         (StackResult::HeldBack, _) => 0,
         _ => 1,
     };

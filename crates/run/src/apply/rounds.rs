@@ -57,8 +57,9 @@ impl ApplyRounds<'_> {
             outputs,
         } = self.carry_out(plan).await;
         self.publish(outputs);
-        // A plan is as old as its reads: an object that it found unchanged may have gone meanwhile, for example with its
-        // Namespace. Another round puts it back. What is missing after the last round fails the stack.
+        // A plan is only as fresh as its reads: an object that it found unchanged may have disappeared meanwhile, for
+        // example with its Namespace. Another round creates that object again. If objects are missing after the last
+        // round, the stack fails.
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {
@@ -90,8 +91,8 @@ impl ApplyRounds<'_> {
         if !self.ends_delivery {
             return Ok(approved);
         }
-        // The controller's fields become Konverge's before the first write: a field that leaves the Spec would stay for
-        // ever otherwise.
+        // Before the first write, the fields of the controller become Konverge's. Otherwise a field that leaves the
+        // Spec would stay in the object for ever.
         self.journal.check_lease().await?;
         if let Some(clusters) = self.planning.clusters_to_apply(self.target).await? {
             delivery::take_back(&clusters, &self.journal.state().await).await?;

@@ -48,11 +48,11 @@ pub struct WorkflowCall<'a> {
 /// The result of starting a workflow.
 #[derive(Debug)]
 pub enum WorkflowStart {
-    /// It runs; the value is the id of the run.
+    /// The workflow runs; the value is the id of its run.
     Started(u64),
-    /// It was refused, and does not run.
+    /// The forge refused the start, so the workflow does not run.
     Refused(UserError),
-    /// It may run: the forge did not answer.
+    /// The workflow may run: the forge did not answer.
     Unknown(UserError),
 }
 
@@ -107,7 +107,7 @@ struct WorkflowRecord {
     after: u64,
     /// The id of its run; `None` if nobody knows whether it started.
     run: Option<u64>,
-    /// How it ended; `None` if that was not seen.
+    /// The end of the run; `None` if nobody saw it.
     succeeded: Option<bool>,
 }
 

@@ -16,7 +16,7 @@ const UNTOUCHED: &str = "nothing was written";
 pub(super) enum UnsetAttribute {
     /// The edit is refused: a name may be misspelled.
     Refuse,
-    /// It is added to the stack's own file: the Spec then says whether it is meant.
+    /// The attribute is added to the stack's own file. The Spec then shows whether that was the right attribute.
     Add,
 }
 
@@ -215,7 +215,7 @@ fn add<'f>(
             failure = failure.hint(format!("did you mean `{known}`?"));
         }
         return Err(failure.hint(format!(
-            "write it by hand once, and `konverge set` keeps it; {UNTOUCHED}"
+            "write the attribute by hand once; later `konverge set` can change it; {UNTOUCHED}"
         )));
     }
     let Some((file, block)) = block(own, path) else {
@@ -225,7 +225,7 @@ fn add<'f>(
         );
         let failure = at_block(UserError::new(ErrorKind::Kcl, what), own, path);
         return Err(failure.hint(format!(
-            "the base sets it: `--in base` changes it for every stack of the project; {UNTOUCHED}"
+            "use `--in base` to change it for every stack of the project: the base sets it; {UNTOUCHED}"
         )));
     };
     let text = file.parsed.add(block, path, value);
@@ -270,7 +270,7 @@ async fn check(
     if !file.parsed.differs_only_at(&parsed, path, value) {
         return Err(changed_more());
     }
-    // A file with a format of its own keeps it, and so does one that the formatter would break.
+    // Do not format a file that has its own format, or that the formatter would break.
     if pool.formatting(&file.path, &file.text).await? != Formatting::Formatted {
         return Ok((text, parsed));
     }

@@ -86,8 +86,11 @@ fn is_hidden(value: &Value) -> bool {
 }
 
 fn not_kept(why: String) -> UserError {
-    UserError::new(ErrorKind::Kcl, format!("the difference is not kept: {why}"))
-        .hint("nothing was written; edit the code by hand, or restore what was applied last")
+    UserError::new(
+        ErrorKind::Kcl,
+        format!("the live values cannot be written into the code: {why}"),
+    )
+    .hint("nothing was written; edit the code by hand, or restore what was applied last")
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) fn images(spec: &Spec) -> Vec<SpecField> {
     let mut found = Vec::new();
     let objects = spec.resources.iter();
     for resource in objects.filter(|resource| resource.runtime == RuntimeKind::Kubernetes) {
-        // The differences from the same object without images are its images.
+        // The images of an object are what differs if they are removed from it.
         let object = Value::Object(resource.attributes.clone());
         let mut bare = object.clone();
         remove_images(&mut bare);

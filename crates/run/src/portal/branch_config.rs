@@ -58,7 +58,7 @@ pub fn forge(run: &RunContext, config: Option<&BranchConfig>) -> Option<Reposito
         .and_then(WorkflowPage::parse)
         .map(|page| page.repository().clone());
     match (of_config, run.repository_pages()) {
-        // The job knows which part of the path is that of the server.
+        // If both mean the same URL, use that of the job: it knows which part of the path belongs to the server.
         (Some(named), Some(of_job)) if named.url() == of_job.url() => Some(of_job),
         (named, of_job) => named.or(of_job).or_else(of_clone),
     }

@@ -135,7 +135,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
         }
     }
     report.read = changed.len();
-    // Each is a task of its own: reading documents and making pages takes more time than the requests.
+    // Each page is a separate task: reading documents and rendering takes more time than the requests.
     let mut built = stream::iter(changed)
         .map(|(id, fingerprint)| {
             let (backend, index, seen) = (sources.backend.clone(), Arc::clone(&index), Arc::clone(&seen));
@@ -195,7 +195,7 @@ async fn finish(
 
 async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest, UserError> {
     let Some(bytes) = site.read(MANIFEST).await? else {
-        // From now on the folder is known as the portal's, whatever stops this run.
+        // From here on the folder is marked as the portal's, even if this run is stopped.
         let claimed = SiteManifest {
             repository: repository.to_owned(),
             ..SiteManifest::default()
@@ -204,7 +204,7 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
         site.write(MANIFEST, text).await?;
         return Ok(claimed);
     };
-    // Of a damaged manifest nothing can be used: every page is written again.
+    // A damaged manifest is ignored, so every page is written again.
     let manifest: SiteManifest = serde_json::from_slice(&bytes).unwrap_or_default();
     if manifest.repository.is_empty() || manifest.repository == repository {
         Ok(manifest)
@@ -295,7 +295,7 @@ async fn operation_files(
     let (forge, mode) = (index.overview.forge.as_ref(), PageMode::Static);
     let none = Config::default();
     let rollouts = read_rollouts(backend, config.map_or(&none, |branch| &branch.config)).await;
-    // One page that cannot be made is no reason for the others to stay old.
+    // If one page cannot be rendered, the others must still be written.
     let rollouts =
         rollouts.unwrap_or_else(|error| RolloutsDocument::unreadable(&backend.secrets.mask(&chain(&error))));
     let document = config.map(permissions);

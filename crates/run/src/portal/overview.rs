@@ -96,7 +96,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
             continue;
         }
         if let Ok(Some(summary)) = summary {
-            // What was applied before a stack was destroyed counts, too.
+            // An apply before the stack was destroyed counts as well.
             index.activity.insert(id.clone(), summary.activity.clone());
             if !entry.retired {
                 index.search.add(&id, search_names(summary));

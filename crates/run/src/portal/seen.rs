@@ -97,7 +97,7 @@ impl SeenRecords {
 
     fn look(&self, row: &OverviewRow) -> Option<&StackLook> {
         let check = self.history.stacks.get(&row.id)?;
-        // The history of a check that the index does not know yet is of another difference.
+        // If the index does not know this check yet, its history is about another difference.
         let is_of_row = row.look.as_ref().is_none_or(|look| look.checked == check.at);
         check.look.as_deref().filter(|_| is_of_row)
     }

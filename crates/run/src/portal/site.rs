@@ -118,7 +118,7 @@ impl Site for FolderSite {
         }
         let file = self.root.join(path);
         std::fs::remove_file(&file).map_err(|why| self.failed(path, why))?;
-        // The folder of a stack that is gone; any other is not empty.
+        // This removes the folder of a stack that is gone. It fails for a folder that is not empty.
         let _ = file
             .parent()
             .filter(|folder| *folder != self.root)

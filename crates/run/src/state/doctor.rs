@@ -26,9 +26,9 @@ pub struct StateFinding {
 /// The treatment of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexCheck {
-    /// It is compared with the states.
+    /// The index is compared with the states.
     Compare,
-    /// It is written again from the states, too.
+    /// The index is also written again from the states.
     Rebuild,
 }
 
@@ -158,7 +158,7 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
     let states = &backend.states;
     let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
     let tried = states.try_key_services().await?;
-    // Without an answer nobody knows which data key is today's.
+    // If no key service answers, it is unknown which data key is the newest.
     let is_silent = !tried.is_empty() && tried.iter().all(|trial| trial.failure.is_some());
     for KeyServiceTrial { service, failure } in tried {
         says.push(match failure {
@@ -233,9 +233,9 @@ impl Owners {
     fn add(&mut self, stack: &StackId, state: &Versioned) -> Vec<(bool, String)> {
         let mut found = Vec::new();
         for recorded in &state.state.resources {
-            // The last one says most of an object.
+            // The last claim of a resource is the most exact one.
             if let Some(claim) = Claim::all_of_recorded(recorded).last() {
-                // Two accounts may have the same id for different objects.
+                // For other claims two accounts may use the same id for different objects.
                 let is_certain = matches!(claim, Claim::Object { .. });
                 let (other, id, is_shared) = match self.by_claim.entry(claim) {
                     Entry::Vacant(entry) => {

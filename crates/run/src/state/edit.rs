@@ -58,9 +58,9 @@ async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T,
 /// The condition of [`push`] on the newest document of the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewestDocument {
-    /// It is the one that was pulled.
+    /// The newest state is the one that was pulled.
     AsPulled,
-    /// It may be one that cannot be read, and is replaced.
+    /// The newest state may be unreadable, and is replaced.
     MayBeDamaged,
 }
 
@@ -116,7 +116,7 @@ pub async fn push(
                 pulled.serial
             ))
             .hint(format!(
-                "`konverge state diff {stack} {} {newest}` shows what; pull again and repeat the edit",
+                "pull the state again and repeat the edit; `konverge state diff {stack} {} {newest}` shows what changed",
                 pulled.serial
             )));
         }

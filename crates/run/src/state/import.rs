@@ -34,7 +34,8 @@ pub struct ImportRequest {
     pub from: String,
     /// The identity of the stack, if it differs from the file; needed if the source has many stacks.
     pub stack: Option<StackId>,
-    /// The cluster under which v0.9 stored it, in a database or behind a URL format.
+    /// The cluster in the key of the state, if Kusion 0.9 stored it per cluster: in MySQL, or in the HTTP backend
+    /// whose URL has `%s`.
     pub cluster: Option<String>,
     /// The folder of the stack in the repository.
     pub folder: Option<RepoPath>,
@@ -115,7 +116,7 @@ pub async fn import(
     let mut state = there.map_or_else(empty, |prior| prior.state.clone());
     state.named_by = target.named_by;
     state.kusion_release = release;
-    // What is recorded may differ from what was applied last, so the next run applies the stack.
+    // The imported record may differ from the last apply, so the next run applies the stack.
     state.input_digest = None;
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {
@@ -207,7 +208,7 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
                 _ => {
                     return Err(UserError::new(
                         ErrorKind::Usage,
-                        "a URL format of Kusion's holds `%s` four times: for tenant, project, stack and cluster",
+                        "a URL format of Kusion must contain `%s` four times: for tenant, project, stack and cluster",
                     ));
                 }
             };
@@ -275,7 +276,7 @@ fn without_config_hints(error: StoreError) -> UserError {
 fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     let stack = import.stack.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Usage, "this location contains the states of several stacks")
-            .hint("name the one to take over: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if it was kept under one")
+            .hint("say which state to import: `--stack [TENANT/]PROJECT/STACK`, and `--cluster NAME` if Kusion stored it per cluster")
     })?;
     Ok(KusionQuery {
         tenant: stack.tenant().unwrap_or_default().to_owned(),

@@ -81,7 +81,7 @@ pub async fn list(backend: &StateBackend) -> Result<Vec<StateRow>, UserError> {
         };
         Ok(StateRow {
             stack,
-            // Not useful for readers.
+            // The marks and the summary are internal, so they are not shown.
             entry: IndexEntry {
                 marks: Marks::default(),
                 summary: None,
@@ -114,7 +114,8 @@ pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId
         .find(|(_, entry)| entry.is_known() && folder.is_some() && entry.folder.path() == folder.as_ref());
     match (by_folder, name.parse::<StackId>()) {
         (Some((id, _)), _) => Ok(id.clone()),
-        // It may be damaged, or hold a lease and no state yet: the command itself says so.
+        // The stack has documents that the index does not know: a damaged state, or only a lease. The command itself
+        // reports that.
         (None, Ok(id)) if backend.states.has_documents(&id).await? => Ok(id),
         (None, Ok(id)) => Err(unknown(&id)),
         (None, Err(error)) => Err(UserError::new(ErrorKind::Usage, error.to_string())
@@ -158,7 +159,7 @@ pub fn unknown(stack: &StackId) -> UserError {
         ErrorKind::Usage,
         format!("nothing is recorded of stack `{stack}`"),
     )
-    .hint("`konverge state list` shows what is")
+    .hint("run `konverge state list` to see the recorded stacks")
 }
 
 /// The difference of two serials, as a unified diff of their YAML.

@@ -60,10 +60,10 @@ pub async fn rekey(
                 rekeyed.data_key = true;
                 states.make_data_key(keys.as_ref()).await?
             }
-            // What is encrypted to an age recipient as well can be encrypted again without the lost key.
+            // A document that is also encrypted to an age recipient can be encrypted again without the lost key.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
-                    "{}; a new data key is made, and the identity in {IDENTITY_VARIABLE} decrypts the states",
+                    "{}; a new data key is created, and the identity in {IDENTITY_VARIABLE} decrypts the states",
                     chain(&error)
                 ));
                 rekeyed.data_key = true;
@@ -76,20 +76,20 @@ pub async fn rekey(
     } else if new_key {
         return Err(UserError::new(
             ErrorKind::Usage,
-            "`--new-key` makes a data key, and `state.encrypt_to` names no key service that wraps one",
+            "`--new-key` creates a data key, and `state.encrypt_to` names no key service that wraps one",
         )
         .hint("to change an age key, name the new recipient in `state.encrypt_to` and run `konverge state rekey`")
-        .hint(format!("{IDENTITY_VARIABLE} has to hold the identity that decrypts what is there")));
+        .hint(format!("set {IDENTITY_VARIABLE} to the identity that decrypts the stored states")));
     }
-    // Who could not read it afterwards would be stopped in the middle.
+    // Check first that this run can read what it writes. Otherwise it would stop in the middle.
     if let Some(sealer) = states.sealer()
         && sealer.open(&sealer.seal(b"")?).is_err()
     {
         return Err(UserError::new(
             ErrorKind::State,
-            format!("the identity in {IDENTITY_VARIABLE} is not that of a recipient in `state.encrypt_to`"),
+            format!("the identity in {IDENTITY_VARIABLE} belongs to no recipient in `state.encrypt_to`"),
         )
-        .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and take the old one out"));
+        .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and remove the old recipient"));
     }
     states.reseal_hash_key().await?;
     // The index may lag behind; the states do not.

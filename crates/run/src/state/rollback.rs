@@ -107,12 +107,12 @@ pub async fn rollback_under(
         .map_err(|error| missing_commit(&error, &commit, serial))?;
     let mut config = today;
     let then = Config::load(repository.revision(&commit)?.as_ref())?;
-    // Only these two come from the old commit, because they decide what it compiles to.
+    // Only these two keys come from the old commit, because they decide what the commit compiles to.
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
     let head = OpenRevision::open_under(run, repository, &RevisionSpec::Commit(commit.clone()), &config)?;
     let there = head.layout.stack(stack);
-    // It may have had another identity then.
+    // The stack may have had another identity at that commit, so its folder is tried too.
     let there = there.or_else(|| head.layout.stack_in_folder(recorded.folder.path()?));
     let there = there.ok_or_else(|| {
         UserError::new(
@@ -186,7 +186,7 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
         ),
     )
     .hint(format!(
-        "fetch it from a clone that has it: `git fetch REMOTE {commit}`"
+        "fetch the commit from a clone that has it: `git fetch REMOTE {commit}`"
     ))
     .hint("if the clone is shallow: `git fetch --unshallow`")
 }

@@ -1,4 +1,4 @@
-//! A part of a store as a store of its own: every key lies below one folder.
+//! A store inside another store: every key lies below one folder.
 
 use std::sync::Arc;
 

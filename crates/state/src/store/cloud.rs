@@ -347,7 +347,7 @@ impl Store for CloudStore {
         let path = self.path(key)?;
         let write = || async {
             let mut options = PutOptions::default();
-            // A folder keeps no type.
+            // A store in a folder has no place for the content type.
             if let Some(kind) = media_type(key).filter(|_| !self.url.starts_with("file:")) {
                 options.attributes.insert(Attribute::ContentType, kind.into());
             }

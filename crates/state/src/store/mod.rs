@@ -196,7 +196,7 @@ impl From<StoreError> for UserError {
                 failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
             }
             StoreError::Stopped { .. } => {
-                Self::new(ErrorKind::Interrupted, failure.message).hint("run it again: completed work is kept")
+                Self::new(ErrorKind::Interrupted, failure.message).hint("run the command again: completed work is recorded and is not repeated")
             }
             StoreError::Unsafe { .. } => failure.hint(
                 "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",

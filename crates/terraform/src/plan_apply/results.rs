@@ -100,7 +100,7 @@ impl Application<'_> {
             ready.into_iter().find(about).map(ModuleResource::id)
         };
         let why = match self.progress.first_error() {
-            // Reported there.
+            // The error itself is reported at the resource that failed.
             Some(diagnostic) => match failed(diagnostic) {
                 Some(failed) => format!("`{failed}` failed"),
                 None => format!("something before it failed: {}", diagnostic.text(secrets)),

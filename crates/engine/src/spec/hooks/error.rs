@@ -11,7 +11,7 @@ use super::super::graph::GraphError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum HookError {
-    /// An annotation of hooks without the one that makes the object a hook.
+    /// The object has an annotation for hooks, but not the annotation that makes it a hook.
     #[error("`{id}` has the annotation `{}` and no `konverge/hook`", .key.escape_debug())]
     NoTime { id: ResourceId, key: String },
     /// An annotation of hooks that does not exist, or that only Konverge writes.
@@ -53,7 +53,7 @@ pub enum HookError {
     /// Hooks wait for each other.
     #[error("hooks wait for each other: {}", .0.iter().chain(.0.first()).map(|id| format!("`{id}`")).collect::<Vec<_>>().join(" → "))]
     Circle(Vec<ResourceId>),
-    /// The graph has an error of its own.
+    /// The graph itself has an error.
     #[error(transparent)]
     Graph(GraphError),
 }
@@ -115,13 +115,13 @@ impl From<HookError> for UserError {
                 "a hook guards the workloads of its stack, such as a Deployment: move the Job there, or remove `konverge/hook` so that it is a plain Job",
             ),
             HookError::GuardsNothing { .. } => {
-                failure.hint("take out a `dependsOn` or a reference between the hook and the workload that it guards")
+                failure.hint("remove a `dependsOn` or a reference between the hook and the workload that it guards")
             }
             HookError::Needed { by, job, .. } => {
                 failure.hint(format!("remove `{job}` from what `{by}` depends on"))
             }
             HookError::Circle(_) => failure.hint(
-                "a `pre` hook comes before every workload and a `post` hook after it: take out one of these `dependsOn` or references",
+                "remove one of these `dependsOn` or references: a `pre` hook runs before every workload, and a `post` hook after every workload",
             ),
             HookError::Graph(error) => error.into(),
         }

@@ -1,4 +1,4 @@
-//! The annotations of Argo CD and of Helm: those that have a meaning here, and those that have none.
+//! The annotations of Argo CD and of Helm: which of them have a meaning here, and which have none.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ struct Dialect {
     hook: &'static str,
     policy: &'static str,
     weight: &'static str,
-    /// Its times that have a meaning here, each with our time of that meaning.
+    /// The times of the tool's hooks that exist here too, each with our name for it.
     times: &'static [(&'static str, HookTime)],
-    /// Its times of objects that it creates together with the others: after its hooks before them, and before its hooks
-    /// after them.
+    /// The times at which the tool creates an object together with the others: after the hooks before them, and before
+    /// the hooks after them.
     in_order: &'static [&'static str],
     /// Pairs of times that only together mean the same as one of ours.
     pairs: &'static [[&'static str; 2]],
-    /// Its policies that delete a Job which has ended.
+    /// The policies of the tool that delete a Job which has ended.
     deletes: [&'static str; 2],
     /// The policy that always holds here.
     recreates: &'static str,
@@ -63,7 +63,7 @@ const HELM: Dialect = Dialect {
         ("post-upgrade", HookTime::Post),
         ("pre-delete", HookTime::PreDestroy),
     ],
-    // Of Helm 2, on definitions of custom resources.
+    // `crd-install` is a hook of Helm 2, for definitions of custom resources.
     in_order: &["crd-install"],
     pairs: &[["pre-install", "pre-upgrade"], ["post-install", "post-upgrade"]],
     deletes: ["hook-succeeded", "hook-failed"],
@@ -90,7 +90,8 @@ fn read_tools(rules: &HookRules) -> impl Iterator<Item = &'static Dialect> {
         .map(|(_, tool)| tool)
 }
 
-/// The tool that makes an object a hook. Argo CD reads its own annotations before those of Helm, and so do we.
+/// The tool that makes an object a hook. Konverge reads the annotations of Argo CD before those of Helm, as Argo CD
+/// does.
 fn tool_of(annotations: &Map<String, Value>, rules: &HookRules) -> Option<&'static Dialect> {
     read_tools(rules).find(|tool| annotations.contains_key(tool.hook))
 }
@@ -263,7 +264,7 @@ pub(super) fn read(
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
-    // Whatever else the tool reads on the Job, such as `sync-options` and `resource-policy`.
+    // The other annotations that the tool reads on a Job, such as `sync-options` and `resource-policy`.
     let others = annotations
         .iter()
         .filter(|(key, _)| key.starts_with(dialect.domain) && !known.contains(&key.as_str()));

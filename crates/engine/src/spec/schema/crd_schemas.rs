@@ -24,7 +24,7 @@ impl CrdSchemas {
         else {
             return;
         };
-        // The schema of the earlier version stands elsewhere.
+        // Only `v1` is read: `v1beta1` has the schema at another path.
         if object.get("apiVersion").and_then(Value::as_str) != Some("apiextensions.k8s.io/v1") {
             return;
         }

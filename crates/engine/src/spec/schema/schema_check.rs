@@ -17,7 +17,7 @@ pub enum SchemaFit {
     OtherVersion,
     /// A CRD describes it; its violations.
     Defined(Vec<Violation>),
-    /// It is part of Kubernetes; its violations.
+    /// The kind is part of Kubernetes. The value holds the violations.
     BuiltIn(Vec<Violation>),
 }
 

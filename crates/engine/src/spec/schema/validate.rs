@@ -220,7 +220,7 @@ fn is(value: &Value, wanted: &str) -> bool {
         | ("array", Value::Array(_))
         | ("object", Value::Object(_)) => true,
         ("integer" | "number" | "string" | "boolean" | "array" | "object", _) => false,
-        // A type of a later version of the standard.
+        // An unknown type may come from a later version of the standard, so it is not refused.
         _ => true,
     }
 }

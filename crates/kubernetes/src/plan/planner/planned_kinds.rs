@@ -103,7 +103,7 @@ impl ObjectPlanner<'_> {
     ) -> DraftPlan {
         let mut live = live.clone();
         if subject.of.is_none() {
-            // The live object has another version of its kind.
+            // The live object has another version of its kind, which is no difference.
             live["apiVersion"] = Value::String(object_ref::text(body, "apiVersion").to_owned());
         }
         let mut draft = self.undecided_by(item, subject, body, &live, &|becomes| {

@@ -136,7 +136,7 @@ impl ObjectPlanner<'_> {
                 blocking: rekeyed,
                 ..answered
             }),
-            // It is invalid without them: they stay.
+            // Without these fields the object is invalid, so they stay.
             Err(error) if error.is_code(422) => Ok(answered),
             Err(error) => Err(asked.subject.refusal(&error)),
         }
@@ -187,8 +187,8 @@ impl ObjectPlanner<'_> {
         Ok(answer)
     }
 
-    /// Checks that the fields may be removed: nobody else applies them, and the policy for conflicts does not leave them
-    /// to those who updated them.
+    /// Checks that the fields may be removed: no other manager applies them, and the policy for conflicts does not
+    /// leave them to the manager that updated them.
     fn check_allowed(
         &self,
         asked: &Asked<'_>,
@@ -213,7 +213,7 @@ impl ObjectPlanner<'_> {
                 _ if asked.adopting => false,
                 Conflicts::Write => false,
                 Conflicts::Stop | Conflicts::Leave => true,
-                // The field is in something that was ours: it is restored.
+                // If the parent of the field was ours, `restore` removes the field, because somebody else added it.
                 Conflicts::Restore => {
                     let around = path.rsplit_once('/').map_or("", |(around, _)| around);
                     prior
@@ -235,13 +235,13 @@ fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -
     UserError::new(
         ErrorKind::Policy,
         format!(
-            "{}: the server refuses the Spec beside `{path}`, which `{manager}` applies: {}",
+            "{}: the server does not accept the Spec together with `{path}`, which `{manager}` applies: {}",
             subject.title(),
             chain(error)
         ),
     )
     .hint(format!(
-        "let `{manager}` apply the value of the Spec first, or remove the field from what it applies; then run this again"
+        "let `{manager}` apply the value of the Spec first, or remove the field from what `{manager}` applies; then run this command again"
     ))
-    .hint(format!("what `{manager}` applies is never taken from it"))
+    .hint(format!("Konverge never overwrites a field that `{manager}` applies"))
 }

@@ -111,7 +111,8 @@ impl ObjectPlanner<'_> {
         };
         let refused = match answered {
             Ok(answered) => {
-                // The server may accept the Spec beside an item whose key somebody changed; then both would be there.
+                // If somebody changed the key of a list item, the server accepts the Spec and keeps both items: remove
+                // the changed one.
                 let answered = self.without_rekeyed(&asked, answered).await?;
                 return self.use_dry_run(asked, definition, answered).await;
             }
@@ -185,8 +186,8 @@ impl ObjectPlanner<'_> {
         let mut draft = match definition.filter(|_| !unchanged) {
             None => self.use_answer(&asked, &sides, changes, transfer, &answered),
             Some(definition) => {
-                // The server answered by the schema that it has now. That of the plan may fill in other defaults, and
-                // the object is planned again once it is applied.
+                // The server answered by its present schema. The planned schema may set other defaults, and the object
+                // is planned again after that schema is applied.
                 let [defaulted, shown] = [&becomes, shown].map(|object| {
                     let mut object = object.clone();
                     definition.set_defaults(&mut object);
@@ -314,7 +315,7 @@ impl ObjectPlanner<'_> {
                 }
                 Ok(left)
             }
-            // It is invalid without them: they stay.
+            // Without these fields the object is invalid, so they stay.
             Err(error)
                 if matches!(
                     error_classify::cause(&error),
@@ -330,7 +331,8 @@ impl ObjectPlanner<'_> {
     /// As last applied, with its owner; secrets masked.
     pub(super) fn prior(&self, item: &Item, live: &Value) -> Option<Map<String, Value>> {
         let prior = item.prior.as_ref()?;
-        // After a move the last write was under an earlier identity of the stack: the new one is a change.
+        // After a move of the stack, the last write was under its earlier identity, so the new identity is a change of
+        // the object.
         let earlier = object_ref::annotation(live, OWNER).filter(|owner| self.scope.was(owner));
         let owner = earlier.unwrap_or_else(|| self.owner(item, live));
         Some(with_owner(prior.attributes.as_ref().clone(), owner))
@@ -518,7 +520,7 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// The changes, where those of fields outside the Spec that are in its way say who wrote them.
+/// Returns the changes. A change of a field outside the Spec that is in the way says who wrote the field.
 fn blamed(
     mut changes: Vec<FieldChange>,
     sides: &DiffSides<'_>,
