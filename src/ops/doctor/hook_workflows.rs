@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(found(Some(WELL)).verdict, DoctorVerdict::Ok);
         for (text, says, fix) in [
             (None, "there is no such file", "add the workflow"),
-            (Some("a: [".to_owned()), "not YAML", "fixed"),
+            (Some("a: [".to_owned()), "not YAML", "correct the YAML"),
             (
                 Some("on: push\n".to_owned()),
                 "no input `stack`",
