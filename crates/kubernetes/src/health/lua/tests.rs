@@ -258,7 +258,6 @@ fn memory_is_bounded() {
         "local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end",
         "local s = 'x' while true do s = s .. s end",
         "return ('x'):rep(1e9)",
-        "return ('x'):rep(2^31):rep(2^31)",
         "return (('x'):rep(1e6):gsub('x', ('y'):rep(1e4)))",
         "local s = ('x'):rep(8e6) return s .. s .. s .. s .. s .. s .. s .. s",
         "local t = {} for i = 1, 1e9 do t[i] = i end",
@@ -272,6 +271,8 @@ fn memory_is_bounded() {
     }
     // Empty strings can be repeated for ever in no time.
     assert_eq!(shows("(''):rep(1e300) == ''", &json!({})), "true");
+    // The count is an `int` in Lua 5.2: this one is negative.
+    assert_eq!(shows("('x'):rep(2^31) == ''", &json!({})), "true");
 }
 
 #[test]
