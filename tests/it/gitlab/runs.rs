@@ -92,7 +92,10 @@ async fn who_started_a_pipeline_is_what_gitlab_says_where_nobody_may_overwrite_i
         stage.gitlab.world(|world| world.variables_role = role);
         let error = konverge.starter(&job).await.unwrap_err();
         let said = error.to_string();
-        assert!(said.contains("may overwrite"), "{role}: {said}");
+        assert!(
+            said.contains("override the variables that GitLab sets"),
+            "{role}: {said}"
+        );
     }
     stage.gitlab.world(|world| world.variables_role = "owner");
     assert_eq!(konverge.starter(&job).await.unwrap(), "ada");
@@ -103,7 +106,7 @@ async fn who_started_a_pipeline_is_what_gitlab_says_where_nobody_may_overwrite_i
         .gitlab
         .world(|world| world.restricts_variables = Some(false));
     let said = konverge.starter(&job).await.unwrap_err().to_string();
-    assert!(said.contains("may overwrite"), "{said}");
+    assert!(said.contains("override the variables that GitLab sets"), "{said}");
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ async fn endless_loops_are_stopped_even_if_they_catch_errors() {
         "local function f() local ok = pcall(f) return ok end while true do f() end",
         "repeat xpcall(function() while true do end end, function() while true do end end) until false",
         "xpcall(error, function() while true do end end)",
+        "error(setmetatable({}, {__tostring = function() while true do end end}))",
         "local t = setmetatable({}, {__index = function(t, k) while true do end end}) return t.x",
         "for _ in function() return 1 end do end",
         "table.sort({3, 1, 2}, function() while true do end end)",
