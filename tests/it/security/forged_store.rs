@@ -99,7 +99,10 @@ async fn a_forged_folder_removes_no_stack() {
             "{said}"
         );
         assert_eq!(stage.value(&map).await.as_deref(), Some("one"));
-        let is_named = merged.outcome.stderr.contains("` is not used: it has no mark of its writer");
+        let is_named = merged
+            .outcome
+            .stderr
+            .contains("` is not used: it has no mark of its writer");
         assert_eq!(is_named, marks == Marks::Every, "{}", merged.outcome.stderr);
     }
 }
