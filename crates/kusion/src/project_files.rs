@@ -31,9 +31,9 @@ struct Namespace {
 /// Settings from the extensions of a stack and its project.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProjectExtensions {
-    /// The namespace that `stack.yaml` sets, else that of `project.yaml`.
+    /// The namespace from `stack.yaml`, or else from `project.yaml`.
     pub namespace: Option<String>,
-    /// Notes for the developer: an extension that has no effect.
+    /// Notes for the developer about extensions that have no effect.
     pub notes: Vec<String>,
 }
 
