@@ -60,7 +60,7 @@ pub enum TerraformError {
         path: String,
         setting: String,
         provider: String,
-        /// The settings that a Spec may choose.
+        /// The settings that a Spec may choose, for the hint.
         free: &'static str,
     },
     #[error("`{id}` needs {source_address} {version}, but another resource of the stack needs {other}")]
@@ -109,7 +109,7 @@ pub enum TerraformError {
     Exists {
         id: ResourceId,
         text: String,
-        /// The resources of its type that the plan deletes.
+        /// The resources of the same type that the plan deletes.
         deleted: Vec<ResourceId>,
     },
     #[error("`{id}` would be replaced, but `lifecycle.prevent_destroy` is set on it")]
@@ -141,7 +141,7 @@ pub enum TerraformError {
     SecretPlace {
         id: ResourceId,
         path: String,
-        /// The write-only twin of the attribute, whose value is stored nowhere.
+        /// The write-only variant of the attribute, whose value Terraform does not store.
         write_only: Option<String>,
     },
     #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
@@ -157,7 +157,7 @@ pub enum TerraformError {
     #[error("`{id}` was created with the id `{made}`, but the id could not be stored")]
     NotStored {
         id: ResourceId,
-        /// Its id at the provider.
+        /// The id of the object at the provider.
         made: String,
         #[source]
         why: Box<UserError>,
@@ -179,7 +179,7 @@ pub enum TerraformError {
 /// The cause of a provider's refusal, derived from its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     Configuration,
     /// Credentials are missing, expired or insufficient.
     Credentials,
@@ -196,7 +196,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Classifies the text of a diagnostic, which is lower-cased here. Providers have no codes for these.
+    /// Classifies the text of a diagnostic by words, because providers report no error codes.
     pub(super) fn classify(words: &str, in_configuration: bool) -> Self {
         let words = words.to_lowercase();
         let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
@@ -273,8 +273,8 @@ impl Class {
 }
 
 impl TerraformError {
-    /// The error of a process whose credentials expired while it ran; without hints they did not. Other errors have another
-    /// cause.
+    /// Returns the error with hints about expired credentials; unchanged without hints, or if the error has
+    /// another cause.
     pub(super) fn after_expiry(self, hints: &[String]) -> Self {
         match self {
             Self::Provider { .. } | Self::Failed(_) if !hints.is_empty() => Self::LoginExpired {
@@ -354,7 +354,8 @@ impl TerraformError {
             ],
             Self::LoginExpired { error, hints } => {
                 let mut all = hints.clone();
-                // New credentials come with the next run; another cause needs its own remedy.
+                // An error of credentials needs only a new run, which gets new ones. Any other cause keeps
+                // its hints.
                 if !matches!(**error, Self::Provider { class: Class::Credentials, .. }) {
                     all.extend(error.remedies());
                 }
@@ -407,8 +408,8 @@ impl TerraformError {
         }
     }
 
-    /// The kind of an error that concerns the whole stack; `None` if Terraform itself, a provider or its service
-    /// failed, which no other runtime needs.
+    /// Returns the kind of an error that concerns the whole stack; `None` if only Terraform, a provider or
+    /// its service failed, so that other runtimes can go on.
     fn kind_of_stack(&self) -> Option<ErrorKind> {
         Some(match self {
             Self::NoTarget { .. }
