@@ -1,4 +1,4 @@
-//! Deletes an object by its UID and waits until it is gone; the wait reports what blocks the deletion.
+//! Deletes an object by its UID and waits until it is gone. If that takes long, the cause is reported.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use super::super::{
 use super::apply_task::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
-/// Treatment of the dependents of a deleted object.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// The server deletes them too, in the background.
+    /// The server deletes them in the background, after the object.
     Go,
-    /// The server deletes them first, and the object only after them.
+    /// The server deletes them first, and the object after them.
     GoFirst,
-    /// The server keeps the dependents.
+    /// The server keeps them.
     Stay,
 }
 
-/// Deletes the object if it is still the object that was read, with the same owner. An object that is already
+/// Deletes the object if it is still the one that was read, with the same owner. An object that is already
 /// gone is not an error.
 pub(super) async fn delete(
     task: ApplyTask<'_>,
@@ -109,7 +109,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
 }
 
 fn held_by(object: &Value) -> String {
-    // A namespace has two lists of finalizers: `spec.finalizers` waits for its content.
+    // A namespace has two lists of finalizers: those in `spec` wait until it is empty.
     let finalizers: Vec<_> = [&object["metadata"], &object["spec"]]
         .into_iter()
         .filter_map(|part| part["finalizers"].as_array())
