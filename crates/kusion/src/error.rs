@@ -51,7 +51,7 @@ pub enum KusionError {
         module: String,
     },
     /// The module runs only as a process, and no response of it was passed in.
-    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not asked")]
+    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not run")]
     Foreign {
         app: String,
         place: String,
@@ -59,7 +59,9 @@ pub enum KusionError {
         source_text: String,
     },
     /// Two parts of an application belong to the same module, which is called only once.
-    #[error("`{app}`: {first} and {second} are both of the module `{module}`, which is called once")]
+    #[error(
+        "`{app}`: {first} and {second} both use the module `{module}`, but an application can use a module only once"
+    )]
     Twice {
         app: String,
         module: String,

@@ -222,7 +222,7 @@ impl ForeignAnswer {
         let is_empty = workload.is_none() && resources.is_empty() && patches.is_empty();
         let note = is_empty.then(|| {
             format!(
-                "`{}`: the module `{name}` answers nothing for {}: neither a resource nor a patch. A module that fails inside may answer so",
+                "`{}`: the module `{name}` returned nothing for {}: neither a resource nor a patch. It may have failed without an error",
                 part.app,
                 place(part.accessory.as_deref())
             )

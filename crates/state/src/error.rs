@@ -28,7 +28,7 @@ pub enum StateError {
         why: SharedError,
     },
     /// A newer version of Konverge wrote the document.
-    #[error("`{key}` is of format {version}, which this Konverge does not know")]
+    #[error("`{key}` has format version {version}, which this version of Konverge does not support")]
     Future {
         key: String,
         /// The version of the document's format.

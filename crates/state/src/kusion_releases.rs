@@ -40,7 +40,7 @@ pub enum ReleaseError {
         #[source]
         why: SharedError,
     },
-    #[error("{place}: release {revision} was begun by somebody else at the same time")]
+    #[error("{place}: release {revision} was started by another program at the same time")]
     Begun { place: String, revision: u64 },
     #[error("{place}: somebody else wrote release {revision} while an operation of Konverge was in progress")]
     Changed { place: String, revision: u64 },

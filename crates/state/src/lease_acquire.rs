@@ -103,7 +103,7 @@ impl StateStore {
         match holder {
             None => other(format!("nobody holds the lease of stack `{stack}`")),
             Some(holder) if holder.id != id => other(format!(
-                "the lease of stack `{stack}` is {}, not {}: another run took it since; check the holder again",
+                "the lease of stack `{stack}` is {}, not {}: another run has taken it in the meantime; check the holder again",
                 holder.id,
                 id.escape_debug()
             )),

@@ -19,7 +19,7 @@ pub enum TerraformError {
     NoSuchBinary(PathBuf),
     #[error(transparent)]
     Untrusted(Untrusted),
-    #[error("`{path}` is {found}, and {needed} is needed")]
+    #[error("`{path}` is {found}, but {needed} is required")]
     Version {
         path: PathBuf,
         found: String,
@@ -29,7 +29,7 @@ pub enum TerraformError {
     Process(#[source] SharedError),
     #[error("`terraform {step}` did not end within {seconds} s and was stopped")]
     Deadline { step: &'static str, seconds: u64 },
-    #[error("the answer of `terraform {step}` could not be read")]
+    #[error("failed to parse the output of `terraform {step}`")]
     Answer {
         step: &'static str,
         #[source]
@@ -40,11 +40,13 @@ pub enum TerraformError {
 
     #[error(transparent)]
     Login(UserError),
-    #[error("`{id}` has no type: neither `extensions.resourceType` nor the third part of its id is one")]
+    #[error(
+        "`{id}` has no resource type: neither `extensions.resourceType` nor the third part of its id is a valid type"
+    )]
     NoType { id: ResourceId },
     #[error("`{id}` names no provider: {why}")]
     NoProvider { id: ResourceId, why: String },
-    #[error("`{id}` needs the provider {source_address} {version}, which may not run here")]
+    #[error("`{id}` needs the provider {source_address} {version}, which is not allowed here")]
     NotAllowed {
         id: ResourceId,
         source_address: String,
@@ -78,7 +80,7 @@ pub enum TerraformError {
     },
     #[error("`{id}` sets `{key}`, which is a Terraform meta-argument, not an attribute")]
     Reserved { id: ResourceId, key: String },
-    #[error("`{id}` refers to a resource that is not there: `{text}`")]
+    #[error("`{id}` refers to a resource that does not exist: `{text}`")]
     NoTarget { id: ResourceId, text: String },
     #[error("`{id}` holds a masked value where a real one is needed")]
     MaskedValue { id: ResourceId },
@@ -123,7 +125,7 @@ pub enum TerraformError {
     Failed(String),
     #[error("`{id}` was not applied: {why}")]
     NotTried { id: ResourceId, why: String },
-    #[error("`{id}` was being {action} when Terraform was stopped: it may exist, incomplete")]
+    #[error("`{id}` was being {action} when Terraform was stopped: the object may exist, but be incomplete")]
     InFlight {
         id: ResourceId,
         address: String,
@@ -133,10 +135,10 @@ pub enum TerraformError {
     Interrupted { id: ResourceId },
     #[error("`{id}` would be destroyed, but `lifecycle.prevent_destroy` is set on it")]
     Protected { id: ResourceId, stack: StackId },
-    #[error("`{id}` has a reference at `{path}` of its extensions, where none is resolved")]
+    #[error("`{id}` has a reference at `{path}` of its extensions, where references are not resolved")]
     ReferenceInExtensions { id: ResourceId, path: String },
     #[error(
-        "`{id}`: a reference to a secret cannot stand at `{path}`: Terraform would keep the value in its state"
+        "`{id}`: a reference to a secret is not allowed at `{path}`: Terraform would store the value in its state"
     )]
     SecretPlace {
         id: ResourceId,
@@ -164,11 +166,11 @@ pub enum TerraformError {
     },
 
     #[error(
-        "`{id}` has sensitive values, and there is no key to encrypt Terraform's state with",
+        "`{id}` has sensitive values, but this run has no key to encrypt Terraform's state",
         id = id.as_ref().map_or("this stack", ResourceId::as_str)
     )]
     Unencrypted { id: Option<ResourceId> },
-    #[error("Terraform's state is encrypted, and there is no key")]
+    #[error("Terraform's state is encrypted, but this run has no key to decrypt it")]
     KeyMissing,
     #[error("Terraform's state cannot be opened")]
     Sealer(#[source] UserError),

@@ -38,7 +38,7 @@ pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Ite
         .map(|id| {
             answers
                 .remove(id)
-                .unwrap_or_else(|| Err(TerraformError::Failed(format!("no answer came for `{id}`"))))
+                .unwrap_or_else(|| Err(TerraformError::Failed(format!("no result for `{id}`"))))
         })
         .collect()
 }

@@ -362,7 +362,7 @@ impl Segment<'_> {
         }
         if action != "create" {
             return Some(format!(
-                "an earlier run was stopped during its {action}: what is there now was read from the provider"
+                "an earlier run was stopped during its {action}: the current object was read from the provider"
             ));
         }
         let named = id

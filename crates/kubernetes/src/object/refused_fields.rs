@@ -80,13 +80,13 @@ impl RefusedObject<'_> {
         let shown = field.escape_debug();
         if at(self.sent, &steps).is_some_and(|value| !value.is_null()) {
             return format!(
-                "`{shown}` is what the Spec says: `{}` says what it takes",
+                "the Spec sets `{shown}`: `{}` describes the allowed values",
                 self.explain(field)
             );
         }
         if is_missing {
             return format!(
-                "the Spec does not have `{shown}`, which is required: `{}` says what it takes",
+                "the Spec does not have `{shown}`, which is required: `{}` describes it",
                 self.explain(field)
             );
         }

@@ -271,7 +271,9 @@ fn place(
         let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
         let names = names.join(" + ");
         let moved = if same_version {
-            format!("`{names}` has another value than was written, and the same version")
+            format!(
+                "the value of `{names}` is not the one that was written, although its version is the same"
+            )
         } else {
             format!(
                 "`{names}` moved from version {} to {}",

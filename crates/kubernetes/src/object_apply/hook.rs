@@ -183,7 +183,7 @@ impl Run<'_> {
                 // It is unknown whether the Job has ended, so nothing is recorded, and the next apply waits
                 // for it.
                 Err(unknown) => {
-                    return Err(failure.hint(format!("whether it still runs is not known: {unknown}")));
+                    return Err(failure.hint(format!("it is unknown whether the Job still runs: {unknown}")));
                 }
             },
         };
@@ -300,7 +300,7 @@ impl Run<'_> {
             self.task.sink.record_run(self.task.id(), recorded).await?;
         }
         let what = format!(
-            "{} may have run: an earlier apply began it, its end was not seen, and it is gone",
+            "{} may have run: an earlier apply started it, but it is gone and its result is unknown",
             self.task.subject.title()
         );
         Ok(UserError::new(ErrorKind::Kubernetes, what)

@@ -15,7 +15,7 @@ pub enum ModuleError {
     #[error("it is not run: {0}")]
     Sandbox(String),
     /// The module printed another line before the handshake.
-    #[error("its first line of output is `{0}` and not the handshake of go-plugin")]
+    #[error("its first line of output is `{0}` instead of the handshake of go-plugin")]
     NoHandshake(String),
     /// The module exited before the handshake.
     #[error("it exited before the handshake ({status}){}", after_colon(.said))]
@@ -24,13 +24,13 @@ pub enum ModuleError {
     #[error("its handshake names {0}")]
     Handshake(String),
     /// The module ended, or closed the connection, before it responded.
-    #[error("it ended without an answer{}", after_colon(.0))]
+    #[error("it exited without a response{}", after_colon(.0))]
     Lost(String),
     /// The module refused the request.
-    #[error("it answers: {message} (gRPC status {code})")]
+    #[error("it returned an error: {message} (gRPC status {code})")]
     Refused { code: u32, message: String },
     /// The module's response breaks the protocol.
-    #[error("its answer cannot be read")]
+    #[error("its response cannot be parsed")]
     Garbled(#[source] SharedError),
     /// The response is larger than the limit.
     #[error("its response is larger than {0} bytes")]

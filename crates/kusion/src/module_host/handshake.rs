@@ -53,7 +53,7 @@ impl ModuleAddress {
             }
         }
         if rest.get(1).is_some_and(|certificate| !certificate.is_empty()) {
-            return refuse("a certificate, which nobody asked for".to_owned());
+            return refuse("a certificate, although TLS was not requested".to_owned());
         }
         match *kind {
             "unix" => {

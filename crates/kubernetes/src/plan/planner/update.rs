@@ -145,7 +145,7 @@ impl ObjectPlanner<'_> {
         let mut draft = self.plan_without_server(asked.item, asked.subject, asked.body, asked.live);
         draft
             .notes
-            .push(format!("it cannot be restored as it is: {failure}"));
+            .push(format!("an apply could not restore it: {failure}"));
         Ok(draft)
     }
 
