@@ -239,6 +239,7 @@ impl StateStore {
             serial,
             reason: WriteReason::Takeover,
             epoch,
+            // The new holder keeps its lease: this document only stops the old holder.
             closes_lease: false,
             journal: JournalPlace { epoch, entry: 0 },
             retired: merged.as_ref().is_some_and(|versioned| versioned.retired),

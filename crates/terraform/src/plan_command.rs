@@ -48,10 +48,13 @@ pub(super) async fn plan(
     let options = &runtime.options;
     let toolbox = runtime.toolbox().await?;
     let workspace = toolbox.workspace(installed, module)?;
+    // The number of Terraform processes is limited, because several of them could fill the memory of a
+    // runner.
     let _turn = toolbox.processes.acquire().await;
     let credentials = runtime.credentials().await?;
     let mut out = OsString::from("-out=");
     out.push(workspace.plan.path());
+    // `-lock=false`: the state is a copy in memory, which no other process uses.
     let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color"]
         .into_iter()
         .chain(mode)
@@ -66,6 +69,7 @@ pub(super) async fn plan(
     let lines = output.lines.iter();
     let log: Vec<LogMessage> = lines.filter_map(|line| LogMessage::read(line)).collect();
     if output.code != Some(0) {
+        // An error may name no resource. Then the resources that were not refreshed yet may have caused it.
         let refreshed = log.iter().filter(|message| message.kind == "refresh_complete");
         let refreshed = refreshed
             .filter_map(LogMessage::address)

@@ -44,6 +44,7 @@ pub(super) fn draft(
 ) -> ResolvedItems {
     let mut drafts = ResolvedItems::default();
     let mut addresses = Addresses::default();
+    // A state may move to another id only if the Spec no longer has the old one.
     let wanted: Vec<ResourceId> = items
         .iter()
         .filter(|i| i.desired.is_some())

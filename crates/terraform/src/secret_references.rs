@@ -244,6 +244,7 @@ impl ModuleSecrets {
             let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(subject.id())))?;
             let has_values = resolver.has_values();
             let of = SecretText { text, place };
+            // Before the check for a known text, because several providers may use the same one.
             if place == SecretPlace::Provider && !has_values {
                 self.unasked.insert(subject.provider.source.clone());
             }
@@ -256,6 +257,7 @@ impl ModuleSecrets {
                     let value = value.map_err(TerraformError::Secret)?;
                     Some(String::from_utf8_lossy(&value).into_owned())
                 }
+                // A preview reads no values, so the attribute gets the reference itself.
                 (false, SecretPlace::Attribute) => Some(of.text.clone()),
                 // A provider must not log in with a placeholder: repeated failures could lock the account.
                 (false, SecretPlace::Provider) => None,

@@ -66,6 +66,7 @@ impl SopsStore {
 
     /// Returns the data key, unwrapped by the first recipient for which this job has the key.
     async fn data_key(&self, file: &SopsFile) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        // age identities are tried first, because key services need a request.
         let wrapped = file.wrapped_keys();
         for key in &wrapped {
             if let SopsDataKey::Age(armoured) = key
@@ -75,6 +76,7 @@ impl SopsStore {
             }
         }
         let mut refused = None;
+        // Only configured keys are used: a file could name a key of somebody else.
         for known in &self.keys {
             for key in &wrapped {
                 let unwrapped = match (known, key) {

@@ -172,6 +172,7 @@ impl VaultClient {
         rights: SecretRights,
         ended: Option<Instant>,
     ) -> Result<Session, SecretProblem> {
+        // The lock is held during a login, so that concurrent requests log in only once.
         let mut login = self.sessions[rights as usize].lock().await;
         match login.as_mut() {
             Some(Login::Open(session)) => {
@@ -217,6 +218,7 @@ impl VaultClient {
                 let jwt = jwt.ok_or_else(|| {
                     missing("this job gets no OIDC token; it needs `permissions: {id-token: write}`")
                 })?;
+                // Known for masking before it is sent, because an error of the server may quote it.
                 self.secrets.learn(&jwt);
                 let role = match (rights, preview_role) {
                     (SecretRights::Versions, Some(preview_role)) => preview_role,
@@ -241,6 +243,7 @@ impl VaultClient {
         let path = format!("auth/{}/login", mount.trim_matches('/'));
         let answer = http.send(|client| self.with_namespace(client.post(self.url(&path))).json(&body));
         let answer = answer.await;
+        // The body contains credentials, so it is overwritten even if the request failed.
         zeroize_json(&mut body);
         let answer = answer?;
         if !answer.status.is_success() {
@@ -259,6 +262,7 @@ impl VaultClient {
         };
         let number = |key: &str| {
             let number = answer["auth"][key].as_u64();
+            // Vault writes 0 for a token that does not expire, or has no limit of uses.
             number.filter(|number| *number > 0)
         };
         let (lasts, uses) = (number("lease_duration"), number("num_uses"));

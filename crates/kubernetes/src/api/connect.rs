@@ -372,6 +372,8 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                 Err(error) => Err(error),
             };
             config.map_err(|error| {
+                // A path from a variable is not shown, because the user may have named a variable with a
+                // secret.
                 let place = match (variable, path) {
                     (Some(variable), _) => format!("the file that the variable {variable} names"),
                     (None, Some(path)) => format!("`{}`", path.display()),

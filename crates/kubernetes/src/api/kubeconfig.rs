@@ -145,6 +145,7 @@ fn check(
     };
     let clusters = all.clusters.iter().filter(|named| named.name == context.cluster);
     for cluster in clusters.filter_map(|named| named.cluster.as_ref()) {
+        // A certificate authority in the checkout would let a branch pass off another server as this cluster.
         if let Some(authority) = &cluster.certificate_authority {
             checkout.trust("`certificate-authority` of the kubeconfig", authority.as_ref())?;
         }
@@ -158,6 +159,7 @@ fn check(
             if own.is_some() {
                 user.exec = None;
             }
+            // A plugin that Konverge does not replace must not log in with the job's own cloud identity.
             if let (Some(plugin), Some(identity)) = (&mut user.exec, login.identity) {
                 let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
                 let hidden = variables.filter(|name| identity.hides(name));

@@ -111,6 +111,7 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
             request = request.query("resourceVersion", from.clone());
         }
         let opened = api.open(&request).await;
+        // The stream is held only for a moment, so that the watch ends when nobody waits any more.
         let Some(waiting) = feed.upgrade() else { return };
         waiting.tried.send_replace(true);
         drop(waiting);
@@ -130,9 +131,12 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
             }
             Err(error) => {
                 tracing::debug!(error = %chain(&error), path, "the watch could not be opened");
+                // Without permission, or for a kind that cannot be watched, the waiting tasks read their
+                // objects instead.
                 if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
+                // The version has expired. Without one, the watch first reports all existing objects.
                 if error.is_code(410) {
                     from.clear()
                 } else {

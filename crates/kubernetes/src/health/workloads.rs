@@ -200,6 +200,7 @@ pub(super) fn job(view: &ObjectView, related: &Related) -> HealthVerdict {
     if view.condition_is_true("Complete") {
         return HealthVerdict::ready("completed");
     }
+    // The condition may stay true for a moment after the Job was resumed.
     let resumed = view.at("/spec/suspend").is_some() && !view.flag("/spec/suspend");
     if view.condition_is_true("Suspended") && !resumed {
         return HealthVerdict::suspended("suspended");

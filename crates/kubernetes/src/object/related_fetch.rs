@@ -49,6 +49,7 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
         | GroupKind::DAEMON_SET
         | GroupKind::REPLICA_SET
         | GroupKind::JOB => {
+            // Without labels to select by, the list would contain all pods of the namespace.
             let Some(selector) = selector else { return related };
             let selected = |path: String| ApiRequest::get(path).query("labelSelector", selector.clone());
             let (pods, sets, events) = tokio::join!(
@@ -77,6 +78,7 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
         }
         KUSION_ROLLOUT => {
             let name = object["status"]["rolloutID"].as_str().unwrap_or_default();
+            // An empty list means that the Rollout has no run; `None` would mean that the runs were not read.
             related.rollout_runs = Some(Vec::new());
             if !name.is_empty() {
                 let api_version = of.api_version();

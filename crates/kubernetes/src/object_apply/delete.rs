@@ -49,6 +49,8 @@ pub(super) async fn delete(
         match subject.cluster.api.call(&request).await {
             Ok(_) => break,
             Err(error) if error.is_code(404) => return Ok(()),
+            // The object was written after it was read. It is deleted nevertheless if it still has the same
+            // UID and owner.
             Err(error) if error.is_code(409) && attempt < precondition::TRIES => {
                 match seen.refetch(subject, of, WriteKind::Deleting).await? {
                     Some(now) => seen = now,
@@ -77,6 +79,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
             return Ok(());
         };
         let found = object["metadata"]["uid"].as_str();
+        // Another object with this name means that the deleted one is gone.
         if uid.is_some() && found != uid {
             return Ok(());
         }
@@ -100,6 +103,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
                 "the controller that set the finalizers must remove them; the next run continues from here",
             ));
         }
+        // Most objects are gone at once, so only a longer wait is reported.
         if pause > Duration::from_millis(500) {
             sink.progress(task.id(), &format!("waiting until it is gone{holds}"));
         }

@@ -72,6 +72,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
         entry["operation"] == operation && entry["subresource"].as_str().unwrap_or_default().is_empty()
     };
     for entry in entries.into_iter().flatten() {
+        // Managers that apply, and writers of subresources, keep their fields.
         let Some(theirs) = entry["fieldsV1"].as_object().filter(|_| is(entry, "Update")) else {
             kept.push(entry.clone());
             continue;

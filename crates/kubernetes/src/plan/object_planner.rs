@@ -221,6 +221,7 @@ impl ObjectPlanner<'_> {
         public.notes = draft
             .notes
             .iter()
+            // A note may quote the server, which may quote secret values.
             .map(|note| self.runtime.secrets.mask(note))
             .collect();
         PlannedResource {
@@ -238,6 +239,7 @@ impl ObjectPlanner<'_> {
                 .map(|expected| subject.secret_texts(expected))
                 .unwrap_or_default(),
             sensitive_paths: Value::Null,
+            // Kept only if other resources refer to the object, to save memory in a large stack.
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             preparation: Preparation::new(draft.write),
             item,

@@ -38,6 +38,7 @@ pub(crate) async fn observe(
     }
     let looked_up: Vec<_> = subjects.iter().map(Some).collect();
     let found = fetch_live(&looked_up).await;
+    // On another cluster, all objects would be reported as missing.
     let found = of_the_same_cluster(scope, items, &looked_up, found).await?;
     let observed = items
         .iter()

@@ -58,6 +58,7 @@ impl ModuleAddress {
         match *kind {
             "unix" => {
                 let path = Path::new(address);
+                // Symbolic links are resolved first: through one, the socket could be in another folder.
                 let real = path.parent().and_then(|parent| parent.canonicalize().ok());
                 if real.as_deref() == Some(folder) {
                     Ok(Self::Unix(path.to_owned()))

@@ -79,6 +79,7 @@ impl Application<'_> {
         {
             return self.with_deleted(index, diagnostic.to_error(&id, secrets));
         }
+        // Terraform reported no result of the operation, so only an error without a resource can explain it.
         if self.progress.gave_up(index)
             && let Some(error) = self.progress.error_of_nobody(&id, secrets)
         {

@@ -62,6 +62,8 @@ impl ObjectPlanner<'_> {
                 RefusalCause::NoDryRun => draft
                     .notes
                     .push(format!("not checked by the server: {}", chain(&error))),
+                // The cluster still has the old schema of the kind. By the plan's own CRD, the object is
+                // valid.
                 _ if definition.is_some() && is_of_schema(&error) => {}
                 _ => match self.lifted_by(item, &error) {
                     none if none.is_empty() => return Err(subject.refusal_of(&error, &body, None)),
@@ -126,9 +128,11 @@ impl ObjectPlanner<'_> {
                 draft.notes.push(checked_in_default(&absence));
                 draft.notes.extend(answer.warnings);
             }
+            // An invalid object is invalid in every namespace.
             Err(error) if error_classify::cause(&error) == RefusalCause::Invalid && definition.is_none() => {
                 return Err(subject.refusal_of(&error, &body, None));
             }
+            // Any other refusal may be about `default` only, such as a quota, so it does not stop the plan.
             Err(_) => draft.notes.push(format!("{absence}; not checked by the server")),
         }
         Ok(())

@@ -309,6 +309,8 @@ impl ObjectPlanner<'_> {
         request.method = Method::PATCH;
         match subject.cluster.api.call(&request).await {
             Ok(answer) => {
+                // Only the values at these paths are taken over, because the rest of the response is not the
+                // result of the apply.
                 for leftover in &left {
                     let Some((map, key)) = FieldPath::new(&leftover.path).member(becomes) else {
                         continue;
@@ -438,6 +440,7 @@ impl ObjectPlanner<'_> {
         draft.pods = impact.pods;
         draft.notes.extend(impact.note);
         draft.notes.extend(answered.answer.warnings.iter().cloned());
+        // Without a guard, the record proves nothing about the object: only the response to the write can.
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));
         draft.write = PreparedWrite {
@@ -500,6 +503,7 @@ impl ObjectPlanner<'_> {
         };
         let action = match item.prior {
             None => Action::Adopt,
+            // If every change depends on an unknown value, the apply may find that nothing changes.
             Some(_) if changes.iter().any(is_known) => Action::Update,
             Some(_) => Action::Unknown,
         };

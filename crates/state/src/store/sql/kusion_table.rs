@@ -52,6 +52,7 @@ async fn newest_row(
     .fetch_all(&mut *connection)
     .await
     .map_err(failed)?;
+    // Each cluster has its own serials, so the highest serial of several clusters means nothing.
     if clusters.len() > 1 {
         return Err(place.error(format!(
             "states of several clusters are kept for that stack: {}; name one: `--cluster NAME`",
