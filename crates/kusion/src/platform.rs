@@ -23,7 +23,7 @@ pub struct Platform {
     pub file: Option<RepoPath>,
     /// The modules that the stack depends on, by name.
     pub modules: BTreeMap<String, PlatformModule>,
-    /// Resources that modules that the stack does not depend on import, by module.
+    /// Imported resources of the modules that the stack does not depend on, by module.
     pub imported: BTreeMap<String, ImportedResources>,
     /// The context of the whole workspace, which all its stacks share.
     pub context: Arc<BTreeMap<String, Value>>,

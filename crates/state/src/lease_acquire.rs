@@ -37,8 +37,8 @@ impl StateStore {
     /// without a renewal is taken over, measured by this process's monotonic clock only.
     ///
     /// # Errors
-    /// [`StateError::Held`] if the holder did not release the lease in time. The store fails, or the state is
-    /// damaged.
+    /// [`StateError::Held`] if the holder did not release the lease in time. Other errors if the store fails, or
+    /// the state is damaged.
     pub async fn acquire(&self, stack: &StackId, options: LeaseOptions) -> Result<Lease, StateError> {
         let now = self.clock.monotonic();
         let mut watch = Watch {
@@ -96,7 +96,7 @@ impl StateStore {
     /// Ends the current lease on a person's request. `id` must be its id.
     ///
     /// # Errors
-    /// [`StateError::Missing`] if that lease does not exist or has already ended. The store fails.
+    /// [`StateError::Missing`] if that lease does not exist or has already ended. Other errors if the store fails.
     pub async fn unlock(&self, stack: &StackId, id: &str, reason: &str) -> Result<Holder, StateError> {
         let holder = self.holder(stack).await?;
         let other = |text: String| Err(StateError::Missing(text));

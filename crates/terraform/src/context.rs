@@ -26,7 +26,7 @@ use konverge_base::{
     model::{ResourceId, StackId, plan::Action},
 };
 
-/// The runtime of Terraform resourcesfor any number of stacks.
+/// The runtime of Terraform resources, for any number of stacks.
 pub struct Terraform {
     pub(super) options: TerraformOptions,
     /// Created at the first use: a run without Terraform resources needs no executable. All logins share the

@@ -17,7 +17,7 @@ pub struct TerraformOptions {
     /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<AllowedProvider>,
     /// The names of provider settings that a Spec may choose besides those that are always allowed. Their
-    /// value may not be an address..
+    /// value may not be an address.
     pub credential_settings: Vec<String>,
     /// The addresses that a Spec may set in a provider's configuration, by the provider's source.
     pub provider_addresses: BTreeMap<String, Vec<String>>,

@@ -12,7 +12,7 @@ use konverge_base::model::{
 
 /// The default host of sources.
 const DEFAULT_HOST: &str = "registry.terraform.io";
-/// The provider inside Terraform itself (`terraform_data`). It needs no package and is always allowed..
+/// The provider inside Terraform itself (`terraform_data`). It needs no package and is always allowed.
 pub(super) const BUILTIN: &str = "terraform.io/builtin/terraform";
 
 /// A provider in an exact version.

@@ -1,4 +1,4 @@
-//! Writes an objectwith the same request as the dry-run, bound to the object that was read, but with the
+//! Writes an object with the same request as the dry-run, bound to the object that was read, but with the
 //! values of secret references.
 
 use serde_json::{Value, json};
