@@ -17,7 +17,7 @@ pub enum KusionError {
     /// A workspace file of Kusion 0.10 or 0.11.
     #[error("this is a workspace of Kusion 0.10 or 0.11: {what}")]
     OldWorkspace { file: String, what: String },
-    /// The workspace holds a credential in clear.
+    /// The workspace contains a credential in clear text.
     #[error("`context.{key}` holds a credential, and everybody who reads this repository sees it")]
     Credential { file: String, key: String },
     /// The extensions of `project.yaml` or `stack.yaml` are invalid.

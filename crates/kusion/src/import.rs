@@ -14,7 +14,7 @@ pub struct ImportedText {
     pub left_out: Vec<String>,
 }
 
-/// Reads a workspace of Kusion's and leaves out credentials, which have no place in a repository.
+/// Reads a Kusion workspace and leaves out credentials, which have no place in a repository.
 ///
 /// # Errors
 /// The text is not a workspace of Kusion 0.12 or later.

@@ -148,7 +148,7 @@ impl Lease {
     /// the intent without a result.
     ///
     /// # Errors
-    /// [`StateError::Lost`]; errors of the store. After an error nothing may be written to the
+    /// [`StateError::Lost`], or the store fails. After an error nothing may be written to the
     /// infrastructure.
     pub async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
         self.inner.journal(entries, Flush::WithOthers).await
@@ -639,7 +639,7 @@ pub(super) struct LeaseGrant {
     pub document: LeaseDocument,
     pub id: String,
     pub epoch: u64,
-    /// The newest serial, including the fence that this lease wrote.
+    /// The newest serial, including the takeover document that this lease wrote.
     pub serial: u64,
     pub term: Duration,
     /// The time at which the lease was requested or renewed, by this process's clock.

@@ -97,8 +97,8 @@ impl StateStore {
                 renewals += 1;
             }
             // Documents that earlier holders wrote before their sequences were closed are valid, and their
-            // later writes collide. The fence takes the serial that a holder would write next. If the holder
-            // was faster, the loop reads its state first.
+            // later writes collide. The takeover document takes the serial that a holder would write next. If
+            // the holder was faster, the loop reads its state first.
             loop {
                 reading = self.read_for_lease(stack, options).await?;
                 serial = reading.rows.serial().unwrap_or(0) + 1;

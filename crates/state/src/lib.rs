@@ -19,7 +19,7 @@
 //! looks/<n>                                     the drift history: the last check of each stack
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
-//! set/used/<hash>                               the tokens by which other repositories asked for an edit
+//! set/used/<hash>                               the tokens with which other repositories requested an edit
 //! rekey/<key>                                   the copy of a document that is being encrypted again
 //! ```
 

@@ -107,7 +107,7 @@ impl StateStore {
     /// valid mark, stays unchanged. Returns the number of documents that were written.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn mark_again(&self) -> Result<usize, StateError> {
         let mut written = 0;
         for folder in ["reviews", "portal"] {

@@ -94,7 +94,7 @@ impl ReviewStore<'_> {
     /// saved another record, which stays.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn save(
         &self,
         record: &ReviewRecord,
@@ -161,7 +161,7 @@ impl ReviewStore<'_> {
     /// missing, and a record without a mark of a known key is ignored.
     ///
     /// # Errors
-    /// Errors of the store; a record that is damaged or of another repository.
+    /// The store fails, or a record is damaged or of another repository.
     pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Vec<ReviewRecord>, StateError> {
         let mut keys = self.list_for_pull_request(number).await?;
         keys.retain(|key| key.head == *head);

@@ -61,7 +61,7 @@ impl StateStore {
     /// Returns the number of the newest record of a rollout; 0 if there is none. One LIST.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn rollout_number(&self, name: &str) -> Result<u64, StateError> {
         Ok(self.rollout_numbers(name).await?.last().copied().unwrap_or(0))
     }

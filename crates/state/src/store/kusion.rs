@@ -67,7 +67,7 @@ pub async fn over_http(
 /// its other backends store. `None` if there is no such state.
 ///
 /// # Errors
-/// The database cannot be reached or does not answer in time; states of several clusters match.
+/// The database cannot be reached or does not respond in time, or states of several clusters match.
 pub async fn in_mysql(
     url: &str,
     query: &KusionQuery,

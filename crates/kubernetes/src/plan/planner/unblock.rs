@@ -112,8 +112,8 @@ impl ObjectPlanner<'_> {
         })))
     }
 
-    /// Returns the plan without items whose key somebody has changed, although the server accepts the Spec
-    /// together with them.
+    /// Removes list items whose key somebody has changed, although the server accepts the Spec together with them.
+    /// Returns the server's response without these items.
     pub(super) async fn without_rekeyed(
         &self,
         asked: &Asked<'_>,

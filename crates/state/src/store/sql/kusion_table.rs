@@ -14,7 +14,7 @@ use konverge_base::error::SharedError;
 /// is no such row.
 ///
 /// # Errors
-/// The database cannot be reached or does not answer in time; states of several clusters match.
+/// The database cannot be reached or does not respond in time, or states of several clusters match.
 pub(in crate::store) async fn newest_kusion_state(
     place: &StoreLocation,
     database: &str,
