@@ -78,10 +78,10 @@ impl GoogleLogin {
         self.is_by_job() || matches!(file(), Some(Ok(CredentialsFile::ExternalAccount(_))))
     }
 
-    /// A token for a GKE cluster.
+    /// Returns a token for a GKE cluster.
     ///
     /// # Errors
-    /// As [`GoogleLogin::token`].
+    /// The errors of [`GoogleLogin::token`].
     pub async fn gke_token(&self) -> Result<AccessToken, CloudError> {
         self.token(GKE_SCOPE).await
     }

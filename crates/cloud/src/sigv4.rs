@@ -72,7 +72,7 @@ pub struct SignedJsonPost<'a> {
 }
 
 impl SignedJsonPost<'_> {
-    /// The headers of the signed request, without `host`.
+    /// Returns the headers of the signed request, without `host`.
     pub fn headers(&self, keys: &AwsKeys, now: Timestamp) -> Vec<(&'static str, String)> {
         let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![
@@ -121,7 +121,7 @@ impl<'a> Scope<'a> {
         format!("{}/{}", keys.access_key, self.text())
     }
 
-    /// The signature of a canonical request.
+    /// Returns the signature of a canonical request.
     fn signature(&self, keys: &AwsKeys, request: &str) -> String {
         let text = format!(
             "AWS4-HMAC-SHA256\n{}\n{}\n{}",

@@ -43,7 +43,7 @@ pub(super) struct App {
 pub(super) struct Part {
     /// Its schema with its package, as `network.Network`; `None` for a plain dictionary.
     pub(super) schema: Option<String>,
-    /// As the developer wrote it, with the types of schemas.
+    /// The value in KCL's output, with the types of its schemas.
     pub(super) config: Value,
 }
 
@@ -53,7 +53,7 @@ pub fn may_hold_apps(file: &[u8]) -> bool {
     defines_apps(file) || holds(file, "workload") || holds(file, "accessories")
 }
 
-/// Returns true if a file of a package may define the schema of applications, or one derived from it.
+/// Returns true if a file of a package may define the schema of applications, or a schema derived from it.
 pub fn defines_apps(file: &[u8]) -> bool {
     holds(file, APP_SCHEMA)
 }

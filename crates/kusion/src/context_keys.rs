@@ -1,4 +1,4 @@
-//! The keys of a workspace's `context` that Kusion gives a meaning.
+//! The keys of a workspace's `context` that have a meaning in Kusion.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ pub(super) fn of_modules(context: &BTreeMap<String, Value>) -> BTreeMap<&str, &V
     all.filter(|(key, _)| !CLUSTER_KEYS.contains(key)).collect()
 }
 
-/// The environment variables of modules.
+/// Returns the environment variables of modules.
 pub(super) fn environment(context: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
     let value = |key: &&str| context.get(*key).and_then(Value::as_str);
     let set = REGION_KEYS.iter().filter_map(|key| Some((*key, value(key)?)));

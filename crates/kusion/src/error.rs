@@ -14,7 +14,7 @@ pub enum KusionError {
         line: Option<u32>,
         message: String,
     },
-    /// A workspace file of Kusion 0.10 or 0.11.
+    /// The workspace file is of Kusion 0.10 or 0.11.
     #[error("this is a workspace of Kusion 0.10 or 0.11: {what}")]
     OldWorkspace { file: String, what: String },
     /// The workspace contains a credential in clear text.

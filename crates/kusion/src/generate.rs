@@ -1,7 +1,7 @@
-//! [`generate`]: from AppConfigurations and a platform to a Spec.
+//! [`generate`]: generates a Spec from AppConfigurations and a platform.
 //!
-//! The order is fixed: applications by name; of each the Namespace, the Secrets by name, the workload, the other
-//! resources of the workload's module, then the accessories by key.
+//! The order is fixed: the Namespace; then for each application, by name, its Secrets by name, the workload, the
+//! other resources of the workload's module, and the accessories by key.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ pub(super) fn read(value: Value) -> Result<Vec<Map<String, Value>>, String> {
         if name.is_empty() {
             return Err("a variable has no name".to_owned());
         }
-        // Go writes an empty value beside `valueFrom`, which Kubernetes refuses.
+        // Go writes an empty `value` together with `valueFrom`, which Kubernetes refuses, so it is removed.
         if variable.get("value").is_some_and(|value| *value == json!("")) {
             variable.shift_remove("value");
         }

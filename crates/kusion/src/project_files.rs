@@ -42,7 +42,7 @@ pub struct ProjectExtensions {
 pub struct ExtensionFile<'a> {
     /// The path of the file, for errors.
     pub path: &'a str,
-    /// Its content.
+    /// The text of the file.
     pub text: &'a str,
 }
 

@@ -32,7 +32,7 @@ pub struct FreezeReason {
     pub writer: DocumentWriter,
 }
 
-/// The body of a document.
+/// The body of a freeze document.
 #[derive(Serialize, Deserialize)]
 struct FreezeSwitch {
     frozen: bool,

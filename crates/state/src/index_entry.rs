@@ -178,7 +178,7 @@ pub struct StoppedApply {
     pub at: Timestamp,
     /// The result.
     pub result: StackResult,
-    /// The run.
+    /// The run of the apply.
     pub writer: DocumentWriter,
     /// The lease under which the apply ended; `None` if it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,8 +53,7 @@ pub struct TerraformOptions {
 }
 
 impl TerraformOptions {
-    /// Creates options without providers and key, with Terraform's default parallelism (10), four processes,
-    /// half an hour per step and two minutes for an interrupted apply.
+    /// Adds to the identities that a Spec may set.
     pub fn allow_identities(&mut self, identities: &BTreeMap<String, Vec<String>>) {
         for (source, values) in identities {
             let listed = self.provider_identities.entry(source.clone()).or_default();
@@ -62,8 +61,8 @@ impl TerraformOptions {
         }
     }
 
-    /// No provider, no key, Terraform's default parallelism (10), four processes, half an hour per step and
-    /// two minutes of grace.
+    /// Creates options without providers and key, with Terraform's default parallelism (10), four processes, half an
+    /// hour per step and two minutes for an interrupted apply.
     pub fn new(secrets: Secrets) -> Self {
         Self {
             binary: None,

@@ -151,7 +151,7 @@ async fn plan_all(
     Ok(())
 }
 
-/// Keeps the saved plan for the apply. Returns what it does to each resource.
+/// Keeps the saved plan for the apply. Returns the planned resources.
 fn keep_plan(
     runtime: &Terraform,
     scope: &StackScope,

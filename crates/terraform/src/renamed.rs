@@ -94,7 +94,7 @@ fn equal_names(created: &Value, deleted: &Value) -> Option<Vec<String>> {
     (!equal.is_empty()).then_some(equal)
 }
 
-/// Adds the names that are equal; `None` if a name or a scope differs.
+/// Adds the equal names of two objects; `None` if a name or a scope differs.
 fn compare(
     created: &Map<String, Value>,
     deleted: &Map<String, Value>,

@@ -28,7 +28,7 @@ pub struct AlibabaSettings {
     pub login: AlibabaLogin,
 }
 
-/// Calls KMS.
+/// Sends requests to KMS.
 pub(super) struct AlibabaClient {
     settings: AlibabaSettings,
     secrets: Secrets,

@@ -18,7 +18,7 @@ use konverge_base::secrets::Secrets;
 const ADDRESS: &str = "https://cloudkms.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/cloudkms";
 
-/// A symmetric key.
+/// A symmetric key of Google Cloud KMS.
 pub struct GoogleKmsKey {
     /// The resource name, `projects/P/locations/L/keyRings/R/cryptoKeys/K`.
     name: String,

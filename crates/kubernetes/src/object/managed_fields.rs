@@ -69,7 +69,7 @@ pub(crate) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>)
     kept.collect()
 }
 
-/// The intersection of two field sets.
+/// Returns the intersection of two field sets.
 pub(crate) fn intersection(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let common = fields.iter().filter_map(|(key, below)| {
         let (mine, theirs) = (below.as_object()?, others.get(key)?.as_object()?);
@@ -82,7 +82,7 @@ pub(crate) fn intersection(fields: &Map<String, Value>, others: &Map<String, Val
     common.collect()
 }
 
-/// The union of two field sets.
+/// Returns the union of two field sets.
 pub(crate) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let mut all = fields.clone();
     for (key, theirs) in others {

@@ -75,7 +75,7 @@ fn name_places(desired: &mut Map<String, Value>) {
     object_ref::annotate(desired, SECRET_PLACES, paths);
 }
 
-/// Returns the paths in that annotation.
+/// Returns the paths with secret values that an object's annotation names.
 fn named_places(live: &Value) -> Vec<String> {
     let named = object_ref::annotation(live, SECRET_PLACES);
     named

@@ -14,7 +14,7 @@ const KEPT: usize = 1 << 20;
 /// Number of last lines that an error shows.
 const SHOWN: usize = 5;
 
-/// Starts of the line by which a Go program, or Python, explains why it ends.
+/// Prefixes of the line in which a Go or Python program reports why it crashed.
 const DEFECTS: [&str; 3] = ["panic: ", "fatal error: ", "runtime: out of memory"];
 
 /// The last bytes that a module wrote to standard error.

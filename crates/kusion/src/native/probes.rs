@@ -27,7 +27,7 @@ pub(super) struct ProbeConfig {
     failure_threshold: i32,
 }
 
-/// Action of a probe or a hook; the name of its schema says which one.
+/// Action of a probe or a hook; the name of its schema selects the kind of action.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct HandlerConfig {

@@ -293,7 +293,7 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
 fn verdict(error: &sqlx::Error) -> RetryDecision {
     let passing = match error {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
-        // Serialization failure, too many connections, starting up, lost connection.
+        // A retry may help after a serialization failure, too many connections, a server start or a lost connection.
         _ => code(error).is_some_and(|code| {
             ["40", "53", "57", "08"]
                 .iter()
