@@ -44,8 +44,7 @@ impl StateStore {
         claim: TakeoverReason,
         options: &LeaseOptions,
     ) -> Result<Option<Lease>, StateError> {
-        // Journals and states count as well, because the renewals of a finished epoch are deleted, and no
-        // epoch may be used twice.
+        // Journals and states count as well: an epoch must not be used twice, even if its leases were deleted.
         let epoch = 1 + newest_epoch(&before);
         let since = self.clock.wall_clock();
         let started = self.clock.monotonic();

@@ -164,7 +164,7 @@ fn keep_plan(
     let SavedPlanFile { plan, workspace, log } = saved;
     require_key(runtime, &plan, &subjects)?;
     for subject in &subjects {
-        // Later batches of this run must look for the state under its new id.
+        // A later batch that deletes the old id must only forget it, because its state has moved.
         if let Some(old) = &subject.moved_from {
             runtime.remember_move(&scope.stack, old, subject.id());
         }

@@ -19,7 +19,7 @@ const NAMES: [&str; 9] = [
     "domain",
 ];
 
-/// Attributes in whose scope a name is unique, besides those that end in `_id`.
+/// Attributes that set the scope in which a name is unique, besides those that end in `_id`.
 const SCOPES: [&str; 7] = [
     "account",
     "location",

@@ -244,7 +244,7 @@ impl ModuleSecrets {
             let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(subject.id())))?;
             let has_values = resolver.has_values();
             let of = SecretText { text, place };
-            // Before the check for a known text, because several providers may use the same one.
+            // Recorded before the check for a known text, because several providers may use the same text.
             if place == SecretPlace::Provider && !has_values {
                 self.unasked.insert(subject.provider.source.clone());
             }

@@ -219,8 +219,8 @@ impl ObjectPlanner<'_> {
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
-        // The request would be equal to the last one, so the record is still valid. The UID is compared
-        // because a recreated object has another history.
+        // The request would be equal to the last one, so the record is still valid. The UID must be equal as well: a
+        // recreated object was never written by this stack.
         let stands = holds
             && is_same_object
             && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);
