@@ -100,7 +100,7 @@ fn a_module_s_error_names_the_application_and_the_module() {
     let failed = build(&repository).run().expect(1);
     for part in [
         "`quickstart`",
-        "the module `hello`: it answers: size: 100% of",
+        "the module `hello`: it returned an error: size: 100% of",
         "gRPC status 3",
         "the platform sets nothing for it: if it asks for that, write `workspaces/",
         "\"path\":\"oci://ghcr.io/acme/hello\",\"version\":\"0.1.0\"",
