@@ -1,5 +1,5 @@
-//! Checks where the values of secret references go: a resource that reads such a value must itself be a Secret, or a
-//! plain object would get the value of a new Secret, which no reviewer sees.
+//! Checks where the values of secret references flow. Only a Secret may read such a value: a plain object would get the
+//! value of a new Secret in clear text, and no reviewer would see it.
 
 use std::convert::Infallible;
 
@@ -21,7 +21,7 @@ struct ValuePath {
     path: Vec<String>,
 }
 
-/// A text that reads other resources.
+/// A text that reads a value of another resource.
 struct Reader {
     value: ValuePath,
     shown: String,
@@ -29,7 +29,8 @@ struct Reader {
     reads: Vec<Reference>,
 }
 
-/// Refuses a value outside of a Secret that reads the value of a secret reference, directly or by way of others.
+/// Returns an error if a value outside of a Secret reads the value of a secret reference, directly or through other
+/// resources.
 ///
 /// # Errors
 /// The first such value.
@@ -98,7 +99,7 @@ impl ValuePath {
         }
     }
 
-    /// Returns true if a reference reads this value, a part of it, or something around it.
+    /// Returns true if a reference reads this value, a part of it, or a value that contains it.
     fn is_read_by(&self, read: &Reference) -> bool {
         let mut keys = read
             .path
@@ -117,7 +118,7 @@ fn as_written_by_server(key: String) -> String {
     }
 }
 
-/// Visits the texts of a resource: the path, whether a secret may stand there, and the text.
+/// Calls `visit` for each text of a resource with its path, true if a secret may stand there, and the text.
 pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
     let is_object = resource.runtime == RuntimeKind::Kubernetes;
     let visited = rewrite_texts(&mut resource.attributes.clone(), &mut |place, text| {
