@@ -59,8 +59,7 @@ pub(super) fn group(nodes: &[PlanNode], hooks: &HookTasks) -> Batches {
             .filter(|&other| other != unit);
         waits[unit].extend(others);
         // The objects that a controller (Argo CD or Flux) delivers are one batch, because they are pushed as one
-        // artifact. It
-        // waits for the Terraform resources of its stage and of earlier stages.
+        // artifact. It waits for the Terraform resources of its stage and of earlier stages.
         let kind = node.planned.public.runtime;
         if node.granularity == Granularity::Segment && kind == RuntimeKind::Kubernetes && !node.is_deletion {
             let before = segments.iter().filter(|((kind, stage, deletes), _)| {

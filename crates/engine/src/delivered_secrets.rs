@@ -1,6 +1,5 @@
 //! Checks that no sensitive value flows into an object that Argo CD or Flux delivers: everybody who can read its
-//! artifact
-//! would see the value. The check fails the plan, so that an apply changes nothing.
+//! artifact would see the value. The check fails the plan, so that an apply changes nothing.
 
 use std::collections::HashMap;
 

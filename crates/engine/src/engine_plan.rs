@@ -38,8 +38,7 @@ pub struct EnginePlan {
 
 impl EnginePlan {
     /// Returns the failure of a resource that stops the whole stack. A failure of Terraform does not stop the stack: it
-    /// only
-    /// holds back the dependents of its resource and all deletions.
+    /// only holds back the dependents of its resource and all deletions.
     pub fn refusal(&self) -> Option<UserError> {
         let mut failures = self.failures.iter();
         let (id, failure) = failures.find(|(_, failure)| plan_failures::stops_the_stack(failure))?;
@@ -52,8 +51,7 @@ impl EnginePlan {
     }
 
     /// Returns the expected value of a resource that references read, with `$unknown` for values that only the server
-    /// knows.
-    /// It contains secrets in clear text: never print it.
+    /// knows. It contains secrets in clear text: never print it.
     pub fn expected_object(&self, id: &ResourceId) -> Option<&Value> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.planned.item.id == *id)?;
@@ -80,7 +78,6 @@ pub(super) struct PlanNode {
     /// True if values of the plan are unknown. The resource is planned again during the apply, when they are known.
     pub provisional: bool,
     /// The runtime's plan, without its changes: those are in the public plan. Only a replacement keeps a copy, because
-    /// the
-    /// state records its changes when it starts.
+    /// the state records its changes when it starts.
     pub planned: PlannedResource,
 }

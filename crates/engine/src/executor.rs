@@ -60,8 +60,7 @@ pub struct Applied {
     /// The result of the stack, with those of its resources.
     pub outcome: StackOutcome,
     /// The resources that no longer exist although every operation succeeded: somebody deleted or recreated them after
-    /// they
-    /// were planned or written. If there are any, the outcome is a failure; a new plan creates them again.
+    /// they were planned or written. If there are any, the outcome is a failure; a new plan creates them again.
     pub missing: Vec<ResourceId>,
     /// The outputs that the stack publishes, if everything succeeded.
     pub outputs: Option<Publication>,
@@ -198,8 +197,7 @@ impl<'a> Executor<'a> {
         let apply_order::Batches { units, waits } =
             apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
         // A resource that could not be planned never starts, and its dependents are skipped now. The rest is applied,
-        // so
-        // that one failure does not hold back independent resources.
+        // so that one failure does not hold back independent resources.
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -216,8 +214,7 @@ impl<'a> Executor<'a> {
                 running.push(async move { (unit, self.carry_out(members).await) });
             }
             // Running batches always finish, even after a cancellation: an abandoned write would leave the journal
-            // without
-            // its result.
+            // without its result.
             let Some((unit, succeeded)) = running.next().await else {
                 break;
             };
@@ -430,8 +427,7 @@ impl<'a> Executor<'a> {
         let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
         // The failure of the stack is one error, the most basic first. An error of the journal ended the run, so
-        // everything
-        // else may be only its consequence.
+        // everything else may be only its consequence.
         let failure = if let Some(stopped) = stopped {
             Some(stopped)
         } else if let Some(unplanned) = unplanned() {
@@ -455,8 +451,7 @@ impl<'a> Executor<'a> {
             })
         };
         // Resources that disappeared are the reported failure only if there is no other failure. The caller then plans
-        // once
-        // more, and that plan creates them again.
+        // once more, and that plan creates them again.
         let failure = failure.or(lost);
         // Outputs of a partial apply would mix old and new values, so they are published only after a complete one.
         let ended_well = failure.is_none() && waiting.is_none() && !bad;

@@ -1,6 +1,5 @@
 //! The `pre-destroy` hooks of a plan. The Spec no longer has them, so they run from their record in the state, before
-//! the
-//! other resources of the stack are deleted.
+//! the other resources of the stack are deleted.
 
 use super::{PlanRequest, plan_nodes::DraftNode};
 use crate::spec::hooks::pre_destroy_task;

@@ -25,7 +25,7 @@ use serde_json::Value;
 /// Reads the hooks of the desired resources, and puts them into their order.
 ///
 /// # Errors
-/// A hook cannot run as it is declared, or a rollback would run or skip a hook that is not reversible.
+/// A hook cannot run as it is declared, or a rollback would run a hook that is not reversible, or go back past one.
 pub(super) fn read(
     resources: &[Resource],
     graph: &mut ResourceGraph,
@@ -39,7 +39,7 @@ pub(super) fn read(
     hooks.map_err(|error| UserError::from(error).at(path, None, None))
 }
 
-/// Checks that a rollback neither runs nor skips a `pre` hook that is not reversible.
+/// Checks that a rollback neither runs a `pre` hook that is not reversible, nor goes back past one that has run.
 pub(super) fn check_rollback(
     tasks: &HookTasks,
     state: &StackState,
@@ -85,8 +85,7 @@ fn annotation<'a>(recorded: &'a Recorded, key: &str) -> Option<&'a str> {
 }
 
 /// Decides which hooks run once the whole plan is known. `failed` hooks stay in the plan only if it has a change, and
-/// each
-/// hook that runs gets a note with the reason.
+/// each hook that runs gets a note with the reason.
 pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<PlannedResource>]) {
     if tasks.is_empty() {
         return;

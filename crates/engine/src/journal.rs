@@ -1,6 +1,5 @@
 //! The traits through which the engine reaches the state and the reviews. `crates/run/src/` and `crates/ci/src/`
-//! implement
-//! them.
+//! implement them.
 
 use async_trait::async_trait;
 
@@ -14,13 +13,11 @@ pub trait Journal: Send + Sync {
     /// Stores the entries before the call returns: from then on the resources may exist.
     ///
     /// Called once before the first write with every intent that is known by then, and again for those that become
-    /// known
-    /// during the apply.
+    /// known during the apply.
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError>;
 
     /// Records a result, or the start of a replacement. Entries may be stored a little later, but in order, and before
-    /// the
-    /// apply ends.
+    /// the apply ends.
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError>;
 
     /// Returns an error if the lease is lost. Called before each write to the infrastructure, so it must be

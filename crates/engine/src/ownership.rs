@@ -1,6 +1,5 @@
 //! Resolves the claims of other stacks on the objects of a plan. An object that another stack claims is not deleted,
-//! and
-//! an object that another stack still records is not taken over.
+//! and an object that another stack still records is not taken over.
 
 use crate::runtime::{Item, PlannedResource};
 use konverge_base::{
@@ -47,8 +46,7 @@ pub enum OwnerClaim {
     /// The Spec of this stack cannot be compiled either, but a person confirmed that it does not claim the object.
     Waived(StackId),
     /// An object of the same type has the same id at its Terraform provider. It may be another object, because ids are
-    /// unique
-    /// only within an account.
+    /// unique only within an account.
     SameId(StackId),
 }
 
@@ -217,8 +215,8 @@ fn let_go(
         }
         (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
         // Nothing shows that the object moves to the other stack, and deleting it would lose what it contains. A
-        // Terraform
-        // resource never moves between stacks by itself. So the deletion is refused until the other Spec compiles.
+        // Terraform resource never moves between stacks by itself. So the deletion is refused until the other Spec
+        // compiles.
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None)
             if planned.public.data_loss || planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
             "it would be deleted with what it holds, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"

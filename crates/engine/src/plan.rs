@@ -212,8 +212,7 @@ impl<'a> PlanAwaitingClaims<'a> {
     }
 
     /// Continues with one answer for each question, in the order of the questions. An error in place of an answer fails
-    /// the
-    /// resource of the question; so does a missing answer.
+    /// the resource of the question; so does a missing answer.
     ///
     /// # Errors
     /// See [`plan`].
@@ -438,8 +437,7 @@ impl PlanBuilder<'_> {
     }
 
     /// Returns true if a draft cannot be planned because a draft before it failed: it reads a value of the failed one,
-    /// or it
-    /// is applied in one batch with other resources.
+    /// or it is applied in one batch with other resources.
     fn needs_what_is_missing(&self, draft: &DraftNode) -> bool {
         let reads = draft.references.iter().any(|id| self.failures.has(id));
         reads || (draft.granularity == Granularity::Segment && !draft.is_deletion)

@@ -1,6 +1,5 @@
 //! Builds the plan from the results of all drafts: the public part, the part to execute, and the resources that
-//! failures
-//! hold back.
+//! failures hold back.
 
 use super::{
     engine_plan::{EnginePlan, PlanNode},
@@ -55,8 +54,7 @@ pub(super) fn assemble(
             || desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
         let settled = planned.public.action == Action::Unchanged && !provisional;
         // If a failure stops the whole stack, nothing is applied at all. Marking single resources as held back would
-        // suggest
-        // that the others are applied.
+        // suggest that the others are applied.
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
             planned.public.notes.push(if draft.is_deletion {

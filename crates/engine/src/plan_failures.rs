@@ -49,10 +49,9 @@ impl PlanFailures {
     }
 }
 
-/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec
-/// itself must be fixed before anything is changed. A tool or a service outside the clusters concerns only the
-/// resources
-/// that need it.
+/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec itself must
+/// be fixed before anything is changed. A tool or a service outside the clusters concerns only the resources that need
+/// it.
 pub(super) fn stops_the_stack(failure: &UserError) -> bool {
     failure.room_error::<ToolUnavailable>().is_none()
 }

@@ -72,8 +72,7 @@ pub(super) fn wanted_drafts(
             item: Item {
                 id: resource.id.clone(),
                 // An object whose `apiVersion` changed is still the same object. Without its old record it would be
-                // adopted under its
-                // new id, and then deleted under the old one.
+                // adopted under its new id, and then deleted under the old one.
                 prior: recorded
                     .get(&resource.id)
                     .or_else(|| recorded.get(old_id))

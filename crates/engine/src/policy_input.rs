@@ -169,8 +169,7 @@ pub fn desired_by_spec(
 }
 
 /// Compares two Specs with true values. Objects get the namespaces that an apply uses, so that a rule sees the same
-/// with
-/// and without a cluster.
+/// with and without a cluster.
 pub fn true_spec_plan(
     public: &StackPlan,
     specs: ComparedSpecs<'_>,

@@ -23,8 +23,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Creates a schedule. `waits` has, for each unit, the indices of the units that it waits for; duplicates are
-    /// allowed.
-    /// Units in a cycle never start.
+    /// allowed. Units in a cycle never start.
     pub fn new(waits: &[Vec<usize>]) -> Self {
         let mut dependents = vec![Vec::new(); waits.len()];
         for (unit, on) in waits.iter().enumerate() {

@@ -46,8 +46,7 @@ impl PropagatedSecrets {
             let before = Arc::clone(&recorded.attributes);
             self.hide_recorded(recorded, wanted, secrets);
             // Policy sets also judge values that came through a reference. The record is masked now, so the true form
-            // is kept
-            // separately for them.
+            // is kept separately for them.
             if before != recorded.attributes {
                 planned.truth.desired.get_or_insert_with(|| Map::clone(&before));
             }

@@ -41,7 +41,7 @@ impl NotifyEvent {
         )
     }
 
-    /// The event as which a receiver gets this one, if it does not ask for this one.
+    /// Returns the event as which a receiver gets this one, if it does not ask for this one.
     pub fn wider(self) -> Option<Self> {
         match self {
             Self::Denied | Self::HookFailed | Self::RolloutFailed => Some(Self::ApplyFailed),

@@ -34,7 +34,7 @@ impl NotifyKind {
         Self::Email,
     ];
 
-    /// The name in `konverge.yaml`.
+    /// Returns the name in `konverge.yaml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Slack => "slack",

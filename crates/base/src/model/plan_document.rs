@@ -149,7 +149,7 @@ impl StackDocument {
 }
 
 impl PlanDocument {
-    /// The document of these stacks.
+    /// Returns the document of these stacks.
     pub fn new(mut stacks: Vec<StackDocument>) -> Self {
         stacks.sort_by(|a, b| (&a.stack.folder, &a.stack.id).cmp(&(&b.stack.folder, &b.stack.id)));
         Self {
@@ -158,7 +158,7 @@ impl PlanDocument {
         }
     }
 
-    /// The published JSON Schema.
+    /// Returns the published JSON Schema.
     pub fn schema() -> Value {
         schemars::schema_for!(PlanDocument).to_value()
     }

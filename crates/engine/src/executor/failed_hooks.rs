@@ -37,8 +37,7 @@ impl Executor<'_> {
             }
         }
         // The apply must report the first failure, so the failures of the hooks themselves are dropped here. Their
-        // results
-        // are still in the outcomes.
+        // results are still in the outcomes.
         *lock(&self.failures) = failures;
         unused
     }

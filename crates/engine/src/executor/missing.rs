@@ -42,8 +42,8 @@ impl Executor<'_> {
     /// Finds the resources that no longer exist.
     ///
     /// The check is skipped in three cases: something failed (the next run plans everything again), the apply changed
-    /// nothing
-    /// (the plan has just read everything), or the plan has one resource (the response to its write is equally recent).
+    /// nothing (the plan has just read everything), or the plan has one resource (the response to its write is equally
+    /// recent).
     pub(super) async fn find_missing(&self) -> Result<Vec<ResourceId>, UserError> {
         let nodes = &self.plan.nodes;
         let has_work = |node: &PlanNode| {
@@ -99,8 +99,8 @@ impl Executor<'_> {
     }
 
     /// Finds the resources that a new plan would change, among those whose dependencies were recreated and that are
-    /// applied as
-    /// a whole batch (Terraform). Such a runtime cannot say whether a resource still exists: only a new plan shows it.
+    /// applied as a whole batch (Terraform). Such a runtime cannot say whether a resource still exists: only a new plan
+    /// shows it.
     async fn changed_dependents(&self) -> Result<Vec<ResourceId>, UserError> {
         let nodes = &self.plan.nodes;
         let affected = self.dependents(self.recreated());

@@ -194,8 +194,7 @@ impl Executor<'_> {
     }
 
     /// Plans resources again whose values were unknown and are known now. The new plan must pass the review and is
-    /// recorded
-    /// in the journal before anything is changed.
+    /// recorded in the journal before anything is changed.
     async fn plan_again(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
         let planned = self.replan(nodes).await?;
         let mut intents = Vec::new();
@@ -203,8 +202,7 @@ impl Executor<'_> {
             let owner =
                 |planned: &PlannedResource| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
             // The claims of other stacks were looked up for the owner in the first plan. Nobody asked whether the new
-            // owner
-            // releases the object, so the apply must not take it.
+            // owner releases the object, so the apply must not take it.
             if let Some(foreign) = &planned.foreign
                 && owner(planned) != owner(&node.planned)
             {

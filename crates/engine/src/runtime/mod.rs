@@ -58,8 +58,7 @@ pub struct StackScope {
     /// Tells which secret references the resources have.
     pub references: StackReferences,
     /// True for a drift check: the plan is never applied. If the server refuses a resource, the resource is compared
-    /// without
-    /// the server's validation.
+    /// without the server's validation.
     pub only_compares: bool,
 }
 
@@ -277,8 +276,7 @@ pub struct AppliedResource {
     /// The secret texts in `live`, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
     /// The event that the object waits for, with a description. The object is written but not ready, and every plan
-    /// shows it
-    /// as unready until the event happens.
+    /// shows it as unready until the event happens.
     pub waiting: Option<(Waiting, String)>,
 }
 
@@ -293,15 +291,14 @@ pub trait ApplySink: Send + Sync {
     async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError>;
 
     /// Records the start or the end of something that must not run twice, such as a hook. The record is stored before
-    /// the call
-    /// returns, so that it survives a kill at any later time.
+    /// the call returns, so that it survives a kill at any later time.
     async fn record_run(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
         self.record_written(id, recorded).await
     }
 
     /// Announces that the old object will be deleted and created again. The approved replacement is stored before the
-    /// call
-    /// returns: if the run does not complete it, the next run would otherwise plan a creation that nobody reviewed.
+    /// call returns: if the run does not complete it, the next run would otherwise plan a creation that nobody
+    /// reviewed.
     async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
@@ -322,8 +319,7 @@ pub trait ApplySink: Send + Sync {
     ) -> Result<(), UserError>;
 
     /// Stores the runtime's own data for the stack. The runtime has already encrypted it if it may contain secrets. An
-    /// error
-    /// with the source [`StoreUnavailable`] may be retried.
+    /// error with the source [`StoreUnavailable`] may be retried.
     async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError>;
 
     /// Returns true if the run was asked to stop: no new operation may start.
@@ -393,10 +389,9 @@ pub trait Runtime: Send + Sync {
     /// recreated.
     ///
     /// Each item has its record as `prior`. The call must be cheap, because an apply makes it for all resources of a
-    /// stack.
-    /// `earlier` are the old records of everything that the apply changed or deleted: an object all of whose owners are
-    /// deleted
-    /// disappears with them, and is not missing. A runtime that needs a plan to know this returns nothing.
+    /// stack. `earlier` are the old records of everything that the apply changed or deleted: an object all of whose
+    /// owners are deleted disappears with them, and is not missing. A runtime that needs a plan to know this returns
+    /// nothing.
     async fn find_missing(&self, items: &[Item], earlier: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
         let _ = (items, earlier);
         Ok(Vec::new())
@@ -415,8 +410,7 @@ pub trait Runtime: Send + Sync {
 
     /// Plans a batch and writes nothing. Returns one result per item, in order; an item that cannot be planned does not
     /// affect the others. Other resources of the stack belong to other batches; deletions come in batches of their own,
-    /// after
-    /// all others.
+    /// after all others.
     async fn plan(
         &self,
         scope: &StackScope,
@@ -424,8 +418,8 @@ pub trait Runtime: Send + Sync {
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError>;
 
     /// Executes a plan, and waits until each resource is ready or failed. The runtime calls
-    /// [`ApplySink::record_result`]
-    /// exactly once for each item. An error of the whole call means that the runtime can do nothing more.
+    /// [`ApplySink::record_result`] exactly once for each item. An error of the whole call means that the runtime can
+    /// do nothing more.
     async fn apply(
         &self,
         scope: &StackScope,

@@ -47,8 +47,7 @@ impl TrueValues {
     }
 
     /// Returns the change with its true values. Masking may change the label of a list item, so that the path does not
-    /// exist in
-    /// the true values: then the whole list becomes the change.
+    /// exist in the true values: then the whole list becomes the change.
     fn of_change(&self, shown: &FieldChange) -> FieldChange {
         let pairs = [(&self.before, &shown.from), (&self.after, &shown.to)];
         let leads_on = |path: &str| {

@@ -1,8 +1,8 @@
 //! The dependency graph of a stack.
 //!
 //! It has four kinds of edges: explicit dependencies (`dependsOn`), references, the order that Kubernetes itself
-//! requires
-//! (`implicit_deps`), and hooks. An edge of the third kind is omitted if it would close a cycle with the others.
+//! requires (`implicit_deps`), and hooks. An edge of the third kind is omitted if it would close a cycle with the
+//! others.
 
 use std::{
     cmp::Reverse,
@@ -212,8 +212,8 @@ impl ResourceGraph {
         self.graph.node_weights()
     }
 
-    /// Returns the dependencies of a resource, sorted by id; empty for an unknown id. If a dependency has several reasons,
-    /// [`Edge::Reference`] takes precedence over [`Edge::Explicit`], and both over [`Edge::Order`].
+    /// Returns the dependencies of a resource, sorted by id; empty for an unknown id. If a dependency has several
+    /// reasons, [`Edge::Reference`] takes precedence over [`Edge::Explicit`], and both over [`Edge::Order`].
     pub fn dependencies(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
         self.neighbours(id, Direction::Incoming)
     }

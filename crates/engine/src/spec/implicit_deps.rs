@@ -1,7 +1,6 @@
-//! The order that Kubernetes requires implicitly: a Namespace before its objects, a CustomResourceDefinition
-//! before its custom resources, a ConfigMap or Secret before the workload that mounts it, a role before its binding,
-//! the
-//! service of a webhook before the webhook.
+//! The order that Kubernetes requires implicitly: a Namespace before its objects, a CustomResourceDefinition before its
+//! custom resources, a ConfigMap or Secret before the workload that mounts it, a role before its binding, the service
+//! of a webhook before the webhook.
 //!
 //! Edges are added only where one resource of the Spec really needs another. A fixed order of kinds would
 //! make nearly everything depend on everything.
@@ -197,8 +196,7 @@ pub(super) fn service_account(pod: &Value) -> Option<&Value> {
 }
 
 /// Returns the objects that a pod refers to by kind and name. Optional references count too: if the object is in the
-/// same
-/// Spec, it is applied first.
+/// same Spec, it is applied first.
 fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
     let mut found: Vec<(GroupKind<'static>, Option<&Value>)> = vec![
         (GroupKind::SERVICE_ACCOUNT, service_account(pod)),

@@ -1,6 +1,5 @@
 //! Reads the format of the Specs on KusionStack's slides: `instances` in place of `resources`, kinds in lower case in
-//! the
-//! ids, and `dependsOn` inside `attributes`. Each instance is rewritten into a resource of the current format.
+//! the ids, and `dependsOn` inside `attributes`. Each instance is rewritten into a resource of the current format.
 
 use serde_json::{Map, Value};
 

@@ -1,11 +1,9 @@
 //! Parses the output of KCL, or a file, into the normal form of a Spec.
 //!
-//! All formats that Kusion has written are supported: a list of resources (v0.7, v0.8), a mapping with
-//! `resources` (v0.9; later also with `secretStore` and `context`), one document per resource, v0.4's
-//! resources with `mode` or as bare Kubernetes objects, and the `instances` of KusionStack's slides
-//! ([`instances`]). Anything else is an error that names its path. An unknown key is an error too, because it is
-//! probably
-//! a typo.
+//! All formats that Kusion has written are supported: a list of resources (v0.7, v0.8), a mapping with `resources`
+//! (v0.9; later also with `secretStore` and `context`), one document per resource, v0.4's resources with `mode` or as
+//! bare Kubernetes objects, and the `instances` of KusionStack's slides ([`instances`]). Anything else is an error that
+//! names its path. An unknown key is an error too, because it is probably a typo.
 
 use std::collections::HashMap;
 

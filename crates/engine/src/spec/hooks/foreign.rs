@@ -265,8 +265,7 @@ pub(super) fn read(
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
     // These annotations remain: the tool reads them on a Job (such as `sync-options` and `resource-policy`), Konverge
-    // does
-    // not.
+    // does not.
     let others = annotations
         .iter()
         .filter(|(key, _)| key.starts_with(dialect.domain) && !known.contains(&key.as_str()));

@@ -56,8 +56,7 @@ impl<'a> SchemaWalk<'a> {
             return self.value(value, schema, SchemaDialect::BuiltIn);
         }
         // Null counts as absent, because the server drops it. A reference or an unknown value may become any type, so
-        // it is
-        // not checked.
+        // it is not checked.
         let is_reference = value.as_str().is_some_and(|text| text.starts_with(MARK)) || is_unknown(value);
         if value.is_null() || is_reference || self.path.len() > DEPTH {
             return;
@@ -87,8 +86,7 @@ impl<'a> SchemaWalk<'a> {
     }
 
     /// Validates a map. If `whole` is true, the map is a whole object: `apiVersion`, `kind` and `metadata` are allowed
-    /// even if
-    /// the schema does not list them, and `status` is not checked.
+    /// even if the schema does not list them, and `status` is not checked.
     fn object(&mut self, map: &Map<String, Value>, schema: &Value, dialect: SchemaDialect, whole: bool) {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
