@@ -1,4 +1,4 @@
-//! `models` of `konverge.yaml`: what generated KCL models were made from.
+//! `models` in `konverge.yaml`: the sources of generated KCL models.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct ModelSourceConfig {
 }
 
 impl ModelSourceConfig {
-    /// The folder of the models; `None` for a path that leaves the repository.
+    /// Returns the folder of the models; `None` for a path that leaves the repository.
     pub fn folder(&self) -> Option<RepoPath> {
         RepoPath::normalize(&self.into).filter(|folder| !folder.is_root())
     }

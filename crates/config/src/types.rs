@@ -248,7 +248,7 @@ pub struct Kcl {
 }
 
 impl Kcl {
-    /// The effective version of the core.
+    /// Returns the effective version of the core.
     pub fn core(&self) -> &str {
         self.version.as_deref().unwrap_or(DEFAULT_CORE)
     }
@@ -412,7 +412,8 @@ pub struct DataCheckConfig {
 }
 
 impl DataCheckConfig {
-    /// The path and the name of the schema; `None` if they are not one of the repository and a name.
+    /// Returns the path and the name of the schema; `None` if `schema` does not have the form `PATH:NAME` with a path
+    /// in the repository.
     pub fn schema_parts(&self) -> Option<(RepoPath, &str)> {
         let (path, name) = self.schema.rsplit_once(':')?;
         let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
@@ -464,7 +465,7 @@ impl PolicySetConfig {
         self.input.unwrap_or_default()
     }
 
-    /// Returns what a denial does: `enforce` if it is set, else `override` if `override.by` names somebody, else
+    /// Returns the effect of a denial: `enforce` if it is set, else `override` if `override.by` names somebody, else
     /// `always`.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
@@ -555,10 +556,10 @@ pub struct PolicyExceptionConfig {
 }
 
 impl PolicyExceptionConfig {
-    /// The end.
+    /// Returns the end of the exception.
     ///
     /// # Errors
-    /// It is neither a date nor a moment.
+    /// The end is neither a date nor a time.
     pub fn until_moment(&self) -> Result<jiff::Timestamp, jiff::Error> {
         self.until.parse().or_else(|_| {
             let date: jiff::civil::Date = self.until.parse()?;
@@ -595,7 +596,7 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// The label of drift issues.
+    /// Returns the label of drift issues.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or("konverge-drift")
     }

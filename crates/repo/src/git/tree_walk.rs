@@ -1,4 +1,4 @@
-//! Lists the files below a tree object, several folders at once.
+//! Lists the files below a git tree, several folders in parallel.
 
 use std::{
     borrow::Cow,
@@ -11,11 +11,11 @@ use konverge_base::model::{
     file_source::{BlobId, FileEntry, FileKind},
 };
 
-/// The number of threads that walk trees: the work is decompressing small objects, and CI machines have two
-/// cores.
+/// The number of threads that read trees. Most of the time is spent in decompressing small objects, and CI machines
+/// usually have two cores.
 const WALKERS: usize = 2;
 
-/// Lists every file below a tree. With enough subtrees they are distributed to threads.
+/// Lists every file below a tree. If there are enough subtrees, several threads share the work.
 pub(super) fn walk(
     handles: &RepositoryPool,
     commit: &CommitId,
@@ -72,7 +72,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Parses one tree object: entries `<mode> <name>\0<20 bytes>` in sequence (git's tree format).
+/// Parses one tree object, a sequence of `<mode> <name>\0<20 bytes>` (git's tree format).
 pub(super) fn list(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
@@ -115,8 +115,8 @@ pub(super) fn list(
     Ok(())
 }
 
-/// A name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
-/// enter git's own.
+/// Returns a name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
+/// enter `.git`.
 fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
     if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
         return None;
@@ -130,7 +130,7 @@ fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A path of the index or of the working tree, each of whose names is checked.
+/// Parses a path of the index or of the working tree, and checks each of its names.
 pub(super) fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
     let names: Option<Vec<_>> = path.split(|b| *b == b'/').map(checked_name).collect();
     let hostile = || GitError::HostileName {

@@ -1,8 +1,8 @@
-//! `kcl.mod`: the dependencies and the profile.
+//! Parses `kcl.mod`: the dependencies and the profile.
 
 use serde_json::Value;
 
-/// The relevant content of `kcl.mod`.
+/// The content of `kcl.mod` that Konverge needs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct KclMod {
     /// `[package] name`.
@@ -30,15 +30,15 @@ pub(super) struct Dependency {
     pub(super) declared: String,
     /// `path = "…"`.
     pub(super) path: Option<String>,
-    /// The names that its folder may have in a `vendor` folder or package cache.
+    /// The folder names that the package may have in a `vendor` folder or package cache.
     pub(super) store_names: Vec<String>,
     /// The whole entry as JSON.
     pub(super) entry: Value,
 }
 
 impl KclMod {
-    /// Parses a `kcl.mod`. The core itself never reads its content, so only a text that is not TOML is an
-    /// error, because it hides the dependencies.
+    /// Parses a `kcl.mod`. The core itself never reads the content, so the only error is a text that is not TOML: then
+    /// the dependencies are unknown.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let root = table(bytes)?;
         let package = |key: &str| Some(root.get("package")?[key].as_str()?.to_owned());
@@ -67,8 +67,8 @@ impl KclMod {
 }
 
 impl Dependency {
-    /// The names that kpm gives to package folders: git `<name>_<tag|commit|branch|latest>`, OCI
-    /// `<name>_<tag>`, a plain version `<name>_<version>`.
+    /// Parses a dependency. Its folder names are those that kpm uses: for git `<name>_<tag|commit|branch|latest>`, for
+    /// OCI `<name>_<tag>`, for a plain version `<name>_<version>`.
     fn parse(name: &str, entry: &Value) -> Self {
         let text = |key: &str| entry[key].as_str();
         let path = text("path").map(str::to_owned);
