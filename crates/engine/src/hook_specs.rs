@@ -32,12 +32,14 @@ pub fn show_spec_hooks(
 ) -> Result<StackPlan, UserError> {
     let ComparedSpecs { base, head } = specs;
     let hooks = read(head, rules, &plan.stack, secrets)?;
+    // An error in the base is ignored: it is not part of this change, and its hooks then count as new.
     let before = read(base, rules, &plan.stack, secrets).unwrap_or_default();
     let mut shown = plan;
     shown.notes.extend(hooks.notes);
     if hooks.tasks.is_empty() {
         return Ok(shown);
     }
+    // The Jobs of hooks are shown as runs, not as changes, so they are taken out of the plan and added again below.
     let count = shown.summary.unchanged + shown.resources.len();
     let is_hook = |plan: &ResourcePlan| hooks.tasks.contains_key(&plan.id) && plan.action != Action::Delete;
     let mut resources: Vec<_> = shown

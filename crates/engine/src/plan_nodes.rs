@@ -89,6 +89,7 @@ pub(super) fn wanted_drafts(
             wanted: Some(resource),
         });
     }
+    // Stages are cut when all drafts exist, because a stage depends on the stages of the dependencies.
     let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
     let nodes: Vec<_> = drafts
         .iter()
@@ -158,6 +159,7 @@ pub(super) fn add_deletes(
     if gone.is_empty() {
         return Ok(());
     }
+    // The Spec no longer has these resources, so only their records know the order of deletion.
     let graph = ResourceGraph::from_state(gone.iter().copied());
     let first = drafts.len();
     let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
@@ -188,6 +190,7 @@ pub(super) fn add_deletes(
     let order: Vec<_> = graph
         .order()
         .into_iter()
+        // Reversed, because a dependent is deleted before its dependencies.
         .rev()
         .map(|id| index[id] - first)
         .collect();

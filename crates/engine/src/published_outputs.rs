@@ -161,6 +161,8 @@ impl PublishedOutputs {
             })?;
             // The same path is resolved in the masked resources. If the result differs, a part of the value is secret.
             let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);
+            // A secret may come through a reference, be known to the run, or be named like one. Each of these suffices,
+            // because a published value is readable for every stack that reads it.
             let is_secret = carried.is_in_value(&value)
                 || is_masked(secrets, &value)
                 || is_named_secret(secrets, name, &value);
@@ -179,6 +181,7 @@ impl PublishedOutputs {
         let mut size = 0;
         for (name, (template, resources)) in &self.sources {
             let value = value_of(name, template, resources).and_then(|value| {
+                // The outputs together have one limit, because they are stored in one document.
                 size += name.as_str().len() + value.to_string().len();
                 if size <= MAX_BYTES {
                     return Ok(value);

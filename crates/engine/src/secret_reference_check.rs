@@ -64,6 +64,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
         });
     }
     loop {
+        // A value that reads a secret becomes a secret itself, so the search is repeated until nothing new is found.
         let (tainted, rest): (Vec<_>, Vec<_>) = readers.into_iter().partition(|reader| {
             let mut reads = reader.reads.iter();
             reads.any(|read| secret.iter().any(|value| value.is_read_by(read)))

@@ -64,6 +64,7 @@ pub fn plan_against_spec(
     let masked = |resource: &Resource| {
         let mut shown = Value::Object(mask.apply(resource).attributes);
         if resource.runtime == RuntimeKind::Kubernetes {
+            // Generators write these empty fields or omit them. Without this, the difference would look like a change.
             object_rules::drop_unset_server_fields(&mut shown);
         }
         shown
@@ -90,6 +91,7 @@ pub fn plan_against_spec(
         }
         plans.push(plan);
     }
+    // Resources that only the base has would be deleted. The documented rules of their kinds say what is lost.
     for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
         let changes = vec![change("", Some(masked(resource)), None)];
         let mut plan = plan_resource(stack, resource, Action::Delete, changes, cluster);

@@ -140,6 +140,7 @@ pub async fn install(
     std::fs::write(fresh.path().join("core.json"), text).map_err(io)?;
     std::fs::set_permissions(fresh.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(io)?;
+    // From here on the folder is no longer deleted automatically, because it gets its final name.
     let fresh = fresh.keep();
     if let Err(error) = replace_folder(&fresh, &target) {
         let _ = std::fs::remove_dir_all(&fresh);
@@ -221,6 +222,7 @@ async fn choose(
     for candidate in candidates {
         let executable = match checkout.executable("--interpreter", &candidate) {
             Ok(executable) => executable,
+            // An interpreter that the user named must work; of the default ones any may be missing.
             Err(error) if wish.is_some() => return Err(error.into()),
             Err(_) => continue,
         };
@@ -268,6 +270,7 @@ async fn fetch(
         .user_agent("konverge")
         .build()
         .map_err(network)?;
+    // The page is the "simple" API of Python's package indexes, which lists the files of a package.
     let page: url::Url = format!("{}/kcl-lib/", index.trim_end_matches('/'))
         .parse()
         .map_err(|error: url::ParseError| {
@@ -295,6 +298,7 @@ async fn fetch(
         wheel.extend_from_slice(&chunk);
         progress(InstallStep::Received(wheel.len() as u64, total));
     }
+    // Nothing of the download was written to disk or run before this check.
     let found = hex::encode(sha2::Sha256::digest(&wheel));
     if found != pin.sha256 {
         return Err(KclError::Checksum {

@@ -254,6 +254,7 @@ impl WorkerGuard<'_> {
         let options = &self.inner.options;
         if let Some(worker) = self.worker.take()
             && worker.served < options.serve
+            // A worker that uses much memory is replaced, so that its next compilation does not hit the limit.
             && worker.memory_bytes() < options.memory_limit / 2
         {
             self.inner.idle().push(worker);

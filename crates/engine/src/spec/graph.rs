@@ -144,6 +144,8 @@ impl ResourceGraph {
                 graph.connect(&mut known, &dependency, &resource.id, Edge::Reference);
             }
         }
+        // Only edges that the author wrote can be an error. Implicit edges are added after this check, and dropped if
+        // they close a cycle.
         if let Some(cycle) = graph.cycle() {
             return Err(GraphError::Cycle(cycle));
         }

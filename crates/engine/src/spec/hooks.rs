@@ -46,6 +46,7 @@ pub fn order_hooks(
     let mut unread = UnreadAnnotations::new();
     let mut declared = BTreeMap::new();
     for resource in resources {
+        // Annotations of Konverge take precedence over those of Argo CD and Helm.
         let own = HookDeclaration::read(resource)?;
         let declaration = own.or_else(|| foreign::read(resource, rules, &mut notes));
         let source = declaration.map(|_| match own {
@@ -82,6 +83,7 @@ pub fn order_hooks(
         GraphError::Cycle(ids) => HookError::Circle(ids),
         other => HookError::Graph(other),
     })?;
+    // Each workload is digested once, although several hooks may guard it.
     let mut digests: BTreeMap<&ResourceId, Digest> = BTreeMap::new();
     for workload in &workloads {
         digests.insert(&workload.id, mask(workload).digest());
@@ -89,6 +91,7 @@ pub fn order_hooks(
     let mut tasks = HookTasks::new();
     for (id, (job, declaration)) in &declared {
         let guards = guarded.remove(*id).unwrap_or_default();
+        // The digest covers the Job and everything that it guards: if any of them changes, the hook must run again.
         let mut digest = DigestBuilder::new("hook");
         digest.part(declaration.time.word().as_bytes());
         digest.part(mask(job).digest().as_bytes());

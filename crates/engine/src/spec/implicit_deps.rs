@@ -19,6 +19,7 @@ type Name<'a> = (&'a str, GroupKind<'a>, &'a str, &'a str);
 
 /// Returns the pairs (dependency, dependent), in the order of the Spec.
 pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
+    // All lookups go through maps, so that the time stays linear in the size of the Spec.
     let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::from_resource).collect();
     let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
     let mut by_custom_kind: HashMap<(&str, GroupKind<'a>), &Object<'a>> = HashMap::new();
@@ -52,6 +53,7 @@ pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a R
         need(by_custom_kind.get(&(object.cluster, object.kind)));
         for (kind, name) in object.pod_spec().map(mounted_objects).unwrap_or_default() {
             let namespace = match kind {
+                // These kinds are cluster-scoped; everything else is in the namespace of the pod.
                 GroupKind::PRIORITY_CLASS | GroupKind::RUNTIME_CLASS => "",
                 _ => object.namespace,
             };

@@ -141,6 +141,7 @@ impl Registry {
             .map_err(said)?;
         let login = match packages.asker {
             PackageTrust::Own => RegistryLogin::find(&packages.environment, host),
+            // Credentials would let code from outside read packages that only this repository may read.
             PackageTrust::Outside(_) => None,
         };
         Ok(Self {
@@ -163,6 +164,7 @@ impl Registry {
             let digest = for_platform(entries, os, architecture)?;
             let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
             manifest = read_manifest(&content)?;
+            // A chain of indexes could be endless, so only one level is followed.
             if manifest.manifests.is_some() {
                 return Err("its index names another index".into());
             }
@@ -180,6 +182,7 @@ impl Registry {
                 );
             }
             let content = self.addressed("blobs", &layer.digest, &proof, left).await?;
+            // The limit is for all layers together.
             left -= content.len() as u64;
             layers.push(content);
         }

@@ -65,6 +65,8 @@ impl PackageFetcher {
         lock: &PackageLock,
         renewal: Renewal<'_>,
     ) -> Result<Vec<(RemotePackage, ResolvedPackage)>, KclError> {
+        // The trust is checked before any request: code from outside must not make the runner contact a server of its
+        // choice.
         self.asker.check_wanted(wanted)?;
         let mut found: Vec<(RemotePackage, ResolvedPackage)> = Vec::new();
         let mut queue: VecDeque<RemotePackage> = wanted.iter().cloned().collect();
@@ -168,6 +170,7 @@ impl PackageFetcher {
         }
         let io = |error: std::io::Error| failure(package, error);
         let key = self.folder_of(&package.name, &source, &Pins::default());
+        // The lock is held during the fetch, so that all stacks of the run get the same content of an unpinned package.
         let mut known = self.unlocked.lock().await;
         if let Some(resolved) = known.get(&key) {
             return Ok(resolved.clone());
@@ -219,6 +222,7 @@ impl PackageFetcher {
             }
         };
         let commit = fetched.map_err(|why| failure(package, why))?;
+        // Files without a checksum are removed before anybody can use them.
         checksum::remove_ignored(fresh.path()).map_err(io)?;
         Ok((fresh, commit))
     }

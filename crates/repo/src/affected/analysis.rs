@@ -93,6 +93,7 @@ impl Analysis {
         index: &ScanCache,
     ) -> Result<Self, AffectedError> {
         let rules = CoreRules::for_version(core_version);
+        // With other rules of the core, or if a path leads elsewhere now, every import may resolve differently.
         if rules != before.rules || !changes.shape_kept {
             return Self::analyze(tree, layout, core_version, index);
         }
@@ -139,6 +140,7 @@ impl Analysis {
             workspaces,
             digests: Vec::new(),
         };
+        // A stack whose own files and whose imports are the same has the same digest, so it is not computed again.
         let digests = known.iter().enumerate().map(|(at, known)| match known {
             Some(known) if analysis.compiles_as(at, before) => before.digests[*known],
             _ => analysis.digest(at),

@@ -80,8 +80,11 @@ fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> 
     }
     for (kind, path, _) in &inputs.files {
         match kind {
+            // The file of an entry is in a node already. The link to it is not, but the core opens the entry by that
+            // path.
             InputKind::Entry => files.extend(link(path)),
             InputKind::Module => {
+                // The core looks for `kcl.mod` itself, to find the root of a package.
                 if let Some((real, entry)) = tree.file(path) {
                     files.extend(link(path));
                     files.insert(real, (entry.blob, FileKind::File));

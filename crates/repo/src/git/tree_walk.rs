@@ -24,6 +24,7 @@ pub(super) fn walk(
     files: &mut Vec<(RepoPath, FileEntry)>,
 ) -> Result<(), GitError> {
     let mut level = vec![(at.clone(), tree)];
+    // One thread walks the first levels, until there are enough folders to keep several threads busy.
     while !level.is_empty() && level.len() < 64 {
         let mut next = Vec::new();
         handles.with(|git| {
@@ -38,6 +39,7 @@ pub(super) fn walk(
     if level.is_empty() {
         return Ok(());
     }
+    // Folders are handed out in small portions, because subtrees differ much in size.
     let queue = Mutex::new(level.chunks(8));
     let walk_some = || {
         handles.with(|git| {

@@ -43,6 +43,8 @@ impl WorktreeSource {
         // A sparse checkout excludes these files. Without a copy on disk they count as in the index, not as deleted.
         let mut left_out: HashSet<RepoPath> = HashSet::new();
         let stamp = handles.with(|git| {
+            // The stamp is taken before the index is read: a change in between then makes the next comparison fail,
+            // which only costs a whole listing.
             let stamp = IndexStamp::take(git);
             let mut index = git.index()?;
             index.read(false)?;
@@ -112,11 +114,13 @@ impl WorktreeSource {
         let (mut files, mut on_disk) = (self.files.clone(), self.on_disk.clone());
         let mut stale = HashSet::new();
         let is_listed = self.handles.with(|git| {
+            // Another git command changed the index, so other paths than the written ones may differ.
             if IndexStamp::take(git) != self.stamp {
                 return Ok(false);
             }
             let index = git.index()?;
             for path in written {
+                // The old entry goes in any case: the file may be deleted or ignored now.
                 stale.extend(files.remove(path).map(|entry| entry.blob));
                 let is_tracked = index.get_path(path.as_str().as_ref(), 0).is_some();
                 if !is_tracked && git.is_path_ignored(path.as_str())? {

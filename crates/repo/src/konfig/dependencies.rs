@@ -109,6 +109,7 @@ fn add_of(
 ) -> Result<(), SetupFailure> {
     let tree = locks.tree;
     for (name, dependency) in &module.dependencies {
+        // Modules are visited breadth-first, so a name that is known already was declared nearer to the stack.
         let known = setup.packages.iter().any(|(known, _)| known == name)
             || setup.remote_packages.iter().any(|known| known.name == *name);
         if known {
@@ -123,6 +124,7 @@ fn add_of(
             found(Some(&dependency.declared), package);
             continue;
         }
+        // A copy in the `vendor` folder takes precedence over fetching the package.
         let vendored = dependency.store_names.iter().find_map(|stored| {
             let vendor = locks.root.join("vendor")?.join(stored)?;
             [vendor.join(stored)?, vendor]

@@ -63,6 +63,7 @@ impl LayoutReader {
         };
         let (mut project_folders, mut stack_folders) = (Vec::new(), Vec::new());
         for (path, entry) in tree.source().files() {
+            // A submodule that is not checked out may contain stacks, so a missing identity proves nothing any more.
             if entry.kind == FileKind::Submodule && tree.files_below(path).next().is_none() {
                 layout.unseen.push(not_checked_out(path.clone()));
             }
@@ -79,6 +80,7 @@ impl LayoutReader {
             Some(held) => held.packages().to_vec(),
             None => exclusion::packages(&self.files, tree)?,
         };
+        // Excluded folders are removed first, so that a broken file in an example is not reported.
         let exclusion = Exclusion::new(&layout.packages, &rules.exclude);
         let included = PackageStacks::find(tree, &rules.include, &layout.packages, &project_folders);
         project_folders.extend(included.projects.iter().cloned());
@@ -93,6 +95,7 @@ impl LayoutReader {
             };
             projects.insert(project.folder.clone(), (project, broken));
         }
+        // The folders are sorted, so a stack that contains this one was handled just before.
         let mut previous: Option<RepoPath> = None;
         for folder in stack_folders {
             let inside = previous.as_ref().filter(|above| folder.is_within(above)).cloned();
@@ -111,6 +114,8 @@ impl LayoutReader {
                     self.stack(tree, &folder, manifest, project, rules.order, &mut layout)?
                 }
             };
+            // The names of a broken project decide the identities of its stacks, so none of them may be compiled or
+            // compared.
             if let Some(error) = broken {
                 stack.compile = Err(error.clone());
                 layout.is_unseen_by(error);
@@ -128,6 +133,7 @@ impl LayoutReader {
             }
             layout.stacks.push(stack);
         }
+        // Identities can be assigned only now, because they depend on the names of all stacks.
         layout.projects = projects.into_values().map(|(project, _)| project).collect();
         layout.stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
         layout.assign_identities(&rules.identities);
@@ -233,6 +239,7 @@ impl LayoutReader {
         };
         let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken: Option<SetupError> = None;
+        // From here on errors do not return: the stack must stay in the layout, or it would look like a removed one.
         let document = document.unwrap_or_else(|error| {
             broken = Some(layout.unreadable(file.clone(), &error));
             Arc::default()
