@@ -165,15 +165,15 @@ impl Config {
         vec![
             setting(
                 "state.url",
-                "its state is in another place: what is recorded now is not known there",
+                "its state moves to another store, which does not have the current state",
                 (url, options),
             ),
             setting(
                 "state.id",
-                "its state has another owner: the states of the earlier id are refused",
+                "its state gets another repository id, and states with the old id are refused",
                 id,
             ),
-            setting("state.lease", "its lease has other times", lease),
+            setting("state.lease", "its lease has another term or another wait", lease),
             setting(
                 "state.history",
                 "another number of its old states is kept",
@@ -186,7 +186,7 @@ impl Config {
             ),
             setting(
                 "state.accept_unmarked_until",
-                "until another day, its state counts although nobody knows who wrote it",
+                "its state is accepted without a mark of its writer until another date",
                 accept_unmarked_until,
             ),
             setting(
@@ -196,7 +196,7 @@ impl Config {
             ),
             setting(
                 "state.unsafe_no_lock",
-                "whether two runs can apply it at once changes",
+                "its protection against two applies at once is switched on or off",
                 unsafe_no_lock,
             ),
             setting("kcl.version", "another KCL core compiles it", version),
@@ -224,7 +224,7 @@ impl Config {
             ),
             setting(
                 "secrets",
-                "other secret stores or permissions hold for its references",
+                "its secret references use other stores or permissions",
                 secrets,
             ),
             setting(
@@ -234,7 +234,7 @@ impl Config {
             ),
             setting(
                 "apply.ready_timeout",
-                "an apply waits for its resources for another time",
+                "an apply waits for its resources longer or shorter",
                 (ready_timeout, fail_early_after),
             ),
             setting(
@@ -244,7 +244,7 @@ impl Config {
             ),
             setting(
                 "apply.conflicts",
-                "fields that another manager owns are treated in another way",
+                "conflicts with other field managers are resolved in another way",
                 conflicts,
             ),
             setting(
@@ -259,7 +259,7 @@ impl Config {
             ),
             setting(
                 "policy.drift",
-                "an apply treats what others changed in another way",
+                "an apply handles drift in another way",
                 drift_policy,
             ),
             setting(
@@ -273,25 +273,25 @@ impl Config {
                 "other people may merge or start its apply",
                 actors,
             ),
-            setting("policy.freeze", "other times are without an apply of it", freeze),
+            setting("policy.freeze", "its applies are frozen at other times", freeze),
             setting(
                 "policy.max_destructive",
-                "another number of its resources may go in one apply",
+                "one apply may delete or replace another number of its resources",
                 max_destructive,
             ),
             setting(
                 "policy.broken_base",
-                "whether a preview passes if it failed before changes",
+                "a preview treats it differently if it already fails on the base",
                 broken_base,
             ),
             setting(
                 "policy.unknown_pushers",
-                "whether approvals count at a forge that does not say who pushed changes",
+                "approvals count differently at a forge that does not say who pushed",
                 unknown_pushers,
             ),
             setting(
                 "drift.reconcile",
-                "its drift is restored, or is not any more",
+                "restoring its drift automatically is switched on or off",
                 reconcile,
             ),
             setting("drift.label", "the issue of its drift has another label", label),
@@ -369,7 +369,7 @@ impl<'a> StackSettings<'a> {
             setting("stacks[].after", "it waits for other stacks", after),
             setting(
                 "stacks[].policy",
-                "other approvals, people or times hold for it",
+                "it needs other approvals or people, or is frozen at other times",
                 policy,
             ),
             setting(
@@ -389,12 +389,12 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "stacks[].deliver",
-                "something else applies its objects, or from another place",
+                "another tool applies its objects, or from another registry",
                 delivery,
             ),
             setting(
                 "stacks[].ignore",
-                "other fields are left alone after creation",
+                "other fields are ignored after creation",
                 ignore,
             ),
             setting(
@@ -404,17 +404,17 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "policy.sets",
-                "other policy sets judge it",
+                "other policy sets are evaluated on its plan",
                 of_stack(&self.sets, stack),
             ),
             setting(
                 "policy.exceptions",
-                "other findings of policies do not count for it",
+                "other exceptions from policy sets apply to it",
                 of_stack(&self.exceptions, stack),
             ),
             setting(
                 "policy.ended_names",
-                "other earlier names of it count no longer: what guarded it under them ends",
+                "other earlier names of it are ended: policies that name them no longer apply to it",
                 of_stack(&self.ended_names, stack),
             ),
             setting(

@@ -53,7 +53,7 @@ pub struct ApplyRequest<'a> {
 const NOT_PLANNED: &str = "could not be planned";
 
 /// The prefix of the failure message if the end of an apply could not be checked.
-const NOT_CHECKED: &str = "everything was applied, but whether it still exists could not be checked";
+const NOT_CHECKED: &str = "everything was applied, but the check that it still exists failed";
 
 /// The result of an apply.
 pub struct Applied {

@@ -65,7 +65,7 @@ pub(super) fn check_rollback(
             && annotation(one, HOOK_REVERSIBLE) != Some("true")
             && !tasks.get(&one.id).is_some_and(|task| is_done(&one.id, task))
     });
-    passed.map_or(Ok(()), |one| Err(irreversible(&one.id, "pass")))
+    passed.map_or(Ok(()), |one| Err(irreversible(&one.id, "go back past")))
 }
 
 fn irreversible(id: &ResourceId, does: &str) -> UserError {
@@ -148,7 +148,7 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
         return if task.always {
             format!("it runs {word} every apply (`konverge/hook-on: always`)")
         } else {
-            "no run of this version has ended well yet".to_owned()
+            "no run of this version has succeeded yet".to_owned()
         };
     };
     let more = match changing.len() - 1 {

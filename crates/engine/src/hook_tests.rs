@@ -147,7 +147,7 @@ async fn a_failed_post_hook_fails_the_stack_and_runs_again() {
     let plan = stack.plan(&wanted).await;
     assert_eq!(
         planned(&plan, "smoke").unwrap().notes[0],
-        "no run of this version has ended well yet"
+        "no run of this version has succeeded yet"
     );
     stack.apply(plan).await;
     assert_eq!(stack.writes(), ["run smoke"]);

@@ -228,7 +228,7 @@ fn let_go(
         ))),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {
             planned.public.notes.push(format!(
-                "whether stack `{other}` wants it cannot be seen: its Spec cannot be compiled"
+                "it is unknown whether stack `{other}` needs it: the Spec of that stack cannot be compiled"
             ));
             Ok(planned)
         }
@@ -251,7 +251,10 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         named.join("; ")
     };
     if kept.is_empty() {
-        let note = format!("objects go with it that their stacks give up: {}", named(&gone));
+        let note = format!(
+            "this also deletes objects that their stacks remove in the same change: {}",
+            named(&gone)
+        );
         planned.public.notes.push(note);
         return Ok(planned);
     }
@@ -267,7 +270,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         .filter(|held| held.is_leaving)
         .fold(failure, |failure, held| {
             failure.hint(format!(
-                "`{}` gives them up and is not applied yet: apply it first",
+                "`{}` no longer has them, but is not applied yet: apply it first",
                 held.stack
             ))
         });

@@ -141,7 +141,7 @@ pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<Str
     };
     (!words.is_empty() && !words.iter().any(is_known)).then(|| {
         format!(
-            "`{}`: it is left out, and no apply makes it: `{}: {}` of {} has no time here",
+            "`{}`: it is removed from the stack, and no apply creates it: Konverge has no time for `{}: {}` of {}",
             resource.id,
             dialect.hook,
             words.join(",").escape_debug(),
@@ -230,9 +230,9 @@ pub(super) fn read(
             (None, None) if dialect.in_order.contains(&word) => note(
                 dialect.hook,
                 word,
-                "it is no hook here: it comes with the objects of the stack, after `pre` hooks and before `post` hooks, and only if it changes itself",
+                "Konverge applies it as a normal object, after `pre` hooks and before `post` hooks, and only if it changes",
             ),
-            (None, _) => note(dialect.hook, word, "there is no such time here"),
+            (None, _) => note(dialect.hook, word, "Konverge has no such time"),
         }
     }
     let time = time?;
