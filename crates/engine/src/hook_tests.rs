@@ -260,7 +260,7 @@ async fn a_rollback_runs_or_passes_a_pre_hook_only_if_it_is_reversible() {
     };
     let cases: [(Resource, Option<Resource>, Option<&str>); 5] = [
         (pre("migrate"), Some(pre("migrate")), Some("would run")),
-        (pre("migrate"), None, Some("would pass")),
+        (pre("migrate"), None, Some("would go back past")),
         (reversible(), None, None),
         (reversible(), Some(reversible()), None),
         (post("migrate"), Some(post("migrate")), None),
