@@ -12,7 +12,7 @@ use konverge_base::model::RepoPath;
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Set")]
 pub struct SetConfig {
-    /// What is allowed; everything else is refused.
+    /// The edits that are allowed; everything else is refused.
     pub allow: Vec<SetRule>,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use konverge_base::model::ClusterName;
 
-/// What applies the Kubernetes objects of a stack in place of Konverge.
+/// The tool that applies the Kubernetes objects of a stack in place of Konverge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryTool {

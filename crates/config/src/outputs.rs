@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Config, stack_glob::StackGlob};
 use konverge_base::model::stack::Stack;
 
-/// Who may read outputs of other stacks. Stacks of one project and one environment always may.
+/// The stacks that may read outputs of other stacks. Stacks of one project and one environment always may.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputsConfig {

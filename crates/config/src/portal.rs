@@ -12,7 +12,7 @@ use konverge_forge::WorkflowPage;
 /// The glob that matches all stacks.
 const EVERY_STACK: &str = "**";
 
-/// The pages that show what stands.
+/// The portal: pages that show the state of all stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Portal")]
@@ -65,7 +65,7 @@ impl PortalLogin {
     }
 }
 
-/// What somebody may do with a stack in the portal.
+/// The permissions for a stack in the portal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PortalRole {

@@ -29,7 +29,7 @@ pub struct RolloutConfig {
     pub name: String,
     /// The waves, the first one first.
     pub waves: Vec<WaveConfig>,
-    /// What happens to a wave that fails. Default: `stop`.
+    /// The reaction to a wave that fails. Default: `stop`.
     #[serde(default)]
     pub on_failure: OnFailure,
 }
@@ -54,7 +54,7 @@ pub struct WaveConfig {
     pub gates: Vec<String>,
 }
 
-/// What happens to a wave that fails.
+/// The reaction to a wave that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
@@ -139,7 +139,7 @@ impl AtOnce {
     }
 }
 
-/// Either numbers of Prometheus, or an approval.
+/// A condition for the next wave: either numbers of Prometheus, or an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Gate")]

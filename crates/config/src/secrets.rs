@@ -73,7 +73,7 @@ pub struct SecretStoreConfig {
     /// `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Where a reference may stand in a Kubernetes object. Default: `secrets`.
+    /// Where in a Kubernetes object a reference may be written. Default: `secrets`.
     #[serde(default)]
     pub into: SecretTarget,
     /// Which stacks may read which paths. Nothing may be read without a rule.
@@ -81,14 +81,14 @@ pub struct SecretStoreConfig {
     pub allow: Vec<SecretRule>,
 }
 
-/// Where a reference to a secret of a store may stand in a Kubernetes object.
+/// Where in a Kubernetes object a reference to a secret of a store may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretTarget {
     /// In `data` and `stringData` of a Secret.
     #[default]
     Secrets,
-    /// In any field that no object is found by. Anyone who can read the object can read the value.
+    /// In any field that does not identify an object. Anyone who can read the object can read the value.
     Any,
 }
 
@@ -182,7 +182,7 @@ impl SecretStoreKind {
     }
 }
 
-/// Which stacks may read which paths of a store.
+/// The stacks that may read certain paths of a store.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRule {

@@ -102,7 +102,7 @@ pub struct DocumentResource {
 /// One difference of a resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentChange {
-    /// As in RFC 6901; an item of a keyed list as `name=web`.
+    /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
     pub path: String,
     /// The value before; absent if there was none.
     #[serde(
