@@ -98,9 +98,9 @@ impl fmt::Display for Location {
 pub struct UserError {
     /// The kind of failure, which decides the exit code.
     pub kind: ErrorKind,
-    /// One sentence: what failed and why.
+    /// The message, one sentence: what failed and why.
     pub message: String,
-    /// The place of the failure, if there is one.
+    /// The location of the failure, if there is one.
     pub location: Option<Location>,
     /// The next steps. Commands are in backticks.
     pub hints: Vec<String>,
@@ -183,7 +183,7 @@ impl Eq for RoomError {}
 /// One of several errors that a message combines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The place, if there is one.
+    /// The location, if there is one.
     pub location: Option<Location>,
     /// The problem.
     pub message: String,
@@ -296,11 +296,11 @@ impl Error for UserError {}
 /// The value of `error` in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// See [`ErrorKind`].
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// One sentence.
+    /// The message, one sentence.
     pub message: String,
-    /// The file, if there is a place.
+    /// The file, if the error has a location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line, from 1.

@@ -17,7 +17,7 @@ pub enum RetryDecision {
     GiveUp,
     /// A retry may succeed.
     Retry,
-    /// The server said when to retry (the header `retry-after`).
+    /// A retry is allowed after this time (the header `retry-after`).
     RetryAfter(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! Decides which stacks may read the outputs of which others.
+//! Decides which stacks may read the outputs of other stacks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -65,7 +65,7 @@ pub(super) struct PlanNode {
     pub stage: usize,
     /// Indices of the nodes that must succeed before this node starts.
     pub waits: Vec<usize>,
-    /// The failed resource because of which this node is skipped.
+    /// The failed resource that this node depends on, if the node is skipped.
     pub held: Option<ResourceId>,
     /// The dependencies to record in the state.
     pub depends_on: Vec<ResourceId>,

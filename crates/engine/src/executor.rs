@@ -82,7 +82,7 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
     if let Some(refusal) = refusal(&request) {
         return Applied::stopped(plan, refusal);
     }
-    // A node that a failed resource holds back changes nothing, so it gets no intent in the journal either.
+    // A node that depends on a failed resource is not applied, so it gets no intent in the journal either.
     let may_go = plan.nodes.iter().filter(|node| node.held.is_none());
     let changing = may_go
         .clone()

@@ -365,7 +365,7 @@ impl PlanBuilder<'_> {
         Ok(asked.into_iter().zip(results).collect())
     }
 
-    /// Adds the plan of a resource, or the error because of which it has no plan.
+    /// Adds the plan of a resource, or the error if there is no plan.
     fn add_planned(&mut self, draft: &DraftNode, member: usize, result: Result<PlannedResource, UserError>) {
         let id = draft.item.id.clone();
         let mut planned = match result {

@@ -29,11 +29,11 @@ impl PropagatedSecrets {
             .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
     }
 
-    /// Masks every text of a plan that contains one of the secrets, in the public plan and in the record.
-    /// What is sent to the server stays unchanged. An old value is masked if it was recorded as masked, or if the new
+    /// Masks every text of a plan that contains one of the secrets, in the public plan and in the record. The values
+    /// that are sent to the server stay unchanged. An old value is masked if it was recorded as masked, or if the new
     /// value is masked.
     ///
-    /// A text that stands literally in `wanted` came from no reference: it stays visible to reviewers even if
+    /// A text that is literally in `wanted` came from no reference: it stays visible to reviewers even if
     /// it contains a part of a Secret.
     pub(crate) fn hide(
         &self,

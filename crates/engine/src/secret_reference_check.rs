@@ -119,7 +119,7 @@ fn as_written_by_server(key: String) -> String {
     }
 }
 
-/// Calls `visit` for each text of a resource with its path, true if a secret may stand there, and the text.
+/// Calls `visit` for each text of a resource with its path, true if the text may be a secret, and the text.
 pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
     let is_object = resource.runtime == RuntimeKind::Kubernetes;
     let visited = rewrite_texts(&mut resource.attributes.clone(), &mut |place, text| {

@@ -143,7 +143,7 @@ pub enum CoreReach {
     Range(CoreRange),
     /// Every core reports the error: the code, a package or a setting must change.
     Every,
-    /// It is unknown which core versions report the error.
+    /// The core versions that report the error are unknown.
     Unknown,
 }
 

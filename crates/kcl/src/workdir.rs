@@ -45,7 +45,7 @@ impl Workdir {
         })
     }
 
-    /// Returns the real path of the folder, which stands for the root of the repository.
+    /// Returns the real path of the folder. To the core it is the root of the repository.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -49,15 +49,15 @@ pub struct StackOutcome {
     /// The serial of the state after the apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u64>,
-    /// Who authorized the plan.
+    /// The reviews and approvals that allowed the apply.
     #[serde(skip_serializing_if = "Authorization::is_empty")]
     pub grounds: Authorization,
     /// The event that the stack waits for, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// One entry per changed resource, sorted by id.
+    /// The results of the changed resources, sorted by id.
     pub resources: Vec<ResourceOutcome>,
-    /// The error because of which the stack failed or was stopped.
+    /// The error, if the stack failed or was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }

@@ -46,7 +46,7 @@ pub struct FileEntry {
     pub kind: FileKind,
 }
 
-/// All files of a revision by path, sorted. As in git, a folder exists only if it holds files.
+/// All files of a revision by path, sorted. As in git, a folder exists only if it contains files.
 pub type FileTree = BTreeMap<RepoPath, FileEntry>;
 
 /// Git's id of a folder. Equal ids mean equal files.

@@ -36,7 +36,7 @@ pub enum LintRule {
     Ownership,
     /// The Spec depends only on the files of the repository.
     Irreproducible,
-    /// The rules of `policy.sets` hold for the Spec, and their own tests pass.
+    /// The Spec satisfies the rules of `policy.sets`, and the tests of these rules pass.
     Policy,
     /// The stack may use each reference to a secret in its Spec.
     Secrets,

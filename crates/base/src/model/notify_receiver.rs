@@ -1,4 +1,4 @@
-//! What a receiver of notifications is: its protocol and its language.
+//! The protocol and the language of a receiver of notifications.
 
 use serde::{Deserialize, Serialize};
 

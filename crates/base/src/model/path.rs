@@ -72,7 +72,7 @@ impl RepoPath {
         )
     }
 
-    /// This folder and all folders above it, the nearest first, the root last.
+    /// Returns this folder and all folders above it, the nearest first and the root last.
     pub fn ancestors(&self) -> impl Iterator<Item = RepoPath> + use<> {
         std::iter::successors(Some(self.clone()), RepoPath::parent)
     }

@@ -56,7 +56,7 @@ pub struct StackPlan {
     /// Notes of the generation from AppConfigurations: settings that Kusion would lose silently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The error because of which the stack, or a part of it, could not be planned.
+    /// The error, if the stack or a part of it could not be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
     /// With an error: true if the base has the same error, in code that this change does not touch.
@@ -240,7 +240,7 @@ pub struct ResourcePlan {
     pub action: Action,
     /// The digest over the resource's sorted review units.
     pub digest: Digest,
-    /// Who validated the change.
+    /// The way in which the change was validated.
     pub validated: Validation,
     /// For a replacement: the paths that force it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -253,7 +253,7 @@ pub struct ResourcePlan {
     /// Sorted by path. A creation has one change at path `""` whose `to` is the whole resource; a deletion
     /// has one whose `from` is the whole resource.
     pub changes: Vec<FieldChange>,
-    /// The sorted paths of which only the field manager changes: the value stays, and we own it from then on.
+    /// The sorted paths whose field manager changes: the value stays, and Konverge owns the field from then on.
     /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<String>,

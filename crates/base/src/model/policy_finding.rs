@@ -16,7 +16,7 @@ pub struct PolicyFinding {
     /// The stack that the finding concerns; `None` for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackId>,
-    /// One sentence: what is not allowed and why.
+    /// The message, one sentence: what is not allowed and why.
     pub message: String,
     /// The hint that says how to satisfy the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,12 +43,12 @@ pub struct SetPlace {
     pub details: BTreeMap<String, String>,
     /// The digest over set, rule, stack, resource, path and message.
     pub digest: Digest,
-    /// The exception or the override because of which a denial does not count.
+    /// The exception or the override that lets a denial pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_by: Option<PassedBy>,
 }
 
-/// The reason why a denial does not count.
+/// The reason why a denial may pass.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PassedBy {

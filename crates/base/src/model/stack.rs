@@ -94,7 +94,7 @@ pub struct Stack {
     pub project_folder: RepoPath,
     /// The file that makes the folder a stack: its `stack.yaml`, or its `kcl.mod` (`include` in `konverge.yaml`).
     pub manifest: RepoPath,
-    /// The compiler setup, or the error because of which it is unknown.
+    /// The compiler setup, or the error if the files of the stack cannot be resolved.
     pub compile: Result<CompileSetup, SetupError>,
     /// The cluster that `stack.yaml` names, as defined in `konverge.yaml`.
     pub cluster: Option<ClusterName>,

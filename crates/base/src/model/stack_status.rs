@@ -55,7 +55,7 @@ pub struct StackStatus {
     /// The current health of the objects; `None` if no cluster was queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<Vec<ObjectStatus>>,
-    /// The error because of which a part of the status is unknown.
+    /// The error, if a part of the status is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
@@ -78,7 +78,7 @@ pub enum HeadStatus {
     Destroyed,
     /// Removed from the repository, while resources of it are still recorded.
     Removed,
-    /// Recorded and kept: the repository does not define it as a stack, and it was not removed.
+    /// Recorded and left alone: the repository does not define it as a stack, but did not remove it either.
     Kept,
 }
 
@@ -92,7 +92,7 @@ pub struct AppliedStatus {
     pub written: Timestamp,
     /// The reason for the write.
     pub reason: String,
-    /// Who started the run.
+    /// The user who started the run.
     pub actor: String,
     /// The URL of the run.
     pub run: String,

@@ -120,7 +120,7 @@ pub struct StackTakeover {
     pub resources: TakeoverCounts,
     /// The digest of the plan, as in a preview.
     pub digest: Digest,
-    /// The error because of which the stack could not be planned.
+    /// The error of a stack that could not be planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }

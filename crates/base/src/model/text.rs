@@ -5,7 +5,7 @@
 ///
 /// These are Unicode's general categories Cc, Cf, Zl and Zp without the `Prepended_Concatenation_Mark`s, which are
 /// visible, its `Default_Ignorable_Code_Point`s, and the blank letters and symbols, which have no property of their
-/// own: they are known by their names (BLANK, FILLER, NULL). Spaces stay.
+/// own and are recognized by their names (BLANK, FILLER, NULL). Spaces are not hidden.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(

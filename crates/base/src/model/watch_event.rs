@@ -20,7 +20,7 @@ pub struct WatchEvent {
     pub stacks: Vec<AffectedStack>,
     /// The differences between these stacks and the base.
     pub plan: Vec<StackPlan>,
-    /// The error because of which the repository cannot be read. The next event is compared with the last readable
+    /// The error, if the repository cannot be read. The next event is compared with the last readable
     /// revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,

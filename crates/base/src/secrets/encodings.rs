@@ -33,7 +33,7 @@ pub(super) fn forms(text: &str) -> Vec<String> {
 
 /// The secrets to find.
 pub(super) struct Needles<'a> {
-    /// Adds the ranges of the secrets that stand unencoded in a text.
+    /// Adds the ranges of the secrets that occur unencoded in a text.
     pub find: &'a dyn Fn(&str, &mut Vec<Range<usize>>),
     /// True if a secret has a character that the layout of YAML may change: a blank or a quote.
     pub have_layout: bool,

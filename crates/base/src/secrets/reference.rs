@@ -42,7 +42,7 @@ impl StoreName {
 /// One reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretReference {
-    /// The store that holds the value.
+    /// The store with the value.
     pub store: StoreName,
     /// The path in the store: components of letters, digits and `_ . - @ : = ~`, none of them `.` or `..`.
     pub path: String,

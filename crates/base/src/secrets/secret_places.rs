@@ -65,7 +65,7 @@ impl SecretPlaces {
         self.paths.is_empty()
     }
 
-    /// Returns the paths of the fields that hold a secret.
+    /// Returns the paths of the fields that contain secret values.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.paths.keys().map(String::as_str)
     }

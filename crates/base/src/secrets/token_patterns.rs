@@ -159,7 +159,7 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns true for a JSON Web Token: three parts in base64, of which the first is a JSON object.
+/// Returns true for a JSON Web Token: three parts in base64, and the first one is a JSON object.
 fn is_jwt(word: &str) -> bool {
     let parts: Vec<&str> = word.split('.').collect();
     let is_long = |part: &&str| part.len() >= 8;

@@ -9,8 +9,8 @@ use std::{
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-/// The parts of a path because of which a file is skipped. No checksum covers such a file, so it is deleted before the
-/// package is used.
+/// A file whose path contains one of these texts is skipped. No checksum covers such a file, so it is deleted before
+/// the package is used.
 const IGNORED: [&str; 2] = [".git", ".tar"];
 
 fn is_ignored(relative: &str) -> bool {

@@ -370,8 +370,8 @@ impl<'a> Side<'a> {
         let mut at = 0;
         while at < nodes.len() {
             if at > 0 && reach.steps[at].length > reach.steps[at - 1].length {
-                // When a new level begins, the level before the last one is complete: nothing found from now on has a
-                // shorter chain than its files.
+                // When a new level begins, the level before the last one is complete: files that are found from now on
+                // have longer chains.
                 near.extend(
                     reach.found[counted..level_found]
                         .iter()

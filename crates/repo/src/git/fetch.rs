@@ -34,7 +34,7 @@ pub(super) enum FetchSpec<'a> {
     Commit(&'a str),
     /// One commit with its history, for a full clone that lacks it.
     History(&'a str),
-    /// This number of commits below the present ones.
+    /// This number of further commits, older than the present ones.
     Deeper(u32),
     /// The complete history.
     Everything,

@@ -216,7 +216,7 @@ impl Repository {
         })
     }
 
-    /// Returns the time of a commit, as its committer's clock said: at GitHub that of the merge.
+    /// Returns the committer time of a commit. For a merge on GitHub, this is the time of the merge.
     ///
     /// # Errors
     /// There is no such commit.
@@ -295,7 +295,7 @@ impl Repository {
         self.handles.with(|git| Ok(tree_id(tree_of(git, commit)?)))
     }
 
-    /// Returns a commit whose files are known.
+    /// Returns the source of a commit whose files are known already.
     pub fn source_from_listing(&self, commit: &CommitId, listing: &Listing) -> Arc<dyn Source> {
         Arc::new(CommitSource::from_listing(&self.handles, commit, listing))
     }
@@ -312,8 +312,8 @@ impl Repository {
         Ok(Arc::new(WorktreeSource::read(&self.handles, &self.root)?))
     }
 
-    /// Returns the files of the index, which are what the next commit holds. `file` is another index than the
-    /// repository's; its path is relative to [`Repository::root`].
+    /// Returns the files of the index, which the next commit will contain. `file` names an index to read instead of the
+    /// repository's own; its path is relative to [`Repository::root`].
     ///
     /// # Errors
     /// The repository is bare, or its index cannot be read or has a conflict.
@@ -324,8 +324,8 @@ impl Repository {
         Ok(Arc::new(IndexSource::read(&self.handles, &self.root, file)?))
     }
 
-    /// Returns the files of the working tree, of which an earlier state and what was written since are known. Only
-    /// written files are read, if nothing else can differ.
+    /// Returns the files of the working tree, derived from an earlier state and the paths that were written since. Only
+    /// the written files are read, if no other file can differ.
     ///
     /// # Errors
     /// See [`Repository::worktree`].

@@ -19,7 +19,7 @@ use konverge_base::model::{
 
 /// The setup of a stack.
 pub(super) struct StackSetup {
-    /// The setup, or the error because of which there is none.
+    /// The setup, or the error if there is none.
     pub(super) compile: Result<CompileSetup, SetupError>,
     /// True if an entry of the stack is a glob.
     pub(super) globs: bool,

@@ -59,7 +59,7 @@ impl Exclusion {
             .unwrap_or_else(|| self.in_package(folder, project).is_some())
     }
 
-    /// Returns the package because of which a folder does not define a stack: another module depends on this package,
+    /// Returns the package that keeps a folder from defining a stack: another module depends on this package,
     /// and no glob decides otherwise.
     pub(super) fn used_package(&self, folder: &RepoPath, project: Option<&RepoPath>) -> Option<&RepoPath> {
         let (package, kind) = self.in_package(folder, project)?;
