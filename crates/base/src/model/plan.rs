@@ -231,12 +231,12 @@ impl std::ops::Add for PodImpact {
 pub struct ResourcePlan {
     /// The resource.
     pub id: ResourceId,
-    /// The runtime that plans and applies it.
+    /// The runtime that plans and applies the resource.
     pub runtime: RuntimeKind,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// The action of an apply on it.
+    /// The action of an apply on the resource.
     pub action: Action,
     /// The digest over the resource's sorted review units.
     pub digest: Digest,

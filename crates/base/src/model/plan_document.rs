@@ -128,11 +128,11 @@ pub struct DocumentChange {
 pub struct DesiredResource {
     /// The resource.
     pub id: ResourceId,
-    /// The runtime that applies it.
+    /// The runtime that applies the resource.
     pub runtime: RuntimeKind,
     /// The kind of a Kubernetes object, or the type of a Terraform resource.
     pub kind: String,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     pub cluster: Option<ClusterName>,
     /// The attributes, with `$secret` and `$unknown` markers.
     pub attributes: Map<String, Value>,

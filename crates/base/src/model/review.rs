@@ -22,7 +22,7 @@ pub struct ReviewUnit {
     pub stack: StackId,
     /// The resource.
     pub resource: ResourceId,
-    /// The action of an apply on it.
+    /// The action of an apply on the resource.
     pub action: Action,
     /// The path of the field that changes; empty for the resource itself.
     pub path: String,

@@ -55,7 +55,7 @@ impl Sharing {
 pub struct Resource {
     /// The id, unique in the Spec.
     pub id: ResourceId,
-    /// The runtime that plans and applies it.
+    /// The runtime that plans and applies the resource.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
     /// The whole Kubernetes object, or the body of the Terraform resource.

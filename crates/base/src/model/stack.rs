@@ -159,9 +159,9 @@ pub struct CompileSetup {
     pub overrides: Vec<String>,
     /// The path selectors (`-S`).
     pub path_selector: Vec<String>,
-    /// `disable_none`.
+    /// True to omit attributes that are `None` (`disable_none`).
     pub disable_none: bool,
-    /// `strict_range_check`.
+    /// True to check the ranges of 32-bit integers and floats (`strict_range_check`).
     pub strict_range_check: bool,
     /// The external packages inside the repository: name → folder (`package_maps`, `kcl.mod` path dependencies).
     pub packages: Vec<(String, RepoPath)>,

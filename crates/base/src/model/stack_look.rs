@@ -101,7 +101,7 @@ pub struct StackLook {
 pub struct UnreadyObject {
     /// The resource.
     pub id: ResourceId,
-    /// Its cluster.
+    /// The cluster of the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
     /// The health of the object.

@@ -81,7 +81,7 @@ impl FromStr for OutputName {
 /// The stacks whose outputs a stack reads, by alias.
 pub type StackReads = BTreeMap<OutputName, StackId>;
 
-/// One output of another stack.
+/// The identity of an output of another stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OutputId {
     /// The stack that publishes the output.

@@ -64,21 +64,21 @@ pub struct StackStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeadStatus {
-    /// Up to date.
+    /// The head is applied.
     Applied,
-    /// Changes are pending.
+    /// The head has changes that are not applied.
     Changed,
     /// Everything that could be applied is applied, and the rest waits for an event. The next run continues.
     Waiting,
     /// The last apply failed, or was interrupted. The next run continues.
     Unfinished,
-    /// Never applied.
+    /// The stack was never applied.
     New,
-    /// Destroyed after it was applied.
+    /// The stack was destroyed after it was applied.
     Destroyed,
-    /// Removed from the repository, while resources of it are still recorded.
+    /// The stack was removed from the repository, but its state still has resources.
     Removed,
-    /// Recorded and left alone: the repository does not define it as a stack, but did not remove it either.
+    /// The stack has a state, but no run changes it: the repository no longer defines the stack, and did not remove it.
     Kept,
 }
 
@@ -110,10 +110,10 @@ pub struct AppliedStatus {
 pub struct ObjectStatus {
     /// The resource.
     pub id: ResourceId,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// Its health.
+    /// The health of the object.
     pub health: Health,
     /// The reason of the health.
     pub message: String,

@@ -21,7 +21,7 @@ pub struct StackTestReport {
 pub struct StackTestResult {
     /// Folder of the stack.
     pub stack: RepoPath,
-    /// Its identity.
+    /// The identity of the stack.
     pub id: StackId,
     /// The test file.
     pub file: RepoPath,

@@ -217,10 +217,10 @@ pub struct KusionRelease {
 pub struct Recorded {
     /// The resource.
     pub id: ResourceId,
-    /// The runtime that applied it.
+    /// The runtime that applied the resource.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
     /// The applied attributes with secrets masked; shared by the state, the plan and the journal.

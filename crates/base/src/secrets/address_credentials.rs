@@ -20,10 +20,10 @@ pub struct AddressParts<'a> {
 /// The parameters that the query of an address may have.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum AddressQuery<'a> {
-    /// No parameters.
+    /// No query is allowed.
     #[default]
     Empty,
-    /// Only these parameters.
+    /// Only these parameters are allowed.
     Settings(&'a [&'a str]),
     /// Any parameters of another program's server, except those whose names say that they are secret.
     OfServer,

@@ -39,7 +39,7 @@ impl StoreName {
     }
 }
 
-/// One reference.
+/// A reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretReference {
     /// The store with the value.

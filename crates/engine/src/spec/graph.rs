@@ -30,7 +30,7 @@ use konverge_base::{
 /// The reason why one resource comes before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edge {
-    /// `dependsOn`.
+    /// The dependent names the dependency in `dependsOn`.
     Explicit,
     /// A `$kusion_path` reference: the value is needed, not only the order.
     Reference,

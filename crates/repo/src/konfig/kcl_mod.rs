@@ -5,30 +5,30 @@ use serde_json::Value;
 /// The content of `kcl.mod` that Konverge needs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct KclMod {
-    /// `[package] name`.
+    /// The name of the package (`[package] name`).
     pub(super) name: Option<String>,
-    /// `[package] version`.
+    /// The version of the package (`[package] version`).
     pub(super) version: Option<String>,
-    /// `[dependencies]` in the order of the file, with `-` in names written as `_`.
+    /// The dependencies in the order of the file, with `-` in names written as `_`.
     pub(super) dependencies: Vec<(String, Dependency)>,
-    /// `[profile] entries`, as written.
+    /// The entries (`[profile] entries`), as written.
     pub(super) entries: Vec<String>,
-    /// `[profile] disable_none`.
+    /// True to omit attributes that are `None` (`[profile] disable_none`).
     pub(super) disable_none: bool,
-    /// `[profile] overrides`.
+    /// The values that replace attributes (`[profile] overrides`).
     pub(super) overrides: Vec<String>,
-    /// `[profile] selectors`.
+    /// The paths of the parts to print (`[profile] selectors`).
     pub(super) selectors: Vec<String>,
-    /// `[profile] arguments`, `key=value`, as written.
+    /// The options as `key=value` (`[profile] arguments`), as written.
     pub(super) arguments: Vec<String>,
 }
 
-/// One dependency.
+/// An entry of `[dependencies]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Dependency {
     /// The name in the file.
     pub(super) declared: String,
-    /// `path = "…"`.
+    /// The folder of a dependency in the repository (`path = "…"`).
     pub(super) path: Option<String>,
     /// The folder names that the package may have in a `vendor` folder or package cache.
     pub(super) store_names: Vec<String>,

@@ -15,13 +15,13 @@ pub use konverge_base::model::stack::{LayoutRules, SettingsOrder};
 pub struct Settings {
     /// The entries of `file` and then of `files`, as Kusion joins them; as written.
     pub files: Vec<String>,
-    /// `overrides`.
+    /// The values that replace attributes (`overrides`).
     pub overrides: Vec<String>,
-    /// `path_selector`.
+    /// The paths of the parts to print (`path_selector`).
     pub path_selector: Vec<String>,
-    /// `disable_none`.
+    /// True to omit attributes that are `None` (`disable_none`).
     pub disable_none: bool,
-    /// `strict_range_check`.
+    /// True to check the ranges of 32-bit integers and floats (`strict_range_check`).
     pub strict_range_check: bool,
     /// `package_maps`: name → folder as written.
     pub package_maps: BTreeMap<String, String>,
