@@ -77,6 +77,7 @@ impl RetryPolicy {
                 RetryDecision::Retry => jitter(backoff),
                 RetryDecision::RetryAfter(asked) => asked,
             };
+            // A wait that would exceed the total is not begun: the caller would only learn of the error later.
             if attempt >= self.attempts || start.elapsed().saturating_add(wait) > self.total {
                 return Err(error);
             }

@@ -75,6 +75,7 @@ impl Worker {
         command
             .arg("__worker")
             .arg(sandbox)
+            // The environment may contain credentials, and the code that a worker compiles is not trusted.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -95,6 +96,7 @@ impl Worker {
             ));
         };
         let said = Arc::new(WorkerStderr::default());
+        // Standard error is read all the time: a worker that prints much would block if its pipe were full.
         tokio::spawn(listen(stderr, Arc::clone(&said)));
         let mut worker = Self {
             child,
@@ -108,6 +110,7 @@ impl Worker {
         };
         match tokio::time::timeout(START, worker.read_answer()).await {
             Ok(Ok((WorkerStatus::Done, _))) => {
+                // The worker reports missing sandbox layers as a warning before its first response.
                 worker.warning = worker
                     .said
                     .take()

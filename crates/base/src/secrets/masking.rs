@@ -276,6 +276,7 @@ impl<'a> Marker<'a> {
 
     /// Returns the replacement for a member of a map; `None` to keep the member.
     fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
+        // The shape of a Secret decides first: everything in it is secret, whatever its name.
         if let Some(place) = place_of(map, key) {
             return Some(self.place(place, value));
         }

@@ -55,6 +55,7 @@ async fn fetch_unbounded(
         GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
         GitRevision::Commit(commit) => commit.clone(),
     };
+    // A shallow fetch of the one revision first: it is much smaller than the history.
     let shallow = git(
         packages,
         folder,
@@ -102,6 +103,7 @@ async fn fetch_unbounded(
         }
         (Err(why), _) => return Err(why),
     }
+    // Only the package is copied, so that the history and the rest of the repository are deleted with the clone.
     let root = match package {
         Some(package) => subfolder(folder, package)?,
         None => folder.to_owned(),
@@ -153,6 +155,8 @@ async fn run(
     folder: &Path,
     arguments: &[&str],
 ) -> Result<ProcessResult, SharedError> {
+    // The repository is not trusted: no hook of the user runs on it, no transport runs a command, and no link is
+    // created that could lead outside of the folder.
     let fixed = [
         "-c",
         "core.hooksPath=/dev/null",
@@ -167,6 +171,8 @@ async fn run(
         .args(arguments.iter().copied());
     let kept = packages.asker.variables(&packages.environment).into_iter();
     let kept = kept.map(|(name, value)| (name.into(), value.into()));
+    // Git must not wait for a password, must not read the system's configuration, and must print messages in English,
+    // because some of them are recognized below.
     let own = [
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_CONFIG_NOSYSTEM", "1"),

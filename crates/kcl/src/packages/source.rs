@@ -153,6 +153,7 @@ pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<Pa
             }
         };
         let (GitRevision::Commit(name) | GitRevision::Tag(name) | GitRevision::Branch(name)) = &at;
+        // Git would read a revision that begins with a dash as an option.
         if name.is_empty()
             || name.starts_with('-')
             || name.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -176,6 +177,7 @@ pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<Pa
             package.declared.escape_debug()
         )));
     };
+    // A version alone names a package of the default registry, which the user may replace.
     let base = registry.unwrap_or(DEFAULT_REGISTRY);
     let url = text("oci").map_or_else(
         || format!("{}/{}", base.trim_end_matches('/'), package.declared),

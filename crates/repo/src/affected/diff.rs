@@ -68,6 +68,7 @@ impl Analysis {
             }
             let mut why = difference.reasons(before, at);
             why.extend(tests);
+            // A file that moved with its stack looks changed, but its content is the same, so it is no reason.
             if moved {
                 why.retain(|reason| !moved_with_stack(&reason.path, old, stack));
                 why.push(InputReason {
@@ -117,6 +118,7 @@ impl Analysis {
                 .enumerate()
                 .map(|(at, stack)| (stack.id.clone(), at)),
         );
+        // The list grows while it is walked, so that readers of readers are found as well.
         let mut at = 0;
         while at < stacks.len() {
             let (id, folder) = (stacks[at].id.clone(), stacks[at].stack.clone());

@@ -121,6 +121,7 @@ impl StackInputs {
             };
             self.entries.push(graph.node(&context, place));
         }
+        // A `kcl.mod` decides how imports resolve, so that of each package root is an input.
         roots.sort();
         roots.dedup();
         for root in roots {

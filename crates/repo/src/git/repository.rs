@@ -410,6 +410,7 @@ impl Repository {
         for commit in [a, b] {
             self.ensure(commit, credentials).await?;
         }
+        // Most branches are short, so the clone is deepened step by step before the whole history is fetched.
         for commits in [32, 256, 2048] {
             match self.merge_base(a, b) {
                 Err(GitError::Shallow(_)) => self.fetch(&FetchSpec::Deeper(commits), credentials).await?,
@@ -432,6 +433,7 @@ impl Repository {
 
     fn has(&self, commit: &CommitId) -> Result<bool, GitError> {
         self.handles.with(|git| {
+            // `git fetch` ran in another process, so libgit2 must look for new packs.
             git.odb()?.refresh()?;
             Ok(git.find_commit(oid(commit)).and_then(|c| c.tree()).is_ok())
         })

@@ -203,6 +203,7 @@ pub(super) fn read(
     };
     let mut time = None;
     let times = words(annotations, dialect.hook);
+    // Helm separates the first apply from later ones, which Konverge does not: one time of a pair alone gets a note.
     for [first, second] in dialect.pairs {
         let alone = match (times.contains(first), times.contains(second)) {
             (true, false) => first,
@@ -235,6 +236,7 @@ pub(super) fn read(
             (None, _) => note(dialect.hook, word, "Konverge has no such time"),
         }
     }
+    // Without a time it is a normal object, and the notes above say why.
     let time = time?;
     if GroupKind::from_attributes(&resource.attributes) != GroupKind::JOB {
         note(
