@@ -356,7 +356,7 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
-    /// Earlier names of stacks whose guards hold no longer. Without such a line, sets, approvals, limits, freezes and
+    /// Earlier names of stacks whose policies no longer apply. Without such a line, sets, approvals, limits, freezes and
     /// workflows follow a stack that gets another folder or identity.
     pub ended_names: Vec<EndedNameConfig>,
     /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.

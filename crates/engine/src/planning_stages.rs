@@ -8,7 +8,7 @@ use konverge_base::model::spec::RuntimeKind;
 pub(crate) struct StageNode {
     /// The runtime of the resource.
     pub kind: RuntimeKind,
-    /// How the runtime applies its resources.
+    /// The unit in which the runtime applies its resources.
     pub granularity: Granularity,
     /// The dependencies: the index of the other node, and whether a value of it is needed.
     pub waits: Vec<(usize, bool)>,

@@ -10,8 +10,8 @@ pub struct ObjectParts<'a> {
     pub api_version: &'a str,
     /// The kind, such as `Deployment`.
     pub kind: &'a str,
-    /// The rest, `[namespace:]name`. Names of RBAC objects may contain colons, so the namespace cannot be told from the
-    /// text.
+    /// The rest, `[namespace:]name`. Names of RBAC objects may contain colons, so the namespace cannot be recognized in
+    /// the text.
     pub name: &'a str,
 }
 

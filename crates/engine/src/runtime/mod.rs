@@ -129,7 +129,7 @@ impl Item {
     }
 }
 
-/// How a runtime applies resources.
+/// The unit in which a runtime applies resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
     /// Each resource separately; the engine schedules (Kubernetes).
