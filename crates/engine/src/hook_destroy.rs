@@ -8,7 +8,7 @@ use konverge_base::{
     model::{ResourceId, hook::HookTasks, masked_value, spec::Resource, state::Recorded},
 };
 
-/// Runs the `pre-destroy` hooks of a stack that is destroyed before its deletions.
+/// If the whole stack is deleted, makes its `pre-destroy` hooks run before all deletions.
 ///
 /// # Errors
 /// A recorded hook cannot run as it was declared.
