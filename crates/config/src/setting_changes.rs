@@ -1,5 +1,5 @@
-//! What a change of `konverge.yaml` does to each stack. Every key is taken apart here: a new one does not compile until
-//! somebody says what it does to a stack.
+//! The effect of a change of `konverge.yaml` on each stack. Every key is listed here by destructuring, so that a new
+//! key does not compile until its effect is decided.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use konverge_base::model::{StackId, setting_change::SettingChange, stack::Stack};
 
-/// The value that a key has for a stack.
+/// A setting with its value for a stack.
 struct Setting {
     key: &'static str,
     effect: &'static str,
@@ -29,10 +29,11 @@ fn setting(key: &'static str, effect: &'static str, value: impl Serialize) -> Se
 }
 
 impl Config {
-    /// The keys that mean something else in `after` for stacks that both revisions have, with those stacks.
+    /// Returns the keys whose effect changes with `after`, each with the stacks that it changes for. Only stacks that
+    /// both revisions have are compared.
     pub fn setting_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<SettingChange> {
         let is_same = self == after;
-        // Even if the files are equal, another folder or name of the stack may match other rules.
+        // Even if both files are equal, a stack with another folder or name may match other rules.
         let may_differ = |(before, now): &(&Stack, &Stack)| {
             !is_same
                 || before.folder != now.folder
@@ -72,15 +73,15 @@ impl Config {
         changes
     }
 
-    /// The settings that are the same for every stack.
+    /// Returns the settings that all stacks share.
     fn common_settings(&self) -> Vec<Setting> {
         let Self {
             version: _,
-            // `exclude` and `include` only add and remove stacks, and those are shown as such.
+            // `exclude` and `include` only add and remove stacks, and the preview shows those as added and removed.
             exclude: _,
             include: _,
             state,
-            // Compared for each stack.
+            // These keys are compared for each stack, in `settings`.
             clusters: _,
             logins: _,
             rollouts: _,
@@ -94,7 +95,7 @@ impl Config {
             outputs,
             apply,
             policy,
-            // Keys without an effect on a stack are left out.
+            // These keys have no effect on a stack.
             checks: _,
             drift,
             notify: _,
@@ -137,7 +138,7 @@ impl Config {
             read,
             service_accounts,
             timeout: hook_timeout,
-            // Compared for each stack.
+            // Workflows are compared for each stack, in `settings`.
             workflows: _,
         } = hooks;
         let PolicyConfig {
@@ -147,7 +148,7 @@ impl Config {
             actors,
             freeze,
             max_destructive,
-            // By stack.
+            // Policy sets, exceptions and ended names are compared for each stack, in `settings`.
             sets: _,
             exceptions: _,
             ended_names: _,
@@ -164,15 +165,15 @@ impl Config {
         vec![
             setting(
                 "state.url",
-                "its state is in another place: what is recorded now is not known there",
+                "its state moves to another store, which does not have the current state",
                 (url, options),
             ),
             setting(
                 "state.id",
-                "its state has another owner: the states of the earlier id are refused",
+                "its state gets another repository id, and states with the old id are refused",
                 id,
             ),
-            setting("state.lease", "its lease has other times", lease),
+            setting("state.lease", "its lease has another term or another wait", lease),
             setting(
                 "state.history",
                 "another number of its old states is kept",
@@ -185,7 +186,7 @@ impl Config {
             ),
             setting(
                 "state.accept_unmarked_until",
-                "until another day, its state counts although nobody knows who wrote it",
+                "its state is accepted without a mark of its writer until another date",
                 accept_unmarked_until,
             ),
             setting(
@@ -195,7 +196,7 @@ impl Config {
             ),
             setting(
                 "state.unsafe_no_lock",
-                "whether two runs can apply it at once changes",
+                "its protection against two applies at once is switched on or off",
                 unsafe_no_lock,
             ),
             setting("kcl.version", "another KCL core compiles it", version),
@@ -223,7 +224,7 @@ impl Config {
             ),
             setting(
                 "secrets",
-                "other secret stores or permissions hold for its references",
+                "its secret references use other stores or permissions",
                 secrets,
             ),
             setting(
@@ -233,7 +234,7 @@ impl Config {
             ),
             setting(
                 "apply.ready_timeout",
-                "an apply waits for its resources for another time",
+                "an apply waits for its resources longer or shorter",
                 (ready_timeout, fail_early_after),
             ),
             setting(
@@ -243,7 +244,7 @@ impl Config {
             ),
             setting(
                 "apply.conflicts",
-                "fields that another manager owns are treated in another way",
+                "conflicts with other field managers are resolved in another way",
                 conflicts,
             ),
             setting(
@@ -258,7 +259,7 @@ impl Config {
             ),
             setting(
                 "policy.drift",
-                "an apply treats what others changed in another way",
+                "an apply handles drift in another way",
                 drift_policy,
             ),
             setting(
@@ -272,25 +273,25 @@ impl Config {
                 "other people may merge or start its apply",
                 actors,
             ),
-            setting("policy.freeze", "other times are without an apply of it", freeze),
+            setting("policy.freeze", "its applies are frozen at other times", freeze),
             setting(
                 "policy.max_destructive",
-                "another number of its resources may go in one apply",
+                "one apply may delete or replace another number of its resources",
                 max_destructive,
             ),
             setting(
                 "policy.broken_base",
-                "whether a preview passes if it failed before changes",
+                "a preview treats it differently if it already fails on the base",
                 broken_base,
             ),
             setting(
                 "policy.unknown_pushers",
-                "whether approvals count at a forge that does not say who pushed changes",
+                "approvals count differently at a forge that does not say who pushed",
                 unknown_pushers,
             ),
             setting(
                 "drift.reconcile",
-                "its drift is restored, or is not any more",
+                "restoring its drift automatically is switched on or off",
                 reconcile,
             ),
             setting("drift.label", "the issue of its drift has another label", label),
@@ -298,7 +299,7 @@ impl Config {
     }
 }
 
-/// The settings of a configuration for single stacks.
+/// The rules of a configuration that apply to single stacks.
 struct StackSettings<'a> {
     config: &'a Config,
     rules: StackRules<'a>,
@@ -309,7 +310,7 @@ struct StackSettings<'a> {
     workflows: Vec<(Option<StackGlob>, &'a HookWorkflow)>,
 }
 
-/// Items with the compiled globs for their stacks; an item without a glob is for every stack.
+/// Returns items with their compiled globs. An item without a glob applies to every stack.
 fn with_globs<T>(items: &[T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<StackGlob>, &T)> {
     let items = items.iter();
     items
@@ -317,7 +318,7 @@ fn with_globs<T>(items: &[T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<
         .collect()
 }
 
-/// Returns the items that are for a stack.
+/// Returns the items that apply to a stack.
 fn of_stack<'a, T>(items: &[(Option<StackGlob>, &'a T)], stack: &Stack) -> Vec<&'a T> {
     let items = items.iter();
     let own = items.filter(|(glob, _)| matches(glob.as_ref(), &stack.id, &stack.folder));
@@ -337,11 +338,11 @@ impl<'a> StackSettings<'a> {
         }
     }
 
-    /// The settings of a stack that others may not have, always in the same order.
+    /// Returns the settings of a stack that may differ from those of other stacks, always in the same order.
     fn settings(&self, stack: &Stack) -> Vec<Setting> {
         let config = self.config;
         let EffectiveStack {
-            // Compared below, together with the cluster of stack.yaml.
+            // The cluster is compared below, together with the one in stack.yaml.
             cluster: _,
             workspace,
             after,
@@ -368,7 +369,7 @@ impl<'a> StackSettings<'a> {
             setting("stacks[].after", "it waits for other stacks", after),
             setting(
                 "stacks[].policy",
-                "other approvals, people or times hold for it",
+                "it needs other approvals or people, or is frozen at other times",
                 policy,
             ),
             setting(
@@ -388,12 +389,12 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "stacks[].deliver",
-                "something else applies its objects, or from another place",
+                "another tool applies its objects, or from another registry",
                 delivery,
             ),
             setting(
                 "stacks[].ignore",
-                "other fields are left alone after creation",
+                "other fields are ignored after creation",
                 ignore,
             ),
             setting(
@@ -403,17 +404,17 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "policy.sets",
-                "other policy sets judge it",
+                "other policy sets are evaluated on its plan",
                 of_stack(&self.sets, stack),
             ),
             setting(
                 "policy.exceptions",
-                "other findings of policies do not count for it",
+                "other exceptions from policy sets apply to it",
                 of_stack(&self.exceptions, stack),
             ),
             setting(
                 "policy.ended_names",
-                "other earlier names of it count no longer: what guarded it under them ends",
+                "other earlier names of it are ended: policies that name them no longer apply to it",
                 of_stack(&self.ended_names, stack),
             ),
             setting(
@@ -436,14 +437,14 @@ impl<'a> StackSettings<'a> {
             kubeconfig_env,
             context,
             in_cluster,
-            // These keys do not change the objects of a stack.
+            // These keys have no effect on the objects of a stack.
             max_concurrent_requests: _,
             tests: _,
         } = cluster;
         json!([name, kubeconfig_env, context, in_cluster])
     }
 
-    /// The rollout with the wave of a stack, and what must hold after the wave.
+    /// Returns the rollout of a stack, its wave, and the conditions after the wave.
     fn rollout(&self, stack: &Stack) -> Value {
         let (name, wave) = match self.waves.wave_of(&stack.folder) {
             Ok(Some(place)) => place,
@@ -460,7 +461,7 @@ impl<'a> StackSettings<'a> {
             return Value::Null;
         };
         let WaveConfig {
-            // The number of the wave shows a change of the pattern.
+            // The glob is not compared: if a change of it matters, the number of the wave changes.
             pattern: _,
             at_once,
             bake,

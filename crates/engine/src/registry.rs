@@ -13,7 +13,7 @@ use konverge_base::{
 pub struct RuntimeRegistry(BTreeMap<RuntimeKind, Arc<dyn Runtime>>);
 
 impl RuntimeRegistry {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -25,7 +25,7 @@ impl RuntimeRegistry {
         self
     }
 
-    /// The runtime of a kind.
+    /// Returns the runtime of a kind.
     ///
     /// # Errors
     /// There is no runtime of this kind.

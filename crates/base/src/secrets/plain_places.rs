@@ -1,5 +1,6 @@
-//! Where the value of a secret may stand outside of a Secret, if its store says `into: any`: in a field that only its
-//! owner reads. A field by which an object is found, or that others copy, shows its value in places that nobody masks.
+//! Decides where a secret value may be written outside of a Secret, if its store is configured with `into: any`: in a
+//! field that only its owner reads. A field that identifies an object, or that other objects copy, would show its value
+//! in locations that are not masked.
 
 use super::secret_paths::is_last_applied;
 use crate::model::FieldPath;
@@ -13,7 +14,7 @@ pub struct ObjectKind<'a> {
     pub kind: &'a str,
 }
 
-/// Names of fields that say which object it is, or which one is meant.
+/// The names of fields that identify an object or refer to one.
 const IDENTITIES: [&str; 7] = [
     "apiVersion",
     "kind",
@@ -24,10 +25,10 @@ const IDENTITIES: [&str; 7] = [
     "id",
 ];
 
-/// Endings of fields that name another object: `secretName`, `sourceNamespace`, `databaseRef`, `accountId`.
+/// The endings of fields that refer to another object: `secretName`, `sourceNamespace`, `databaseRef`, `accountId`.
 const ENDINGS: [&str; 5] = ["Name", "Namespace", "Ref", "Id", "ID"];
 
-/// Why no value of a secret may stand at a path (RFC 6901) of an object; `None` if it may.
+/// Returns the reason why no secret value may be at a path (RFC 6901) of an object; `None` if it may.
 pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static str> {
     let components: Vec<_> = FieldPath::new(path).components().collect();
     let components: Vec<_> = components.iter().map(String::as_str).collect();
