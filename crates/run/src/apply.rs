@@ -37,18 +37,18 @@ pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits}
 pub use rounds::plan_live;
 pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 
-/// An apply that has ended.
+/// The result of an apply.
 pub struct EndedRun {
     /// What was done to each stack.
     pub report: ApplyReport,
-    /// The decisions about the plans, in the order of the report.
+    /// The decisions about the plans, in the order of the stacks in the report.
     pub decisions: Decisions,
 }
 
 /// Applies the targets. Independent stacks are applied concurrently.
 ///
 /// # Errors
-/// The order of the stacks has a cycle. Errors of a stack are in its outcome.
+/// The order of the stacks has a cycle. An error of one stack is in its outcome, not here.
 pub async fn run(
     planning: &Planner,
     targets: &[Target],
@@ -63,7 +63,8 @@ pub async fn run(
     let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
     let mut waiting: BTreeMap<&StackId, &Target> =
         targets.iter().map(|target| (&target.id, target)).collect();
-    // `failed`: the stacks that were not applied. `paused`: those of them that wait, or that depend on one that waits.
+    // `failed` has the stacks that were not applied. `paused` has those of them that wait for another stack, directly
+    // or not.
     let mut failed: BTreeSet<StackId> = BTreeSet::new();
     let mut paused: BTreeSet<StackId> = BTreeSet::new();
     let mut ended: BTreeSet<StackId> = BTreeSet::new();
@@ -135,8 +136,8 @@ pub async fn run(
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,
-            // The stacks that are left wait, and nothing is running that they could wait for. Their second attempt says
-            // what stops them.
+            // The remaining stacks wait, but no stack is running that they could wait for. Their second attempt fails
+            // with the reason.
             None => awaited.give_up(),
         }
     }
@@ -156,8 +157,8 @@ pub async fn run(
     Ok(EndedRun { report, decisions })
 }
 
-/// Writes the results of this run into the index. The index may be behind: entries that were not written are looked up
-/// in the states.
+/// Writes the results of this run into the index. If this fails, the index is behind the states, and readers look up
+/// the missing entries in the states.
 async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[StackOutcome]) {
     let ended_early = |outcome: &&StackOutcome| {
         outcome.serial.is_none()
@@ -166,7 +167,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
                 StackResult::Failed | StackResult::Stopped | StackResult::HeldBack
             )
     };
-    // A run that was asked to stop says nothing about its stacks.
+    // After an interruption, these results come from the interruption and not from the stacks.
     if !planning.run.cancel.is_cancelled() {
         for outcome in outcomes.iter().filter(ended_early) {
             backend.states.note_stopped_apply(&outcome.id, outcome.result);

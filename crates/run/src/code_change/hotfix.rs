@@ -1,4 +1,4 @@
-//! Keeps a hotfix: what was changed outside Konverge, on the cluster, becomes the code.
+//! Keeps a hotfix: writes a change that somebody made on the cluster, outside Konverge, into the code.
 
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ use konverge_base::{
 const MASK: &str = "***";
 
 impl CodeEditor<'_> {
-    /// Edits the attributes of a stack so that its Spec has the live values of a drift check's difference, and nothing
-    /// else changes.
+    /// Edits the attributes of a stack so that its Spec has the live values that a drift check found, and changes
+    /// nothing else.
     ///
     /// # Errors
     /// An object was created or deleted by hand, a field was added or removed, a value is a secret, or a field has no
@@ -80,7 +80,7 @@ fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError>
         .collect()
 }
 
-/// Returns true if a value is not shown as it is.
+/// Returns true if a value contains a mask in place of a secret.
 fn is_hidden(value: &Value) -> bool {
     masked_value::holds_mark(value) || value.to_string().contains(MASK)
 }
