@@ -1,13 +1,13 @@
-//! The permissions: each line of konverge.yaml that lets somebody do something, or stops it.
+//! The permissions page: each line of `konverge.yaml` that allows or forbids an action to somebody.
 
 use super::branch_config::BranchConfig;
 use konverge_config::{Config, FreezeConfig, PolicyEnforcement, PortalRole, StackPolicy, WorkflowTime};
 use konverge_portal::{Permission, PermissionSubject, PermissionsDocument};
 
-/// The glob of all stacks.
+/// The glob that matches every stack.
 const EVERY_STACK: &str = "**";
 
-/// The permissions of the default branch.
+/// Returns the permissions of the default branch.
 pub fn permissions(branch: &BranchConfig) -> PermissionsDocument {
     let config = &branch.config;
     let mut lines = PermissionLines::default();
@@ -27,11 +27,11 @@ pub fn permissions(branch: &BranchConfig) -> PermissionsDocument {
     }
 }
 
-/// The lines, in the order of the file.
+/// The permissions, in the order of the file.
 #[derive(Default)]
 struct PermissionLines(Vec<Permission>);
 
-/// Who, for which stacks, and where it is written.
+/// One permission: for whom, for which stacks, and at which key of the file.
 struct Line<'a> {
     who: &'a [String],
     stacks: &'a str,
@@ -49,7 +49,7 @@ impl PermissionLines {
         });
     }
 
-    /// Adds approvals, actors, freezes and limits: those of all stacks, then those of rules.
+    /// Adds approvals, actors, freezes and limits: first those for all stacks, then those of rules.
     fn policies(&mut self, config: &Config) {
         let policy = &config.policy;
         let of_all = StackPolicy {
