@@ -44,7 +44,7 @@ pub async fn renamed_stacks(
     layout: &Layout,
     known: &Proven<IndexedStates>,
 ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-    // An entry without a serial comes from a run that has only begun, so the stack is not recorded yet.
+    // An entry without resources and digest comes from a run that has only begun, so the stack is not recorded yet.
     let is_recorded = |id: &StackId| {
         let entry = known.entries.get(id);
         entry.is_some_and(|entry| {
