@@ -1,4 +1,4 @@
-//! Starts the workflows around an apply, and waits for them.
+//! Starts the workflows around an apply, and waits for their end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use konverge_run::{
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// The number of newest runs among which a run is searched.
+/// The number of newest runs in which a run is searched.
 const RUNS: usize = 100;
 
 /// Starts workflows of the default branch with the token of the job.
@@ -33,7 +33,7 @@ pub(super) struct DefaultBranchWorkflows {
 }
 
 impl DefaultBranchWorkflows {
-    /// Returns `None` if the job has no token.
+    /// Creates the starter; `None` if the job has no token.
     pub(super) fn new(job: &Job, branch: &DefaultBranch) -> Option<Self> {
         Some(Self {
             client: job.client.clone()?,
@@ -104,7 +104,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         timeout: Duration,
     ) -> Result<Option<UserError>, UserError> {
         let mut pauses = Pauses::until(timeout);
-        // A forge may show a new run late, so a run that is missing is taken for deleted only after this time.
+        // A forge may list a new run late, so a missing run counts as deleted only after this time.
         let appears_until = Instant::now() + SEARCH;
         let waits_on = format!(
             "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
@@ -153,7 +153,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
     }
 }
 
-/// Pauses between requests, each longer than the one before, until a deadline.
+/// The pauses between requests, each longer than the one before, until a deadline.
 struct Pauses {
     deadline: Instant,
     pause: Duration,
@@ -184,7 +184,7 @@ impl Pauses {
     }
 }
 
-/// Returns true if the title of a run names a call.
+/// Returns true if the title of a run has the stack and the digest of a call.
 fn is_of_call(run: &DispatchedRun, call: WorkflowCall<'_>) -> bool {
     let has = |word: &str| run.display_title.split_whitespace().any(|part| part == word);
     has(call.stack.as_str()) && has(&call.digest.to_string())

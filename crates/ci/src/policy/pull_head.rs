@@ -12,7 +12,7 @@ pub(crate) struct PullHead {
 }
 
 impl PullHead {
-    /// Returns the revision that a review record is about.
+    /// Returns the pull request and head of a review record.
     pub(crate) fn from_record(record: &ReviewRecord) -> Self {
         Self {
             number: record.pull_request,
