@@ -201,7 +201,6 @@ fn masked(failure: &UserError, secrets: &Secrets) -> String {
 /// Returns the digest of the plan of a stack, as an apply would compute it. The plan has the values of secrets, because
 /// the plan of the apply has them, too: otherwise the digests would differ. A plan that an apply would refuse is an
 /// error, so that nobody can approve it.
-/// be approved.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,
