@@ -12,16 +12,16 @@ use konverge_base::model::{
     stack_status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
 
-/// The stacks that have a row of their own.
+/// Which stacks have a row of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusRows {
     /// Every stack.
     All,
-    /// Stacks that a person should look at. The others are applied and ready, and are only counted.
+    /// Only stacks that a person should look at. The others are applied and ready, so they are only counted.
     NotReady,
 }
 
-/// A table, the worst stack first, what is to know of each of its stacks, and a count.
+/// Renders a table with the worst stack first, the details of each of these stacks, and a count.
 pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
     let well = status
         .stacks
@@ -47,7 +47,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
             text.push_str(&details(stack, style));
         }
     }
-    // Without a cluster, nobody knows the health of the objects.
+    // Without a cluster the health of the objects is unknown.
     let unseen = status
         .stacks
         .iter()
@@ -69,7 +69,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
     text
 }
 
-/// The order of the stacks: what needs a person comes first.
+/// Returns the sort key of a stack: stacks that need a person come first.
 fn severity(stack: &StackStatus) -> u8 {
     let has = |health: Health| stack.not_ready().any(|object| object.health == health);
     match stack.head {
@@ -89,7 +89,7 @@ fn severity(stack: &StackStatus) -> u8 {
     }
 }
 
-/// A row for each stack; many stacks that were never applied share one.
+/// Returns a row for each stack; many stacks that were never applied share one row.
 fn table_rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
     let is_new = |stack: &&&StackStatus| {
         stack.head == HeadStatus::New && stack.error.is_none() && stack.unfinished().is_none()
@@ -153,7 +153,7 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
     ]
 }
 
-/// The facts that a row has no space for; empty if there is nothing.
+/// Returns the details that do not fit in a row; empty if there are none.
 fn details(stack: &StackStatus, style: Style) -> String {
     let mut lines = String::new();
     if let Some(applied) = &stack.applied {
@@ -216,8 +216,8 @@ fn state(applied: &AppliedStatus, resources: usize) -> String {
     )
 }
 
-/// Says who applied it, and where that can be looked at. A run that has no page is named by person, machine and
-/// process: the process ended long ago.
+/// Returns who applied the stack, and where that run can be looked up. A run without a web page is described by user
+/// and machine, without its process, which ended long ago.
 fn writer(applied: &AppliedStatus) -> String {
     let by_hand = applied.run.strip_prefix(&format!("{}@", applied.actor));
     match by_hand.and_then(|host| host.split_once(" (process ")) {
