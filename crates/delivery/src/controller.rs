@@ -162,7 +162,10 @@ impl DeliveryTarget {
         cluster: Option<&ClusterName>,
     ) -> Result<ControllerObjects, UserError> {
         let Some(object) = self.object(kubernetes).await? else {
-            let what = format!("{} is missing, so nobody would apply `{stack}`", self.title());
+            let what = format!(
+                "{} is missing, so no controller would apply `{stack}`",
+                self.title()
+            );
             return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
         };
         let is_own = kubernetes.is_one_server(self.cluster.as_ref(), cluster)?;

@@ -108,7 +108,7 @@ impl ControllerStatus {
 pub fn left_to_controller(stack: &StackId) -> UserError {
     let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
     UserError::new(ErrorKind::Kubernetes, what)
-        .hint("see what the controller says: let it sync, or fix what it names")
+        .hint("read the status of the controller: let it sync, or fix the problem that it reports")
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if one.pointer(pointer).is_some_and(|value| !value.is_null()) {
             return Some(DeliveryProblem::new(
                 format!("`spec.postBuild.{key}` rewrites the data of objects"),
-                "remove `spec.postBuild`: a review would not be of what is applied",
+                "remove `spec.postBuild`: the controller would apply something else than the reviewed objects",
             ));
         }
     }
@@ -107,7 +107,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if !is_empty(&one["spec"][key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.{key}` changes the objects or where they go"),
-                "remove it: a review would not be of what is applied",
+                "remove it: the controller would apply something else than the reviewed objects",
             ));
         }
     }

@@ -110,7 +110,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not deliver `{digest}`: {why}", self.target.title());
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see what the controller says, and run again: the artifact is pushed, so the run continues with the wait")
+                    .hint("read the status of the controller, and run again: the artifact is pushed, so the run continues with the wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
             limit.wait(failed, sink, stopped).await?;

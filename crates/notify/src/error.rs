@@ -39,7 +39,9 @@ pub enum NotifyError {
     #[error("nothing listens at the address in {name}: the connection was refused")]
     Closed { name: String },
     /// A mail server accepted the mail only for some of the recipients.
-    #[error("the mail server in {name} refused {refused}; it took the mail for {taken} of {all} recipients")]
+    #[error(
+        "the mail server in {name} refused {refused}; it accepted the mail for {taken} of {all} recipients"
+    )]
     Recipients {
         name: String,
         /// The refused recipients, each with its status.

@@ -22,7 +22,7 @@ pub enum PublishError {
         why: &'static str,
     },
     /// The registry, or a server to which it redirects, did not respond.
-    #[error("the registry `{host}` did not take the artifact: `{}` did not answer within {} s", visible(.asked), .limit.as_secs_f64())]
+    #[error("the registry `{host}` did not accept the artifact: `{}` did not answer within {} s", visible(.asked), .limit.as_secs_f64())]
     Silent {
         /// The registry.
         host: String,
@@ -32,7 +32,7 @@ pub enum PublishError {
         limit: Duration,
     },
     /// The push took too long, although the registry responded.
-    #[error("the registry `{host}` did not take the artifact within {} s", .limit.as_secs_f64())]
+    #[error("the registry `{host}` did not accept the artifact within {} s", .limit.as_secs_f64())]
     Slow {
         /// The registry.
         host: String,
@@ -49,7 +49,7 @@ pub enum PublishError {
         stopped: Stopped,
     },
     /// The registry refused a request, or could not be reached.
-    #[error("the registry `{host}` did not take the artifact: {}", visible(&chain(.source)))]
+    #[error("the registry `{host}` did not accept the artifact: {}", visible(&chain(.source)))]
     Registry {
         /// The registry.
         host: String,

@@ -58,7 +58,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
         counts.push(format!("{} applied and ready", well - unseen));
     }
     if unseen > 0 {
-        counts.push(format!("{unseen} applied, without a look at a cluster"));
+        counts.push(format!("{unseen} applied without a check of the cluster"));
     }
     text.push_str(&format!(
         "{}: {}, {} not.\n",
@@ -166,7 +166,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
     lines.push_str(match (stack.unfinished(), stack.head) {
         (Some(StackCondition::Failed), _) => "  last apply failed; the next run retries\n",
         (Some(StackCondition::Open), _) | (None, HeadStatus::Unfinished) => {
-            "  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
+            "  a run is in progress, or was killed: `konverge state doctor` names it, and the next run continues\n"
         }
         (Some(StackCondition::Stopped), _) => {
             "  last apply was stopped by a review, a policy, a freeze or a lease; the next run tries again\n"
@@ -357,11 +357,11 @@ mod tests {
         };
         assert_eq!(
             said(&[&unseen]),
-            "1 stack: 1 applied, without a look at a cluster, 0 not.\n"
+            "1 stack: 1 applied without a check of the cluster, 0 not.\n"
         );
         assert_eq!(
             said(&[&unseen, &seen]),
-            "2 stacks: 1 applied and ready, 1 applied, without a look at a cluster, 0 not.\n"
+            "2 stacks: 1 applied and ready, 1 applied without a check of the cluster, 0 not.\n"
         );
     }
 

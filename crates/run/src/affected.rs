@@ -143,7 +143,7 @@ async fn default_base(
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
     if base == *head && !request.worktree {
         run.notes.info(&format!(
-            "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
+            "{}: there is nothing to compare. {BEFORE}, `--worktree` compares uncommitted changes",
             is_part(head, &branch)
         ));
     }
@@ -172,7 +172,7 @@ fn open_base(
         Err(failure) if failure.room_error::<ConfigError>().is_some() => {
             let config = Config::load(known.source_at(repository, head)?.as_ref())?;
             run.notes.info(&format!(
-                "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
+                "konverge.yaml of the base is invalid ({failure}), so that of the head is used for both revisions"
             ));
             OpenRevision::open_knowing(known, repository, &at, Some(&config))
         }

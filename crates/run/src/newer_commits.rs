@@ -110,7 +110,7 @@ impl NewerCommits {
         let newer = commits.iter().find(|commit| lock(&self.after).contains(*commit));
         let Some(newer) = newer else { return false };
         self.run.notes.note(&format!(
-            "{stack} has the newer commit {}, so it is left as it is",
+            "{stack} has the newer commit {}, so this run does not apply it",
             newer.short()
         ));
         lock(&self.found).insert(stack.clone(), newer.clone());

@@ -326,7 +326,7 @@ impl Planner {
                 self.run.warn(&format!("an apply of {stack} would stop"), refusal);
             }
             DeliveryWarning::Unwell(says) => {
-                let note = format!("{stack}: the last delivery is not well: {says}");
+                let note = format!("{stack}: the last delivery is not healthy: {says}");
                 self.run.notes.warning(&note);
             }
         }
@@ -436,7 +436,7 @@ impl Planner {
         };
         let lacking = match (&login, purpose) {
             (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
-                "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
+                "{why}, and a preview never gets the identity for applies, so only the compiled Specs are compared"
             )),
             (StackLoginChoice::NoPreview(why), PlanPurpose::Drift | PlanPurpose::Apply) => {
                 return Err(no_identity(target, why));

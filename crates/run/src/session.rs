@@ -245,7 +245,7 @@ async fn find_pending(
 ) -> Result<PendingStacks, UserError> {
     if !backend.is_shared {
         run.notes.note(
-            "`state.url` is not set: pending is what the states on this machine do not have as applied",
+            "`state.url` is not set, so only the states on this machine decide which changes are pending",
         );
     }
     if key == KeyUse::Make {
@@ -428,7 +428,7 @@ pub async fn base_commit(
         if base == head && by_change {
             let compared = match at {
                 RevisionSpec::Commit(_) => "there is nothing to compare",
-                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only what is not committed is compared",
+                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only uncommitted changes are compared",
             };
             run.notes.info(&format!(
                 "{}: {compared}. {BEFORE}, `--all` takes every stack",

@@ -396,7 +396,7 @@ impl MarkCollector<'_> {
                 }
                 if self.resource.runtime == RuntimeKind::Kubernetes && is_identity(path) {
                     return Err(format!(
-                        "`{path}` says which object it is: no output may stand there"
+                        "`{path}` identifies the object, so it cannot be an output of another stack"
                     ));
                 }
                 for mark in stack_output::marks(text).map_err(|error| format!("`{path}`: {error}"))? {
@@ -589,7 +589,7 @@ impl OutputLookup<'_> {
     ) -> Result<(), UserError> {
         // The value may have become secret after it was published, because of a new masking rule.
         if self.sources.secrets.mask_value(&value.value) != value.value {
-            let what = format!("{output} is a secret value, which nobody may read");
+            let what = format!("{output} is a secret, so no other stack may read it");
             return Err(UserError::new(ErrorKind::Secret, what)
                 .at(self.declared.reader.manifest.to_string(), None, None)
                 .hint("refer to it in a secret store instead: `ref+STORE://PATH`"));
@@ -712,7 +712,7 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
     let outputs: Vec<_> = awaited.iter().map(OutputId::to_string).collect();
     let stacks: BTreeSet<_> = awaited.iter().map(|output| output.stack.clone()).collect();
     let what = format!(
-        "it reads {}, which is not applied as this commit says",
+        "it reads {}, which is not applied at this commit yet",
         outputs.join(", ")
     );
     UserError::new(ErrorKind::Policy, what)

@@ -163,7 +163,7 @@ fn not_applying(reference: &SecretReference) -> UserError {
     UserError::new(
         ErrorKind::Internal,
         format!(
-            "the value of `{}` is not held: the stack is not being applied",
+            "the value of `{}` was not read, because the stack is not being applied",
             reference.label()
         ),
     )

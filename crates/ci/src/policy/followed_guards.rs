@@ -45,7 +45,7 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
             finding(
                 stack,
                 format!(
-                    "`{name}` is another name of this stack, and its guards hold on: {}",
+                    "`{name}` is another name of this stack, and its guards still apply: {}",
                     kept.join(", ")
                 ),
                 format!(
@@ -212,8 +212,8 @@ apply: {hooks: {workflows: [{when: pre, stacks: 'shop/prod', workflow: backup.ym
         assert_eq!(
             said,
             [
-                "`shop/prod` is another name of this stack, and its guards hold on: the workflow `backup.yml` (`pre`)",
-                "`apps/shop/prod` is another name of this stack, and its guards hold on: 2 approvals, a review by acme/pay, `max_destructive: 0`"
+                "`shop/prod` is another name of this stack, and its guards still apply: the workflow `backup.yml` (`pre`)",
+                "`apps/shop/prod` is another name of this stack, and its guards still apply: 2 approvals, a review by acme/pay, `max_destructive: 0`"
             ]
         );
         let line = "ended_names: [{stacks: apps/store/prod, was: '**', reason: r}]";

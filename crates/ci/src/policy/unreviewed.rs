@@ -36,7 +36,7 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
             format!("{stack} does not differ from what was applied any more: nothing was restored"),
         );
     }
-    let what = format!("{stack} was not restored: it does not differ as the given digest says, but so");
+    let what = format!("{stack} was not restored: the given digest is not that of its present difference");
     let lines: Vec<_> = stack_units(found).iter().map(describe_unit).collect();
     refusal(&what, &lines)
         .hint("look at the difference: the drift issue shows it now")

@@ -69,7 +69,7 @@ impl ApplyRounds<'_> {
             let plan = match self.plan_again(&[]).await {
                 Ok(plan) => plan,
                 Err(failure) => {
-                    let what = format!("`{first}` disappeared during the apply, and was not put back");
+                    let what = format!("`{first}` disappeared during the apply, and was not created again");
                     outcome.error = Some(failure.context(&what).body());
                     return outcome;
                 }

@@ -75,7 +75,7 @@ impl CodeEditor<'_> {
                 None => at_block(failure, &edited, path),
             };
             return Err(failure.hint(format!(
-                "a text has quotes of its own: `{path}='\"text\"'`; {UNTOUCHED}"
+                "write a text with quotes inside the shell's quotes: `{path}='\"text\"'`; {UNTOUCHED}"
             )));
         }
         let (file, text, kind) = match found {

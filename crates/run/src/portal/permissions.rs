@@ -110,7 +110,7 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Applies,
                 line(&policy.actors, "actors"),
-                "they alone merge or start an apply",
+                "only they may merge or start an apply",
             );
         }
         for FreezeConfig { from, until, reason } in &policy.freeze {
@@ -426,7 +426,7 @@ set: {allow: [{stacks: 'apps/shop/*', paths: [image], from: [acme/shop]}]}
             "Approvals: [] a pull request needs 1 approval (**; policy.approvals)",
             "Approvals: [acme/sre] one of them must approve (**; policy.reviewers)",
             "Approvals: [] a pull request needs 2 approvals (apps/*/prod; stacks[0].policy.approvals)",
-            "Applies: [ada] they alone merge or start an apply (**; policy.actors)",
+            "Applies: [ada] only they may merge or start an apply (**; policy.actors)",
             "Applies: [] one apply deletes or replaces at most 3 resources of a stack without a separate approval (apps/*/prod; stacks[0].policy.max_destructive)",
             "Overrides: [acme/security] of the set base: they override a denial, except of their own change (**; policy.sets[0])",
             "Overrides: [] of the set hard: nobody overrides a denial (**; policy.sets[1])",

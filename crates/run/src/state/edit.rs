@@ -80,7 +80,7 @@ pub async fn push(
     let refuse = |text: String| UserError::new(ErrorKind::State, text);
     if pulled.version != 1 {
         return Err(refuse(format!(
-            "the file is of version {}, and only 1 is known",
+            "the file has version {}, but only version 1 is supported",
             pulled.version
         )));
     }
