@@ -135,6 +135,7 @@ impl Deployments {
     async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
         let key = self.key_of(&plan.id);
         let mut made = self.made.lock().await;
+        // If the forge refuses requests, this additional check is skipped with one warning, and the apply goes on.
         if made.refused {
             return Ok(());
         }
@@ -149,6 +150,7 @@ impl Deployments {
         let Some((sha, created)) = last.and_then(|last| Some((last.sha, last.created_at?))) else {
             return Ok(());
         };
+        // A state that has the deployed commit, or was written later, is not an older one from a backup.
         let is_known = past.commits.iter().any(|commit| commit.as_str() == sha);
         if is_known || past.written.is_some_and(|written| written >= created) {
             return Ok(());

@@ -145,6 +145,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
         is_failed_job(stack)
             || (stack.result == StackResult::Failed && decisions.failed_workflows.contains(&stack.id))
     };
+    // The groups exclude each other, so that a receiver gets one message about a failure of a stack.
     let has_failed = |stack: &StackOutcome| {
         matches!(stack.result, StackResult::Failed | StackResult::Stopped)
             && !is_denied(stack)
@@ -156,6 +157,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     };
     let is_written =
         |stack: &StackOutcome| matches!(stack.result, StackResult::Applied | StackResult::Waiting);
+    // A success is news only if the whole apply ended well.
     let ended_well = apply::ended_well(report) || apply::only_waits(report);
     let mut all = vec![
         News::new(NotifyEvent::Unreviewed, {

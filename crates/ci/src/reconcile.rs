@@ -45,6 +45,7 @@ pub(super) async fn run(
         .filter(|stack| stack.summary.changed() > 0)
         .map(|stack| &stack.id)
         .collect();
+    // A removed stack is not restored, because the next apply deletes it. A stack with new code is left to its apply.
     let can = |target: &&Target| {
         target.head.is_some() && drifted.contains(&target.id) && !behind.contains(&target.id)
     };

@@ -124,6 +124,7 @@ async fn run_event(
     tester: &dyn StackTester,
 ) -> Result<JobResult, UserError> {
     let event = runner.event()?;
+    // `pull_request_target` runs with the rights of the default branch, where code of a pull request must not run.
     if runner.info().event_name == "pull_request_target"
         || !matches!(event, JobEvent::PullRequest(_) | JobEvent::MergeGroup { .. })
     {
@@ -144,6 +145,7 @@ async fn run_event(
     match &job.authority.task {
         Task::PullRequest(event) => {
             let tested = test(&job, event, tester).await;
+            // An error is published as a failed check, so that the pull request shows it.
             let tested = tested.unwrap_or_else(|failure| TestedStacks {
                 report: StackTestReport::new(0, Vec::new()),
                 failure: Some(failure),

@@ -68,6 +68,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 ));
                 WorkflowStart::Started(run)
             }
+            // A request without a response may have started the workflow, so it must not be repeated.
             Err(error) if error.is_uncertain() => WorkflowStart::Unknown(error.into()),
             Err(error) => WorkflowStart::Refused(UserError::from(error).hint(format!(
                 "`{workflow}` on `{}` needs `workflow_dispatch` with the inputs `stack`, `commit` and `digest`",

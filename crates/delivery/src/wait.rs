@@ -47,6 +47,7 @@ impl WaitLimit {
         what: impl Fn() -> UserError,
     ) -> Result<(), UserError> {
         let now = Instant::now();
+        // Any other status resets the time, because a controller retries by itself.
         self.failed_since = failed.then(|| self.failed_since.unwrap_or(now));
         if self
             .failed_since
@@ -126,6 +127,7 @@ impl DeliveredObjects {
             desired: one.item.desired.clone(),
             needs: Needs::Done(vec![one.item.id.clone()]),
         });
+        // A plan with the controller's field manager is empty if the live objects are as planned.
         let results = self.kubernetes.plan(scope, items.collect()).await?;
         let mut applied = Vec::with_capacity(results.len());
         for result in results {

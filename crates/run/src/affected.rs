@@ -229,6 +229,7 @@ async fn compare_specs(
         run.notes.info(&failure.to_string());
     }
     mark_readers(head, affected);
+    // A modified stack without a counterpart at the base was not compiled, which must not look like an equal Spec.
     for (at, ..) in modified {
         if affected.stacks[at].spec == SpecChange::NotCompiled {
             affected.stacks[at].spec = SpecChange::Error;

@@ -174,6 +174,8 @@ impl AppStacks {
         };
         let compiled = pool.compile(&typed).await?;
         let Some(apps) = AppConfigurations::recognize(&compiled.documents)? else {
+            // The output with the types of schemas is for applications only, so the stack is compiled again without
+            // them.
             return Ok(pool.compile(request).await?);
         };
         let inputs = inputs.as_ref().map_err(Clone::clone)?;
@@ -184,6 +186,7 @@ impl AppStacks {
             dependencies: &inputs.dependencies,
             platform: &inputs.platform,
         };
+        // The modules run before the generation, because their resources become part of the Spec.
         let calls = kusion::foreign_calls(&apps, &app_stack)?;
         let context = CallContext {
             stack,

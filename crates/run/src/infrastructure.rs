@@ -135,6 +135,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
             requests: None,
         });
     }
+    // Only a user's machine has such kubeconfigs: in `ci` a stack must not name a file.
     for (name, path) in given.of_stacks.iter().flatten() {
         clusters.push(ClusterAccess {
             name: name.clone(),
@@ -171,6 +172,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         .binary
         .as_ref()
         .map(|path| {
+            // Only a path can be checked here. A name is looked up in `PATH` later.
             if path.contains('/') {
                 trusted("`terraform.binary`", path)
             } else {
@@ -182,6 +184,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
         .transpose()?;
+    // Plugins are executed, so a pull request must not be able to write into their cache.
     let caches = caches::trusted_folder(run);
     terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
     terraform.key = backend

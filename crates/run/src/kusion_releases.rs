@@ -49,6 +49,7 @@ pub(crate) async fn open_turn(
     let store = store::open_foreign(url, &options).await?;
     let releases = Releases::new(store, &last.project, &last.workspace);
     let newest = releases.newest().await?;
+    // Fails closed: without a release, this run would not see the lock of an operation of Kusion.
     if newest.is_none() {
         return Err(UserError::new(
             ErrorKind::State,
@@ -65,6 +66,7 @@ pub(crate) async fn open_turn(
     if let Some(newest) = &newest {
         let found = &newest.release;
         let refuse = |what: String| UserError::new(ErrorKind::State, format!("{}: {what}", releases.place()));
+        // The mark is the id of the lease under which Konverge began the release. Kusion writes releases without it.
         let is_ours = found.revision == last.revision
             && last.mark.as_deref().is_some_and(|mark| newest.is_marked(mark));
         if let (Some(phase), false) = (&found.under_way, is_ours) {
@@ -97,6 +99,7 @@ pub(crate) async fn open_turn(
                 state.stack
             )));
         }
+        // This run may replace the release, because an earlier run of Konverge began it and did not end it.
         if found.under_way.is_some() || is_before_ours {
             left.clone_from(&last.mark);
         }

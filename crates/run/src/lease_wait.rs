@@ -106,6 +106,7 @@ impl LeaseWatch for HolderWatch {
         if self.run.cancel.is_cancelled() {
             return WaitVerdict::GiveUp;
         }
+        // The lock is released before the request to the forge, which may take seconds.
         let (say, ask) = {
             let mut times = self.lock_times();
             (

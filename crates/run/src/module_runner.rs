@@ -148,6 +148,7 @@ impl ModuleRunner {
                 context.stack.id
             ))
         };
+        // The modules get a copy of the program's files, and never the checkout itself.
         let mut files = Workdir::new().map_err(io)?;
         files.lay(context.request).map_err(io)?;
         let work_dir = files.root().join(&context.stack.folder);
@@ -176,6 +177,7 @@ impl ModuleRunner {
             let run = run.map_err(|error| {
                 let hint = matches!(error, ModuleError::Refused { .. }).then(|| settings_hint(call, context));
                 let failure = error.into_user_error(&call.module);
+                // The message of a module may quote values of the program, which may be secret.
                 let message = without_secrets(&failure.message);
                 let failure = UserError { message, ..failure }.context(format!("`{}`", call.part.app));
                 hint.into_iter().fold(failure, UserError::hint)
@@ -201,12 +203,14 @@ impl ModuleRunner {
         let known = context.binaries.find(&call.module);
         let found = self.found_binary(call, context, &known)?;
         let digest = digest_of(&found.content);
+        // A pin in `kcl.mod.lock` holds for the binary wherever it was found.
         if let Some(pin) = known.pin()
             && pin != digest
         {
             return Err(refuse(call, &format!("its binary is {digest}, and kcl.mod.lock pins {pin}"))
                 .hint("if the change is wanted, write the new digest into kcl.mod.lock and have it reviewed; else ask who changed the binary"));
         }
+        // Without a pin, the content must be fixed in another way: by git, or with the whole package.
         if known.pin().is_none() && !found.is_pinned {
             let (system, architecture) = platform();
             return Err(refuse(call, &format!("its binary `{}` is not pinned", found.file)).hint(format!(
@@ -214,6 +218,7 @@ impl ModuleRunner {
                 call.module
             )));
         }
+        // A pull request from outside could bring a binary with its pin, so only binaries of the base may run.
         if let ModuleTrust::Outside(known) = &self.trust
             && !found.is_checked
             && !known.contains(&digest)
@@ -251,6 +256,7 @@ impl ModuleRunner {
         context: &CallContext<'_>,
         known: &ModuleBinary,
     ) -> Result<FoundBinary, UserError> {
+        // A binary in the repository comes first, because git fixes its content.
         match known.files.as_slice() {
             [(file, blob)] => {
                 let content = context.source.read(*blob);
@@ -285,6 +291,7 @@ impl ModuleRunner {
             // The whole package was verified against `kcl.mod.lock` when it was resolved, for code from outside, too.
             return read(call, &path, true, true);
         }
+        // The folder of this machine comes last, because the revision does not fix what it contains.
         let declared = context
             .dependencies
             .iter()

@@ -189,6 +189,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let head = &revisions.head;
     let config = head.config.clone();
     let backend = request.backend(run, &config, Some(&repository), &at, key).await?;
+    // Named stacks may exist only in the states, so they are looked up after the states are open.
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
             run,
@@ -204,6 +205,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     if let (true, Some(backend)) = (request.pending, &backend) {
         let pending = find_pending(run, request, &targets, &repository, head, backend, key).await?;
         targets = pending.targets;
+        // A user names a stack to take it over on purpose, so a named stack is never left alone.
         if !matches!(request.selection, Selection::Named(_)) {
             adoption::leave_alone(run, head, backend, &mut targets).await?;
         }
@@ -212,6 +214,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         shard.keep(&mut targets);
     }
     let settings = setting_changes::find(&config, &revisions);
+    // A removed stack may name a kubeconfig that only the base has.
     let removed = revisions.base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));

@@ -110,6 +110,7 @@ pub async fn open_part(
     } else {
         SealScope::Documents
     };
+    // This sealer reads the data keys below. Then a sealer with the data keys replaces it.
     states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, scope);
     let accepts = config.state.accepts_unmarked(jiff::Timestamp::now());
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;

@@ -39,7 +39,9 @@ impl GuardedTargets {
         records: &RolloutRecords,
     ) -> Result<Self, UserError> {
         let matcher = config.rollout_matcher();
+        // Without rollouts in the configuration, a stack may still be in a rollout that began before they were removed.
         if config.rollouts.is_empty() {
+            // Fails closed: without the records, such a rollout would not be noticed.
             if let Some(failure) = records.failure() {
                 return Err(failure.clone());
             }
@@ -60,6 +62,8 @@ impl GuardedTargets {
         for target in pending {
             let membership = matcher.wave_of(target.folder());
             let rollout = membership.as_ref().ok().and_then(|wave| Some(wave.as_ref()?.0));
+            // The stack left a rollout that is under way. That rollout must end first, because it may still write to
+            // the stack.
             if let Some(record) = records.under_way(&target.id, rollout) {
                 split.refused.push(left_rollout_outcome(&target, record));
                 continue;

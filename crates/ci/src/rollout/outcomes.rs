@@ -113,6 +113,7 @@ pub(super) fn waiting_outcome(
     let carried = record
         .stacks()
         .find(|(_, id, stack)| **id == target.id && stack.input == input);
+    // A stopped rollout needs a person, so its stacks count as stopped and not as waiting.
     if record.phase == RolloutPhase::Stopped {
         let failure = UserError::new(
             ErrorKind::Policy,
@@ -130,6 +131,7 @@ pub(super) fn waiting_outcome(
         return apply::stopped_outcome(target, StackResult::Stopped, &failure);
     }
     let (waiting, why) = match (carried, wait) {
+        // The stack is in the current wave, so it waits for the same reason as the rollout.
         (Some((wave, ..)), Some(wait)) if wave == record.wave => {
             let waiting = Waiting {
                 reason: wait.reason,
@@ -138,6 +140,7 @@ pub(super) fn waiting_outcome(
             };
             (waiting, wait.why.clone())
         }
+        // The stack is in a later wave. It waits for that wave, unless a person must act first.
         (Some((wave, ..)), wait) => {
             let waiting = Waiting {
                 reason: match wait {
@@ -160,6 +163,7 @@ pub(super) fn waiting_outcome(
                 ),
             )
         }
+        // The rollout applies an older change, so this change of the stack comes with the next rollout.
         (None, wait) => {
             let waiting = Waiting {
                 reason: WaitReason::Wave,

@@ -51,6 +51,7 @@ impl EndedApply<'_> {
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
+            // Without this call, the index would still show that a run works on the stack.
             if succeeded && let Err(error) = self.lease.mark_unchanged().await {
                 tracing::debug!(error = %chain(&error), "the index still says that a run works on this stack");
             }
@@ -77,6 +78,7 @@ impl EndedApply<'_> {
                 outcome.serial = Some(serial);
             }
             Err(error) => {
+                // The changes are applied but not recorded, so the outcome must not be a success.
                 outcome.result = StackResult::Failed;
                 let done = outcome.resources.iter();
                 let done = done

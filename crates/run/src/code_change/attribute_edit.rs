@@ -67,6 +67,7 @@ impl CodeEditor<'_> {
             [] => None,
             several => return Err(ambiguous(path, several)),
         };
+        // Checked after the attribute was found, so that the error can show its position.
         if !pool.is_literal(value).await? {
             let what = format!("the value for `{path}` is not a literal of KCL");
             let failure = UserError::new(ErrorKind::Usage, what);
@@ -100,6 +101,7 @@ impl CodeEditor<'_> {
                 (file, text, EditKind::Added)
             }
         };
+        // The new text is parsed again, because the edit must not change anything else in the file.
         let (text, parsed) = check(pool, file, text, path, value).await?;
         let set = parsed.assignments.iter().find(|found| found.path == *path);
         let line = EditedLine {

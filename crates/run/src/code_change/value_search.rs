@@ -130,6 +130,7 @@ impl<'a> CodeEditor<'a> {
             ..field.clone()
         };
         let current = field.value.clone();
+        // The image already has the reference. The attribute is looked up nevertheless, to show where it is set.
         if wanted == *field {
             return self.line_of_image(stack, wanted, reference, place).await;
         }

@@ -56,6 +56,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             ),
         ),
         Err(error) => {
+            // Without a working store, every further check would fail for the same reason.
             note("store", false, chain(&error));
             return Ok(findings);
         }
@@ -66,6 +67,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
     if let Err(error) = backend.states.existing_hash_key().await {
         note("key of the hashes", false, chain(&error));
     }
+    // The states are listed without the index, because the index is checked below.
     let rebuilt = match backend.states.rebuild_index().await {
         Ok(rebuilt) => rebuilt,
         Err(error) => {
@@ -103,6 +105,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
                 note(stack.as_str(), true, says);
             }
             Ok(None) => {}
+            // An unreadable state was already reported above.
             Err(error) if state_is_readable => note(stack.as_str(), false, chain(&error)),
             Err(_) => {}
         }
@@ -146,6 +149,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             format!("differs from the states for {}", differing.join(", ")),
         );
     }
+    // Written last, so that the findings describe the index as it was before.
     if index == IndexCheck::Rebuild {
         backend.states.maintain_index(&rebuilt).await?;
         note("index", true, "written again from the states".to_owned());

@@ -103,6 +103,8 @@ pub async fn import(
     let release = release_of(&kusion);
     let there = lease.prior().filter(|prior| !prior.retired);
     let follows = |prior: &&Versioned| follows(&prior.state, release.as_ref());
+    // Only a state that follows an earlier release of Kusion may be updated. An import into any other would lose
+    // records.
     if there.is_some() && !there.as_ref().is_some_and(follows) {
         lease.release().await?;
         return Err(
@@ -121,6 +123,7 @@ pub async fn import(
     for mut recorded in kusion.resources {
         let known = state.resource(&recorded.id);
         if recorded.runtime == RuntimeKind::Terraform && known.is_some() {
+            // The recorded resource has a Terraform state, which Kusion's values must not replace.
             continue;
         }
         if recorded.runtime == RuntimeKind::Terraform {
