@@ -366,7 +366,7 @@ async fn apply_pending(
             .stopped
             .retain(|stopped| !left.contains(&stopped.plan.id));
     }
-    // Clean up. Skipped removals are not in the list of pending stacks, so their reviews would look used; then none is
+    // Clean up. The removals that were skipped are not in this list, so their reviews would look used. Then no review is
     // deleted.
     if pending.skipped.is_none() {
         // A stack whose rollout carries an older commit still needs the reviews of the head.

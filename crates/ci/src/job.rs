@@ -14,7 +14,7 @@ use konverge_run::{RunContext, cluster_selection::Live};
 /// The options of `konverge ci` that do not come from the environment.
 #[derive(Debug, Clone, Default)]
 pub struct CiOptions {
-    /// Whether plans query the live infrastructure; `None` means `required`, and `never` for forks.
+    /// The setting that decides if plans query the live infrastructure; `None` means `required`, and `never` for forks.
     pub live: Option<Live>,
     /// The part of the preview that this job does.
     pub part: ShardMode,
@@ -29,13 +29,13 @@ pub struct CiOptions {
     pub for_environment: Option<String>,
     /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
-    /// When a comment is written on the pull request.
+    /// The rule that decides if a comment is written on the pull request.
     pub comment: CommentRule,
     /// True if a later step uploads the page of the preview as an artifact of the run.
     pub page_artifact: bool,
 }
 
-/// When a comment is written on a pull request.
+/// The rule that decides if a comment is written on a pull request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommentRule {
     /// Writes a comment for each preview and each apply.

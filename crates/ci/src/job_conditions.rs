@@ -37,7 +37,7 @@ fn may_hold(condition: &str, event: &str) -> bool {
     }
 }
 
-/// Whether a part of a condition can be true, and whether it can be false, for an event. Both if it is unknown.
+/// The possible values of a part of a condition for an event. If the part is unknown, both values are possible.
 #[derive(Clone, Copy)]
 struct Outcome {
     may_hold: bool,

@@ -15,7 +15,7 @@ use super::controller::DeliveryTarget;
 /// The key of the record in the runtimes' part of a state.
 const KEY: &str = "delivery";
 
-/// Which controller delivers the objects of a stack, and which artifacts were pushed.
+/// The controller that delivers the objects of a stack, and the artifacts that were pushed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryRecord {
     /// The controller's object and its artifact.

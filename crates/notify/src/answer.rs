@@ -9,7 +9,7 @@ use crate::{error::NotifyError, escape::plain};
 /// The pause after a rate limit, if neither the response nor the kind of receiver says how long to wait.
 const LIMIT_WAIT: Duration = Duration::from_secs(30);
 
-/// How the response of a kind of chat is read.
+/// The format in which a kind of chat responds.
 pub(crate) struct AnswerCodes {
     /// The JSON keys of the code, the newest first. The code 0 is a success.
     pub(crate) keys: &'static [&'static str],

@@ -95,7 +95,7 @@ impl Notification {
     }
 }
 
-/// How a message is rendered for one receiver.
+/// The settings with which a message is rendered for one receiver.
 pub(crate) struct Rendering<'a> {
     /// The language.
     pub(crate) language: NotifyLanguage,

@@ -75,7 +75,7 @@ fn chinese(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
     format!("{what}：{stacks}{}", note.unwrap_or_default())
 }
 
-/// Returns the number of stacks as a text.
+/// Returns a text with the number of stacks.
 pub(crate) fn count(language: NotifyLanguage, stacks: usize) -> String {
     match language {
         NotifyLanguage::En => format!("{stacks} stacks"),
@@ -83,7 +83,7 @@ pub(crate) fn count(language: NotifyLanguage, stacks: usize) -> String {
     }
 }
 
-/// Returns the number of stacks that are not listed by name as a text.
+/// Returns a text with the number of stacks that are not listed by name.
 pub(crate) fn more(language: NotifyLanguage, stacks: usize) -> String {
     match language {
         NotifyLanguage::En => format!("and {stacks} more"),

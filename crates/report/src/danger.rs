@@ -3,7 +3,7 @@
 use crate::{diff, labels};
 use konverge_base::model::plan::{Action, ResourcePlan};
 
-/// How dangerous a change is, the most dangerous level first.
+/// The danger of a change, the most dangerous level first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Danger {
     /// The change deletes or replaces a resource, or may have to.

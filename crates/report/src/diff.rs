@@ -21,7 +21,7 @@ const WIDEST: usize = 400;
 /// The number of common characters that stay next to the difference.
 const AROUND: usize = 40;
 
-/// How much context is shown around a change.
+/// The amount of context that is shown around a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffContext {
     /// Show the path as a tree, and this many unchanged lines around a change inside a text.

@@ -12,7 +12,7 @@ use konverge_base::model::{
     stack_status::{AppliedStatus, HeadStatus, ObjectStatus, StackStatus, StatusReport},
 };
 
-/// Which stacks have a row of their own.
+/// The stacks that have a row of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusRows {
     /// Every stack.

@@ -19,7 +19,7 @@ pub(super) struct Sums<'a> {
     lost_in_production: usize,
     /// The sentence for a change that is certainly harmless.
     harmless: Option<&'static str>,
-    /// Who must approve: the number of approvals, the people, and the number of stacks.
+    /// The people who must approve: the number of approvals, the names, and the number of stacks.
     asked: Vec<Asked<'a>>,
 }
 

@@ -39,7 +39,7 @@ pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 
 /// The result of an apply.
 pub struct EndedRun {
-    /// What was done to each stack.
+    /// The outcome of each stack.
     pub report: ApplyReport,
     /// The decisions about the plans, in the order of the stacks in the report.
     pub decisions: Decisions,

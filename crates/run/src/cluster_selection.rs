@@ -8,7 +8,7 @@ use konverge_base::{
 };
 use konverge_config::{ClusterChoice, Config};
 
-/// Whether plans query the live infrastructure.
+/// The setting that decides if plans query the live infrastructure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Live {
     /// Query the infrastructure if a cluster is configured; otherwise compare Specs.

@@ -44,7 +44,7 @@ pub enum ModuleTrust {
 pub struct ModuleRunner {
     /// The `konverge` executable, which starts the module in a sandbox.
     pub executable: PathBuf,
-    /// Whether the module may run if a layer of the sandbox is not available.
+    /// The mode of the sandbox: it decides if a module may run although a layer of the sandbox is not available.
     pub sandbox: SandboxMode,
     /// The trust that decides which binaries may run.
     pub trust: ModuleTrust,

@@ -25,13 +25,13 @@ pub trait BranchHistory: Send + Sync {
     /// Returns the commits of the branch that the applied commit does not contain.
     ///
     /// # Errors
-    /// They cannot be determined.
+    /// The commits cannot be determined.
     async fn newer_commits(&self) -> Result<BTreeSet<CommitId>, UserError>;
 
     /// Reads the branch again, because another run has applied these commits in the meantime.
     ///
     /// # Errors
-    /// They cannot be determined.
+    /// The commits cannot be determined.
     async fn newer_commits_now(&self, applied: &[CommitId]) -> Result<BTreeSet<CommitId>, UserError>;
 }
 

@@ -85,7 +85,7 @@ pub struct Planner {
     pub references: Arc<SecretReferences>,
     /// The choice whether the live infrastructure is queried.
     pub live: Live,
-    /// Whether plans query the live infrastructure.
+    /// The setting that decides if plans query the live infrastructure.
     pub given: GivenCluster,
     /// The claims of the other stacks, loaded on demand.
     pub claims: StackClaims,

@@ -24,7 +24,7 @@ use konverge_repo::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// Which revision is opened.
+/// The revision to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RevisionSpec {
     /// The working tree.

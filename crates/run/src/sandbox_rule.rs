@@ -4,7 +4,7 @@ use konverge_base::error::{ErrorKind, UserError};
 use konverge_config::Sandbox;
 use konverge_kcl::{SANDBOX_SUPPORTED, SandboxMode};
 
-/// Who chose the code that is compiled.
+/// The origin of the code that is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeOrigin {
     /// The checkout of the person who runs the command.

@@ -48,7 +48,7 @@ pub struct OpenRequest {
     pub rev: Option<String>,
     /// The revision to compare with; `None` for the merge base with the default branch.
     pub base: Option<String>,
-    /// Whether plans query the live infrastructure.
+    /// The setting that decides if plans query the live infrastructure.
     pub live: Live,
     /// True to open no store, so that no credentials are needed. Specs are compared with Specs, and hashes of secrets
     /// use a key that only this run has.

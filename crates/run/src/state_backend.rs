@@ -30,7 +30,7 @@ pub struct StateBackend {
     pub age_recipients: Vec<String>,
 }
 
-/// How a command may use the hash key of the store.
+/// The permitted use of the hash key of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
     /// Read the key. Without one, hashes are valid only within this run.

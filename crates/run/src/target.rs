@@ -5,7 +5,7 @@ use std::sync::Arc;
 use konverge_base::model::{CommitId, Digest, RepoPath, StackFolder, StackId, spec::Spec, stack::Stack};
 pub use konverge_repo::konfig::StackSelector;
 
-/// Which stacks a run has as targets.
+/// The stacks that a run has as targets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
     /// The stacks that a change affects.

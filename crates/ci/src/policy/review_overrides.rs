@@ -170,7 +170,7 @@ fn own_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Why the following lines of a Markdown text are not the words of its author.
+/// The reason why the following lines of a Markdown text are not the words of its author.
 #[derive(Clone, Copy)]
 enum LeftOut<'a> {
     Nothing,

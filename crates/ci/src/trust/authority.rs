@@ -16,7 +16,7 @@ use konverge_forge::{
 };
 use konverge_report::Merging;
 
-/// How a run was started: by whom, where, and with which inputs.
+/// The start of a run: its user, its ref, and its inputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
     /// The forge that runs the job.
@@ -57,7 +57,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// What is known about the default branch at the forge.
+/// The default branch at the forge, as far as it is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultBranchLookup<'a> {
     /// The forge was not asked yet.

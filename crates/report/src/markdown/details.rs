@@ -20,7 +20,7 @@ const INLINE: usize = 12;
 /// The maximum number of paths in the line of a change.
 const PATHS: usize = 10;
 
-/// How much of the changes of a resource is shown, from the most to the least.
+/// The amount of detail for the changes of a resource, from the most to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// The values, in the tree of their paths.

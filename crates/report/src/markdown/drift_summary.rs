@@ -25,7 +25,7 @@ pub struct DriftRound<'a> {
     pub applied: usize,
     /// The stack that was least recently checked, and how long ago that was; `None` if it was never checked.
     pub waiting: Option<(&'a StackId, Option<Duration>)>,
-    /// How long each difference has been known, by stack.
+    /// The time for which each difference has been known, by stack.
     pub known_for: &'a BTreeMap<StackId, Duration>,
     /// The stacks with pending changes on the default branch.
     pub behind: &'a [StackId],

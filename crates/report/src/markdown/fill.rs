@@ -15,7 +15,7 @@ const OPEN: usize = 80;
 /// The attribute that makes a fold open.
 const OPEN_WORD: &str = " open";
 
-/// How important a form is to a reader, the most important first.
+/// The importance of a form to a reader, the most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// The table of a few stacks, and denials of policies.

@@ -14,7 +14,7 @@ use konverge_base::model::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// Where the text is shown.
+/// The page that shows the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Surface {
     /// In the comment. The parts that it leaves out are in the job summary.

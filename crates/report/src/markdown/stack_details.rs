@@ -94,20 +94,20 @@ pub struct DriftSeen<'a> {
     pub unrestorable: Option<&'a UserError>,
     /// The file of the workflow that restores drift by its digest, such as `konverge.yml`.
     pub workflow: &'a str,
-    /// How a person starts this workflow.
+    /// The method by which a person starts this workflow.
     pub start: ManualStart,
-    /// How a person can keep the drift in the code.
+    /// The method by which a person can keep the drift in the code.
     pub keeping: DriftKeeping,
 }
 
-/// How a person starts a job of the forge by hand.
+/// The method by which a person starts a job of the forge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManualStart {
     /// With a command of GitHub's CLI.
     Command,
     /// On the web page of the workflow.
     Workflow,
-    /// As a pipeline of the default branch, because the repository has one pipeline for all jobs.
+    /// By a pipeline of the default branch, because the repository has one pipeline for all jobs.
     Pipeline,
 }
 
@@ -123,12 +123,12 @@ impl ManualStart {
     }
 }
 
-/// How the live values of a drifted stack can be written into its code.
+/// The method by which the live values of a drifted stack can be written into its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftKeeping {
     /// The repository has the workflow `konverge-keep`, or a job of its pipeline with that name.
     ByWorkflow,
-    /// `konverge set --keep` finds the attributes.
+    /// With `konverge set --keep`, which finds the attributes to edit.
     BySet,
     /// By hand, because no attribute of the code can hold the difference: an object or the stack itself is gone.
     ByHand,

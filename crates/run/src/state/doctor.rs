@@ -15,7 +15,7 @@ use konverge_state::{IndexEntry, IndexedStates, KeyServiceTrial, Sealing, Versio
 /// The result of one check.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateFinding {
-    /// What was checked.
+    /// The part that was checked, for example the store or a stack.
     pub what: String,
     /// True if the check found no problem.
     pub well: bool,
@@ -23,7 +23,7 @@ pub struct StateFinding {
     pub says: String,
 }
 
-/// What the check does with the index.
+/// The mode of the check of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexCheck {
     /// The index is compared with the states.

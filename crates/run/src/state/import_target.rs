@@ -28,7 +28,7 @@ pub(super) struct ImportTarget {
     pub stack: StackId,
     /// The folder of the stack in the repository.
     pub folder: StackFolder,
-    /// Where the identity comes from.
+    /// The origin of the identity.
     pub named_by: NamedBy,
     /// The cluster of the imported objects, if the configuration names one.
     pub cluster: Option<ClusterName>,

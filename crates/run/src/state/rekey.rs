@@ -20,7 +20,7 @@ pub struct Rekeyed {
     pub failed: Vec<(StackId, UserError)>,
 }
 
-/// Which data key the documents are encrypted with.
+/// The data key that the documents are encrypted with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WantedDataKey {
     /// The newest data key, if exactly the current recipients can use it.
