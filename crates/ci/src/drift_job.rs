@@ -354,6 +354,7 @@ pub(super) async fn publish_issues(
         (marker, title, body)
     };
     let issues = looked.left().map(issue).collect();
+    // A stack that could not be compared may still have drift, so its issue stays open.
     let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
     let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());
     let settled: Vec<_> = plan

@@ -84,6 +84,7 @@ impl<'a> RunSummary<'a> {
     ) {
         let part = options.part;
         match result {
+            // The length is unchanged, so the run has not written a summary of its own.
             Ok(ended) if self.runner.summary_length() == self.summary => {
                 self.summarize(&markdown::nothing_to_do(&ended.text));
             }

@@ -57,6 +57,7 @@ pub async fn run(
     let config = &planning.config;
     let leaving = targets.iter().filter(|target| target.head.is_none());
     let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+    // Destroyed stacks have the reverse order: each waits for the stacks that depend on it.
     let order = StackOrder::build(config, targets)?.taking_down(&leaving);
     let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
 
@@ -87,6 +88,7 @@ pub async fn run(
                 .filter(|first| failed.contains(*first))
                 .cloned()
                 .collect();
+            // A stack that is only skipped needs no free slot.
             if held_by.is_empty() && under_way.len() >= at_once {
                 continue;
             }
@@ -104,6 +106,7 @@ pub async fn run(
                 }
                 under_way.push(async move { one_stack::apply(planning, target, options).await });
             } else {
+                // If all stacks before it only wait, this stack waits as well and has not failed.
                 let is_paused = held_by.iter().all(|first| paused.contains(first));
                 if is_paused {
                     paused.insert(id.clone());
@@ -115,6 +118,7 @@ pub async fn run(
             }
         }
         match under_way.next().await {
+            // The stack deletes a Namespace or a CRD with objects of other stacks, so it is planned again after them.
             Some((outcome, decisions)) if awaited.is_due(&outcome, &decisions, targets, &ended) => {
                 being_destroyed.remove(&outcome.id);
                 let again = targets.iter().filter(|target| target.id == outcome.id);

@@ -125,6 +125,8 @@ pub fn cluster_of(
             .collect::<Vec<_>>()
             .join(", ")
     };
+    // `konverge.yaml` decides first. The command line and `stack.yaml` only serve stacks to which it assigns no
+    // cluster.
     match config.cluster_of(stack) {
         ClusterChoice::Named(name) => Ok(Some(name)),
         ClusterChoice::Unconfigured if given.is_given() => Ok(Some(given_name())),

@@ -148,6 +148,7 @@ pub async fn differences(
     budget: Option<Duration>,
 ) -> Result<Vec<StackDrift>, UserError> {
     let began = Instant::now();
+    // The first target is always checked, so that a run makes progress even with a very small budget.
     let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
     let last_applied = AppliedSpec::new(planning);
     let counter = StepCounter::start(&planning.run, Step::CheckDrift, targets.len());

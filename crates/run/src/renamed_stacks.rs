@@ -69,6 +69,7 @@ pub async fn renamed_stacks(
         let Some(stack) = new.get(entry.folder.or_root()) else {
             continue;
         };
+        // The index may be behind, so the state decides whether the present identity is recorded.
         let own = backend.states.load(&stack.id).await?;
         if own.is_some_and(|own| !own.state.is_blank()) {
             continue;

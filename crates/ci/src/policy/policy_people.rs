@@ -103,6 +103,7 @@ impl PolicyCheck {
             let behind = self.people.pull_contributors(*pull).await?;
             people.retain(|login| !behind.contains(login));
             if behind.unknown.is_some() {
+                // An unknown user pushed, who may be any of these people.
                 people.clear();
                 let why = match self.people.knows_pushers() {
                     Ok(()) => {

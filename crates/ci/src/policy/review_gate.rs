@@ -168,9 +168,11 @@ impl Approver for ReviewGate {
             return self.authorize(proposed, proposed.plan, past, covered).await;
         };
         if proposed.plan.summary.changed() == 0 {
+            // No plan was approved for a stack without drift, so every late change of it is refused.
             return Ok(ApprovedPlan::by(NothingToRestore));
         }
         let found = drift.difference_of(&proposed.plan.id)?;
+        // The digest is that of the drift, because people saw it in the issue. The plan has another digest.
         let digest = drift::digest(found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
             return Err(another_difference(found, digest).into());

@@ -87,6 +87,7 @@ async fn why_none(
             "the review of {reviewer} was not given after the comment showed the finding"
         )));
     }
+    // Others may edit a review, so only a text of its author counts.
     let editor = people.review_editor(review).await?;
     Ok(editor
         .filter(|editor| !editor.eq_ignore_ascii_case(reviewer))
@@ -105,6 +106,7 @@ fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: 
 
 /// Computes the digest of a comment's text. The link to the page, which a later step adds, does not change the digest.
 pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
+    // A later step replaces the anchor in the link by the number of the artifact, so both forms are made equal.
     let prefix = format!("{run}/artifacts/");
     let mut parts = body.split(prefix.as_str());
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -128,6 +128,8 @@ impl WaveRollback<'_> {
             backend: self.backend.clone(),
         };
         let rollback = rollback_under(base, id, before, GivenCluster::default()).await?;
+        // The restored version was reviewed before it was applied the first time. Freezes, limits and policy sets still
+        // apply.
         let check = policy_check(
             self.job,
             self.tip,

@@ -75,6 +75,7 @@ impl Approver for WaveApprover {
                 .hint("nothing was changed in this stack: the next run reads the rollout again and decides which stacks it applies")
                 .into());
         }
+        // A plan without changes writes nothing, so it needs no approval.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.approved.is_empty() && self.approved.get(id) != Some(&proposed.plan.digest) {
             self.changed

@@ -32,6 +32,8 @@ impl Contributors {
         for movement in movements {
             to.entry(&movement.after).or_default().push(movement);
         }
+        // A commit that was also pushed may contain code of its own, so every update to it must be a merge by the
+        // button.
         let by_button = |commit: &CommitId| {
             let movements = to.get(commit).map_or(&[][..], Vec::as_slice);
             !movements.is_empty() && movements.iter().all(|movement| movement.is_merge)
@@ -62,6 +64,7 @@ impl Contributors {
     ) -> Self {
         let mut found = Self::from_commits(&pull.head, commits, movements.unwrap_or_default());
         found.people.insert(pull.author.clone());
+        // A deleted branch has no movements, which is no error. Only a fork or an unsupported forge gives none at all.
         found.unknown = movements.is_none().then(|| pull.head.clone());
         found
     }

@@ -358,6 +358,7 @@ impl LeasedStack<'_> {
             return not_started(target, &failure);
         }
         let mut outcome = rounds.await;
+        // After a failed apply, the workflow after it waits for an apply that succeeds.
         if has_succeeded(outcome.result)
             && let Err(failure) = workflows.run(WorkflowTime::Post).await
         {

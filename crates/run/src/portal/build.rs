@@ -126,6 +126,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
     for row in &index.overview.stacks {
         let fingerprint = page_fingerprint(&index, &seen, row);
         let earlier = before.stacks.get(row.id.as_str());
+        // While a run works on a stack, its documents change but the index does not, so its page is always built again.
         let is_open = row.conditions.contains(&konverge_portal::StackCondition::Open);
         match earlier.filter(|earlier| !is_open && fingerprint == earlier.fingerprint) {
             Some(earlier) => {

@@ -138,6 +138,7 @@ pub async fn rollback_under(
         .await?;
     planning.rolls_back = true;
     let spec = planning.spec(&target).await?;
+    // The recorded digest proves that the old version is applied again, and not what its commit compiles to today.
     if spec.digest() != digest {
         return Err(UserError::new(
             ErrorKind::State,
