@@ -379,7 +379,7 @@ async fn apply_pending(
     }
     save_index(job, &backend).await;
 
-    // Publish.
+    // Publish the result.
     let counted = planning.counts();
     let info = RunInfo {
         head: Some(head.clone()),

@@ -17,7 +17,7 @@ impl Publisher<'_> {
     /// Both are reported once.
     pub(crate) async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
         let mut links = BTreeMap::new();
-        // A forge without check runs shows the same in the comment.
+        // A forge without check runs has the same text in the comment.
         let Some(Ok(forge)) = self.client.map(|client| client.checks()) else {
             return links;
         };

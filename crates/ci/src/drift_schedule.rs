@@ -125,7 +125,7 @@ impl DriftSchedule {
         }
     }
 
-    /// Returns the time since which a stack differs.
+    /// Returns the time at which the drift of a stack was first found.
     pub(crate) fn since(&self, stack: &StackId) -> Timestamp {
         let seen = self
             .history

@@ -1,4 +1,4 @@
-//! The changes of permissions that a merge would bring.
+//! Finds the changes of permissions that a merge would bring.
 
 use std::collections::BTreeMap;
 

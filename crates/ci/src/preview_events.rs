@@ -16,7 +16,7 @@ use konverge_forge::{
 use konverge_repo::git::GitError;
 use konverge_report::Merging;
 
-/// Previews a pull request.
+/// Previews a pull request of this repository, or one from outside in a job without write access.
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<JobResult, UserError> {
     let (base, content) = compared_commits(job, event).await?;
     let authority = &job.authority;

@@ -32,7 +32,7 @@ use konverge_report::{self as report, RunInfo};
 /// reads more issues.
 const MOST_ISSUES: usize = 50;
 
-/// The maximum number of pull requests that get the result of one apply, for the same reason.
+/// The maximum number of pull requests that get a comment with the result of one apply, also because of GitHub's limit.
 const MOST_COMMENTED: usize = 50;
 
 /// A sticky comment that was written to the forge.
@@ -320,7 +320,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Appends to the job summary.
+    /// Appends a text to the job summary.
     pub(crate) fn summary(&self, markdown: &str) {
         if let Err(error) = self
             .job
@@ -398,7 +398,7 @@ impl<'a> Publisher<'a> {
         self.result_file(&report::json::with_findings(report, findings));
     }
 
-    /// Sets outputs of the step.
+    /// Sets outputs of the step, for later steps of the job.
     pub(crate) fn outputs(&self, outputs: &[(&str, String)]) {
         if let Err(error) = self.job.runner.set_outputs(outputs) {
             self.warn("the step's outputs could not be set", error);

@@ -238,7 +238,7 @@ struct CheckAfter<'a> {
     job: &'a Job,
     planning: &'a Planner,
     known: &'a Proven<IndexedStates>,
-    /// All applied stacks.
+    /// All stacks that were applied.
     applied: &'a [Target],
     info: &'a RunInfo,
 }
@@ -285,7 +285,7 @@ impl CheckAfter<'_> {
         }
     }
 
-    /// Returns the comment on the drift issue: who approved the restoration.
+    /// Returns the comment for the drift issue of a stack, which names who approved the restoration.
     fn line(&self, stack: &StackOutcome) -> String {
         report::markdown::restored(stack, self.info)
     }

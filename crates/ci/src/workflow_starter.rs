@@ -18,7 +18,7 @@ use konverge_run::{
     apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
 };
 
-/// The first and the longest pause before a run is asked for again.
+/// The first and the longest pause between two requests for the status of a run.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 

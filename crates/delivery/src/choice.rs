@@ -30,7 +30,7 @@ pub struct DeliveryChoice<'a> {
     pub config: &'a Config,
     /// The registry of secrets, for masking.
     pub secrets: &'a Secrets,
-    /// The stack.
+    /// The stack that is planned.
     pub stack: &'a StackId,
     /// The controller in the rule for the stack.
     pub rule: Option<DeliveryTool>,
@@ -48,7 +48,7 @@ pub struct DeliveryChoice<'a> {
 
 /// The runtimes of a stack, with a warning for a plan that is not applied.
 pub struct ChosenRuntimes {
-    /// The runtimes.
+    /// The runtimes for the plan.
     pub runtimes: RuntimeRegistry,
     /// The problem of the delivery, if there is one.
     pub warning: Option<DeliveryWarning>,

@@ -12,7 +12,7 @@ use konverge_base::{
 
 use super::controller::DeliveryTarget;
 
-/// The key of the record in the runtimes' part of a state.
+/// The key of the record in the runtime data of a state.
 const KEY: &str = "delivery";
 
 /// The controller that delivers the objects of a stack, and the artifacts that were pushed.
@@ -57,7 +57,7 @@ impl DeliveryRecord {
         before.map(|before| before.digests.clone()).unwrap_or_default()
     }
 
-    /// Returns the digest to which the tag certainly points, if the controller was healthy with it.
+    /// Returns the digest to which the tag certainly points, if the controller was healthy with this digest.
     pub(crate) fn settled_digest(&self) -> Option<&str> {
         match self.digests.as_slice() {
             [only] if self.delivered.as_ref() == Some(&self.target.with_digest(only)) => Some(only),

@@ -318,7 +318,7 @@ impl DeliveredObjects {
     }
 }
 
-/// Converts the error of a push that did not move the tag.
+/// Converts the error of a push that has not moved the tag.
 fn not_moved(error: PublishError) -> UserError {
     match error {
         PublishError::OtherContent { reference, found, .. } => {

@@ -14,7 +14,7 @@ use crate::{
     wording,
 };
 
-/// The maximum size of a text.
+/// The maximum size of a text in bytes.
 const LIMIT: usize = 5_000;
 
 /// The limit is 20 messages per minute; after that the robot is blocked for up to ten minutes.

@@ -13,7 +13,7 @@ use crate::{
     wording,
 };
 
-/// The maximum size of a request is 20 KB.
+/// The maximum size of a message in bytes, below Feishu's limit of 20 KB for a request.
 const LIMIT: usize = 18_000;
 
 /// The limit is five messages per second and 100 per minute.

@@ -97,7 +97,7 @@ impl Notification {
 
 /// The settings with which a message is rendered for one receiver.
 pub(crate) struct Rendering<'a> {
-    /// The language.
+    /// The language of the message.
     pub(crate) language: NotifyLanguage,
     /// The people whom this message mentions.
     pub(crate) mention: &'a [String],

@@ -12,7 +12,7 @@ const CONNECTORS: &str = ".webhook.office.com";
 /// A receiver. Its URL is a secret, because everybody who knows it can post messages.
 #[derive(Clone)]
 pub struct NotifyTarget {
-    /// The protocol.
+    /// The kind of the receiver, which decides the protocol.
     pub kind: NotifyKind,
     /// The name of the receiver in messages: the environment variable with the URL.
     pub name: String,

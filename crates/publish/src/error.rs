@@ -24,7 +24,7 @@ pub enum PublishError {
     /// The registry, or a server to which it redirects, did not respond.
     #[error("the registry `{host}` did not accept the artifact: `{}` did not answer within {} s", visible(.asked), .limit.as_secs_f64())]
     Silent {
-        /// The registry.
+        /// The host of the registry.
         host: String,
         /// The server that did not respond.
         asked: String,
@@ -34,7 +34,7 @@ pub enum PublishError {
     /// The push took too long, although the registry responded.
     #[error("the registry `{host}` did not accept the artifact within {} s", .limit.as_secs_f64())]
     Slow {
-        /// The registry.
+        /// The host of the registry.
         host: String,
         /// The time limit for the push.
         limit: Duration,
@@ -42,7 +42,7 @@ pub enum PublishError {
     /// The run was interrupted during the push.
     #[error("the push to the registry `{host}` was stopped: {stopped}")]
     Stopped {
-        /// The registry.
+        /// The host of the registry.
         host: String,
         /// The interruption.
         #[source]
@@ -51,7 +51,7 @@ pub enum PublishError {
     /// The registry refused a request, or could not be reached.
     #[error("the registry `{host}` did not accept the artifact: {}", visible(&chain(.source)))]
     Registry {
-        /// The registry.
+        /// The host of the registry.
         host: String,
         /// The error of the HTTP client.
         source: Box<OciDistributionError>,
@@ -69,7 +69,7 @@ pub enum PublishError {
     /// The registry returns another manifest than the pushed one.
     #[error("the registry `{host}` returned another manifest than was pushed: `{found}` instead of `{ours}`")]
     Lies {
-        /// The registry.
+        /// The host of the registry.
         host: String,
         /// The digest that the registry returns.
         found: String,

@@ -113,7 +113,7 @@ impl AppStacks {
         }
     }
 
-    /// Returns the part of its workspace that concerns a stack; `None` if the stack cannot have AppConfigurations.
+    /// Returns the part of the workspace that a stack uses; `None` if the stack cannot have AppConfigurations.
     pub fn workspace_input(&self, stack: &Stack) -> Option<WorkspaceInput> {
         Some(match self.stacks.get(&stack.folder)? {
             Ok(inputs) => WorkspaceInput {

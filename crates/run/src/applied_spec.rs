@@ -229,7 +229,7 @@ impl<'a> AppliedSpec<'a> {
     }
 }
 
-/// The error for a stack that the head does not have.
+/// Returns the error for a stack that the head does not have.
 pub(crate) fn removed(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,

@@ -105,7 +105,7 @@ struct StartedCore {
     modules: ModuleRunner,
 }
 
-/// The packages that the workers of every core read.
+/// The folder of packages that the workers of every core read.
 struct PackageFolder {
     path: PathBuf,
     verified: VerifiedPackages,
@@ -519,7 +519,7 @@ impl<'a> Compiler<'a> {
         Ok(found)
     }
 
-    /// Returns the fetcher of packages.
+    /// Returns the fetcher of packages for this revision.
     pub async fn fetcher(self) -> Result<PackageFetcher, UserError> {
         Ok(self.core().await?.packages.clone())
     }

@@ -1,4 +1,4 @@
-//! The stacks that an edit of a file would affect.
+//! Finds the stacks that an edit of a file would affect.
 
 use std::{collections::BTreeMap, sync::Arc};
 

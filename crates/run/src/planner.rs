@@ -83,7 +83,7 @@ pub struct Planner {
     pub(crate) logins: Logins,
     /// The references to secrets, with the stores that are read.
     pub references: Arc<SecretReferences>,
-    /// The choice whether the live infrastructure is queried.
+    /// The setting that decides if plans query the live infrastructure.
     pub live: Live,
     /// The setting that decides if plans query the live infrastructure.
     pub given: GivenCluster,

@@ -27,7 +27,7 @@ pub struct Rescue {
     stack: StackId,
 }
 
-/// The content of the file.
+/// The content of the rescue file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RescueDocument {
@@ -129,7 +129,7 @@ fn digest(value: Option<&Value>) -> Digest {
 /// Tracks which runtime data the store has accepted, and keeps the rescue file while some is missing there.
 pub(crate) struct Unstored {
     rescue: Option<Rescue>,
-    /// The data in the store.
+    /// The runtime data that the store has.
     stored: BTreeMap<String, Value>,
     lacking: BTreeMap<String, RescueFile>,
     /// True if a rescue file exists, from this run or an earlier one.

@@ -68,7 +68,7 @@ pub struct AnalysisCache {
 /// An opened revision, from which another one can be derived faster.
 #[derive(Clone)]
 struct CachedRevision {
-    /// True if an earlier run saved it.
+    /// True if an earlier run saved this revision.
     is_earlier: bool,
     rules: LayoutRules,
     analysis: Arc<Analysis>,

@@ -11,7 +11,7 @@ use konverge_state::{IndexEntry, IndexedStates, Proven};
 
 /// The sources in which named stacks are looked up.
 pub(crate) struct NamedStacks<'a> {
-    /// The run.
+    /// The run that needs the stacks.
     pub run: &'a RunContext,
     /// The repository's root.
     pub root: &'a Path,

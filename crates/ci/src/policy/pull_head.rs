@@ -1,4 +1,4 @@
-//! The revision of a pull request that was reviewed.
+//! The reviewed revision of a pull request.
 
 use konverge_base::model::{CommitId, review::ReviewRecord};
 

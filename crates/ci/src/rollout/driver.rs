@@ -57,7 +57,7 @@ pub(crate) struct EndedRollouts {
     pub deployed_before: BTreeSet<StackId>,
     /// The commits of the rollouts that are still under way.
     pub carried: BTreeSet<CommitId>,
-    /// The decisions about the plans.
+    /// The decisions about the plans of the stacks.
     pub decisions: Decisions,
     /// The events of rollouts that stopped.
     pub events: Vec<RolloutEvent>,

@@ -24,7 +24,7 @@ pub(super) struct WaveApprover {
     pub inner: Arc<dyn Approver>,
     pub backend: StateBackend,
     pub rollout: String,
-    /// The number of the record that this run follows.
+    /// The number of the rollout record that this run follows.
     pub number: u64,
     /// The digests of the approved plans of the wave; empty if no gate required an approval.
     pub approved: BTreeMap<StackId, Digest>,

@@ -161,7 +161,7 @@ pub(crate) async fn before(
     })
 }
 
-/// Finds the contributors of the commits up to `head`.
+/// Finds the contributors to the commits up to `head`.
 pub(crate) async fn of_commits(
     client: &dyn Forge,
     branch: &str,

@@ -31,7 +31,7 @@ pub trait Approver: Send + Sync {
 /// Approves changes of an approved stack that become known only during its apply.
 #[async_trait]
 pub trait LateApprover: Send {
-    /// Approves a resource whose values became known.
+    /// Approves a resource after its values became known.
     async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
 
     /// Approves to create a recorded resource again that disappeared during the apply. The resource was reviewed when
@@ -50,7 +50,7 @@ pub struct ApprovedPlan {
 }
 
 impl ApprovedPlan {
-    /// Creates an approval without findings that names nobody.
+    /// Creates an approval that has no findings and names no approver.
     pub fn by(late: impl LateApprover + 'static) -> Self {
         Self {
             authorization: Authorization::default(),
@@ -62,7 +62,7 @@ impl ApprovedPlan {
 
 /// The refusal of a plan: the reason, and the decisions so far.
 pub struct Refusal {
-    /// The reason.
+    /// The reason of the refusal.
     pub error: UserError,
     /// The findings and other decisions that the check of the plan made.
     pub decisions: Decisions,

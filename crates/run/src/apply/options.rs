@@ -44,7 +44,7 @@ pub struct ApplyOptions {
     pub allow_empty: bool,
     /// The serial that is restored, for the history.
     pub rolled_back_to: Option<u64>,
-    /// Starts the workflows of `apply.hooks.workflows`; `None` outside of GitHub Actions.
+    /// Starts the workflows of `apply.hooks.workflows`; `None` outside of a job that can start workflows.
     pub workflows: Option<Arc<dyn WorkflowStarter>>,
 }
 

@@ -16,7 +16,7 @@ use konverge_base::{
     },
 };
 
-/// The text that masks a secret part of a text.
+/// The mask in place of a secret part of a text.
 const MASK: &str = "***";
 
 impl CodeEditor<'_> {
@@ -49,7 +49,7 @@ impl CodeEditor<'_> {
     }
 }
 
-/// The fields of a resource with their live values.
+/// Returns the fields of a resource with their live values.
 fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError> {
     if resource.action != Action::Update {
         return Err(not_kept(format!(

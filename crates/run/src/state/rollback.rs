@@ -67,7 +67,7 @@ pub async fn rollback(
 
 /// The current inputs of a rollback: the configuration with its files, and the states.
 pub struct RollbackBase<'a> {
-    /// The run.
+    /// The run that rolls back.
     pub run: &'a RunContext,
     /// The repository that has the commits.
     pub repository: &'a Repository,
