@@ -38,8 +38,8 @@ impl NamedStacks<'_> {
         };
         let mut targets = BTreeMap::new();
         for selector in selectors {
-            // Several stacks in the states may have the same folder, and Specs from files have none, so each selector
-            // is matched alone.
+            // The key below has the identity, too: stacks of the states may share a folder, and a Spec from a file has
+            // none.
             let found = self.find_one(selector, &gone).await?;
             targets.extend(
                 found
