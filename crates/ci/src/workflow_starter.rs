@@ -1,4 +1,4 @@
-//! Starts the workflows around an apply, and waits for them.
+//! Starts the workflows around an apply, and waits for their end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use konverge_run::{
     apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
 };
 
-/// The first and the longest pause before a run is asked for again.
+/// The first and the longest pause between two requests for the status of a run.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// The number of newest runs among which a run is searched.
+/// The number of newest runs in which a run is searched.
 const RUNS: usize = 100;
 
 /// Starts workflows of the default branch with the token of the job.
@@ -33,7 +33,7 @@ pub(super) struct DefaultBranchWorkflows {
 }
 
 impl DefaultBranchWorkflows {
-    /// Returns `None` if the job has no token.
+    /// Creates the starter; `None` if the job has no token.
     pub(super) fn new(job: &Job, branch: &DefaultBranch) -> Option<Self> {
         Some(Self {
             client: job.client.clone()?,
@@ -68,6 +68,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 ));
                 WorkflowStart::Started(run)
             }
+            // A request without a response may have started the workflow, so it must not be repeated.
             Err(error) if error.is_uncertain() => WorkflowStart::Unknown(error.into()),
             Err(error) => WorkflowStart::Refused(UserError::from(error).hint(format!(
                 "`{workflow}` on `{}` needs `workflow_dispatch` with the inputs `stack`, `commit` and `digest`",
@@ -104,7 +105,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         timeout: Duration,
     ) -> Result<Option<UserError>, UserError> {
         let mut pauses = Pauses::until(timeout);
-        // A forge may show a new run late, so a run that is missing is taken for deleted only after this time.
+        // A forge may list a new run late, so a missing run counts as deleted only after this time.
         let appears_until = Instant::now() + SEARCH;
         let waits_on = format!(
             "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
@@ -153,7 +154,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
     }
 }
 
-/// Pauses between requests, each longer than the one before, until a deadline.
+/// The pauses between requests, each longer than the one before, until a deadline.
 struct Pauses {
     deadline: Instant,
     pause: Duration,
@@ -184,7 +185,7 @@ impl Pauses {
     }
 }
 
-/// Returns true if the title of a run names a call.
+/// Returns true if the title of a run has the stack and the digest of a call.
 fn is_of_call(run: &DispatchedRun, call: WorkflowCall<'_>) -> bool {
     let has = |word: &str| run.display_title.split_whitespace().any(|part| part == word);
     has(call.stack.as_str()) && has(&call.digest.to_string())

@@ -288,7 +288,7 @@ async fn an_answer_of_one_byte_at_a_time_ends_with_the_time_of_the_push() {
     let pushed = push_within(&server.host, &[], limits, Interrupt::default()).await;
     let told = told(pushed.unwrap_err());
     let expected = format!(
-        "the registry `{}` did not take the artifact within 2 s",
+        "the registry `{}` did not accept the artifact within 2 s",
         server.host
     );
     assert!(

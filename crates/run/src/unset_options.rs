@@ -1,14 +1,15 @@
-//! Names the options that a stack's code reads and nobody sets: their values are None.
+//! Finds the KCL options that a stack's code reads but nobody sets, so that their values are `None`.
 
 use crate::OpenRevision;
 use konverge_base::{error::UserError, model::stack::Stack};
 use konverge_engine::spec::SpecError;
 use konverge_repo::affected::option_reads;
 
-/// The options that an error names.
+/// The maximum number of options that an error lists.
 const NAMED: usize = 3;
 
-/// Converts the error of a Spec. For an object without a name, the error names the options that may be the reason.
+/// Converts the error of an invalid Spec. If an object has no name, the error lists the unset options, which may be the
+/// cause.
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = matches!(error, SpecError::Unset { .. });
     let failure = UserError::from(error);

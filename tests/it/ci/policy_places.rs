@@ -104,7 +104,8 @@ async fn a_set_follows_an_object_that_leaves_its_stacks() {
         (&denied["verdict"], &denied["stack"]),
         (&"deny".into(), &"comes/dev".into())
     );
-    let words = "`appops/leaves/prod` is another name of this stack, and its guards hold on: the set `maps`";
+    let words =
+        "`appops/leaves/prod` is another name of this stack, and its guards still apply: the set `maps`";
     assert_eq!(
         (&told["rule"], &told["message"]),
         (&"policy.names".into(), &words.into())

@@ -367,7 +367,7 @@ async fn what_can_not_be_read_is_an_error_with_file_stack_and_remedy() {
     stage.monorepo.commit("Places");
     for (id, expected) in [
         ("o-bad/again", "the output `version` is a value of another stack"),
-        ("o-bad/named", "says which object it is"),
+        ("o-bad/named", "identifies the object"),
         ("o-bad/hidden", "is masked, so nobody could review"),
     ] {
         let shown = konverge(&stage, &["preview", id, "--live", "never"]);
