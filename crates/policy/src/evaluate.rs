@@ -1,4 +1,4 @@
-//! Evaluates the rules for the facts.
+//! Evaluates the policy of a stack on its plan and on the facts about the run.
 
 use super::codeowners::CodeOwners;
 use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
@@ -8,7 +8,8 @@ use konverge_base::model::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// The file whose code owners must approve: a pattern for a folder means its content.
+/// Returns a path inside the folder of the stack, for which CODEOWNERS is evaluated: a pattern for a folder matches
+/// only what is in it.
 pub fn owned_file(rules: &EffectivePolicy, plan: &StackPlan) -> String {
     format!(
         "{}/stack.yaml",
@@ -23,7 +24,7 @@ pub fn may_apply(findings: &[PolicyFinding], stack: &StackId) -> bool {
         .any(|f| f.verdict == Enforcement::Deny && f.stack.as_ref().is_none_or(|s| s == stack))
 }
 
-/// The findings of the rules for one stack's plan, the strictest first. An unchanged stack has no findings.
+/// Returns the findings of the policy for the plan of one stack, the strictest first. An unchanged stack has none.
 pub fn evaluate(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Vec<PolicyFinding> {
     if plan.summary.changed() == 0 {
         return Vec::new();
@@ -68,7 +69,7 @@ fn freeze(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFind
     } else {
         format!(": {}", frozen.reason)
     };
-    // The merge may happen after the freeze: a preview only warns.
+    // The merge may happen after the freeze, so a preview only warns.
     let verdict = if facts.stage == Stage::Apply {
         Enforcement::Deny
     } else {
@@ -147,13 +148,12 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
     ))
 }
 
-/// The users whose approval counts: it is for the last head, they did not write the change, and they may
-/// push.
+/// Returns the users whose approval counts: they approved the last head, did not write the change, and may push.
 fn approvers<'a>(facts: &'a PolicyFacts<'_>) -> Vec<&'a str> {
     matching_approvers(facts, |approval| approval.role >= Role::Write && !approval.own)
 }
 
-/// The users who approved the last head and match a condition; sorted.
+/// Returns the users who approved the last head and match a condition, sorted.
 fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
     let mut logins: Vec<_> = facts
         .approvals
@@ -166,7 +166,7 @@ fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approva
     logins
 }
 
-/// The users whose approval does not count and why, for the end of a message.
+/// Returns the end of a message: the users whose approval does not count, and the reasons.
 fn idle(facts: &PolicyFacts<'_>) -> String {
     let said = |people: Vec<&str>, why: &str| {
         if people.is_empty() {
@@ -216,7 +216,7 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
             wanted.push(name.trim_start_matches('@').to_owned());
         }
     }
-    // The owners of an earlier folder are asked only as long as there are any.
+    // A stack that moved also needs the owners of its earlier folder, but only as long as that folder has any.
     if wanted.is_empty() && rules.owned_folder.is_some() {
         return None;
     }

@@ -1,11 +1,11 @@
-//! The reasons why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
+//! The reasons why a stack may not use a secret reference, with the key of `konverge.yaml` that would change that.
 
 use konverge_base::{
     model::{RepoPath, StackId},
     secrets::{GENERATED, MalformedReference},
 };
 
-/// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
+/// Schemes of vals that run a command, read a file or open an address. A store's kind never has such a name.
 const NEVER: [&str; 8] = [
     "exec", "file", "echo", "envsubst", "httpjson", "tfstate", "s3", "gcs",
 ];
@@ -59,7 +59,7 @@ pub enum AccessRefusal {
     )]
     PlainPlace {
         reference: String,
-        /// The store that could allow it.
+        /// The configured store that could allow it.
         store: Option<String>,
     },
     #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
@@ -153,7 +153,7 @@ impl AccessRefusal {
     }
 }
 
-/// The key of a store that says what this parameter of vals says; empty if there is none.
+/// Returns the key of a configured store that replaces this parameter of vals; empty if there is none.
 fn key_of(parameter: &str) -> &'static str {
     match parameter {
         "address" | "proto" | "host" | "endpoint" | "vault_url" => ".address",
