@@ -24,10 +24,10 @@ use konverge_cel::{
     cel_value::{shared_map, to_cel},
 };
 
-/// The longest text of a messageExpression, as in Kubernetes.
+/// The maximum length of the text of a `messageExpression` in bytes, as in Kubernetes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// Meaning of an error in an expression: the request is denied, or the error is ignored.
+/// The consequence of an error in an expression: the request is denied, or the error is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub(crate) enum FailurePolicy {
     #[default]
@@ -35,7 +35,7 @@ pub(crate) enum FailurePolicy {
     Ignore,
 }
 
-/// A match condition or a variable.
+/// A match condition or a variable, with its name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedText {
@@ -51,12 +51,12 @@ pub(crate) struct ValidationText {
     pub message: Option<String>,
     #[serde(default)]
     pub message_expression: Option<String>,
-    /// The reason in the answer of the API server.
+    /// The reason in the API server's response. It decides nothing here.
     #[serde(default, rename = "reason")]
     pub _reason: Option<String>,
 }
 
-/// An annotation of an audit event decides nothing, unless its expression fails.
+/// An annotation of an audit event. It decides nothing, unless its expression fails.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AnnotationText {
@@ -64,7 +64,7 @@ pub(crate) struct AnnotationText {
     pub value_expression: String,
 }
 
-/// The expressions as they are written.
+/// The expressions of a policy before they are compiled.
 #[derive(Default)]
 pub(crate) struct AdmissionText {
     pub failure_policy: FailurePolicy,
@@ -74,7 +74,7 @@ pub(crate) struct AdmissionText {
     pub audit_annotations: Vec<AnnotationText>,
 }
 
-/// The expressions of a policy.
+/// The compiled expressions of a policy.
 pub(crate) struct AdmissionCode {
     pub fails: FailurePolicy,
     conditions: Vec<(String, CelExpression)>,
