@@ -87,7 +87,7 @@ fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
     }
 }
 
-/// Declares what has the name of a function of another type.
+/// Declares the functions whose name also exists for another type.
 pub(super) fn declare(env: &mut Env) {
     let texts: [(&str, &str, Function); 2] = [
         ("ip_to_string", "net.IP", |found| printed(&found)),
