@@ -173,6 +173,8 @@ impl Bundle {
             .for_each(|resource| sorter.sort(resource, request.leave_out));
         let cluster = one_cluster(request.stack, sorter.kept.values().copied())?;
         let carried = sorter.kept.values();
+        // The digest is published with the files, so it is computed without data of Secrets: otherwise short
+        // secrets could be guessed from it.
         let copies = SecretCopies::find(&resources);
         let carried =
             carried.map(|resource| resource.with(copies.without_data(&resource.attributes)).digest());
@@ -220,6 +222,7 @@ impl Bundle {
         let scopes = KindScopes::new(kept.values().copied());
         let secrets = Secrets::new(HashKey::random());
         let mut levels: HashMap<&ResourceId, usize> = HashMap::new();
+        // Dependencies come first, so their levels and values are known when an object needs them.
         for id in graph.order() {
             let Some(resource) = kept.get(id) else { continue };
             // Sorted keys make the numbers of the tokens independent of the order of keys.
@@ -238,6 +241,8 @@ impl Bundle {
             let level = level.filter_map(|(id, _)| levels.get(id)).map(|level| level + 1);
             let level = level.max().unwrap_or_default();
             levels.insert(id, level);
+            // A value that masking would hide, and that no token replaces, is exported in clear text. These places
+            // are listed for the user.
             let marked = Value::Object(mask_object(&secrets, &filled.body).into_owned());
             let mut shown = filled.in_clear;
             let whole = Value::Object(filled.body.clone());
@@ -254,6 +259,7 @@ impl Bundle {
                 is_shared: resource.is_shared(),
             });
         }
+        // Names are given in the order of ids, so that they do not depend on the dependencies.
         let mut names = ObjectNames::default();
         self.objects.sort_by(|a, b| a.id.cmp(&b.id));
         for object in &mut self.objects {

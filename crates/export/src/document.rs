@@ -160,6 +160,7 @@ impl Document {
     ) -> Self {
         let mut kept = Vec::new();
         let mut lost = Vec::new();
+        // Edges of left out resources are listed as lost, so that no dependency disappears silently.
         let open = bundle.open_edges.iter().map(|edge| (edge, Err(Loss::LeftOut)));
         for (edge, outcome) in bundle.edges.iter().map(|edge| (edge, outcome(edge))).chain(open) {
             let (from, to, kind) = (edge.from.clone(), edge.to.clone(), word(edge.kind));
@@ -179,6 +180,7 @@ impl Document {
             }
         }
         lost.sort();
+        // The objects are sorted by level, so their positions continue from one level to the next.
         let mut at = 0..;
         let levels = bundle.levels().map(|level| {
             let objects = level.iter().zip(&mut at).map(|(object, at)| ExportedObject {

@@ -124,6 +124,7 @@ impl SecretCopies {
                 (None, Some(ValueCode::Encode))
             };
             let at = self.texts.len();
+            // Both the clear text and its base64 form are searched for, in all other texts.
             self.known.learn_value(&clear);
             self.whole.entry(clear.clone()).or_insert((at, of_clear));
             self.whole.entry(encoded).or_insert((at, of_encoded));
@@ -140,6 +141,7 @@ impl SecretCopies {
         if self.texts.is_empty() {
             return None;
         }
+        // A short or common word is a copy only in a free text: elsewhere it equals the secret by chance.
         let is_hidden = self.known.hides(path, text);
         if let Some((at, code)) = self.whole.get(text)
             && !is_name_field(path)

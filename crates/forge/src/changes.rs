@@ -14,7 +14,7 @@ pub struct PullRequest {
     pub number: u64,
     /// The author.
     pub author: String,
-    /// The newest commit of the source branch.
+    /// The last head. It does not change when the branch moves after the merge.
     pub head: CommitId,
     /// The source branch.
     pub head_branch: String,

@@ -75,7 +75,7 @@ pub struct ProposedPullRequest {
     pub open: bool,
     /// True if the pull request was merged.
     pub merged: bool,
-    /// The newest commit of the branch.
+    /// The last head of the pull request.
     pub head: String,
     /// The title of the pull request.
     pub title: String,

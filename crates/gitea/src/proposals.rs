@@ -370,6 +370,7 @@ impl Client {
                 .any(|(path, _)| path.as_str() == changed.filename)
         };
         let us = self.login().await?;
+        // Commits by a job's token name no account, so the mail address identifies them.
         let is_by_us = match found.committer {
             Some(committer) => committer.login.eq_ignore_ascii_case(us),
             None => us == ACTIONS && found.commit.committer.email == ACTIONS_ADDRESS,

@@ -1,4 +1,4 @@
-//! The API client of a repository. octocrab sends the requests, but its own retries are off, because they would
+//! The API client of a repository. octocrab sends the requests, but its own retries are not used, because they would
 //! repeat a POST; `konverge_rest` decides about retries. Responses are parsed into small structs of our own, so
 //! that new fields and values of GitHub cause no errors.
 

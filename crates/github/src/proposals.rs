@@ -140,6 +140,7 @@ impl Proposals for Client {
                 open,
             )
             .await;
+        // 422 also means that the pull request already exists: another run has opened it.
         match opened {
             Err(error @ ForgeError::Refused { status: 422, .. }) => open().await?.ok_or(error),
             done => done,

@@ -33,6 +33,8 @@ pub(super) fn error_of(
     let (forge, operation) = (ForgeKind::Github, operation.to_owned());
     let json: Value = serde_json::from_str(body).unwrap_or_default();
     let message = json["message"].as_str().unwrap_or_default();
+    // GitHub uses 403 for three different errors, so rate limits and locked conversations are recognized before a
+    // missing permission.
     Some(match status.as_u16() {
         403 | 429 if *status == 429 || is_limit(headers, message) => ForgeError::Limited {
             forge,

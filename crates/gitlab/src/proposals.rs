@@ -303,6 +303,7 @@ impl Client {
             let mut action = json!({"file_path": path, "content": content, "encoding": "base64"});
             match there {
                 Some(there) => {
+                    // GitLab refuses the update if somebody has changed the file since this commit.
                     action["action"] = json!("update");
                     action["last_commit_id"] = json!(there.last_commit);
                 }

@@ -152,6 +152,8 @@ impl LanguageServer {
         let stop = CancellationToken::new();
         self.running.insert(id.clone(), stop.clone());
         let (workspace, finished, id) = (Arc::clone(&self.workspace), self.finished.clone(), id.clone());
+        // The work may block for seconds, so it runs on a blocking thread with the runtime's handle; a cancelled
+        // request drops it at the next await.
         let runtime = Handle::current();
         tokio::spawn(async move {
             let worker = move || runtime.block_on(stop.run_until_cancelled(work(workspace)));

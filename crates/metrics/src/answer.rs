@@ -61,6 +61,7 @@ pub(crate) fn read(
         _ if !is_success => return Err(MetricsError::Status { status }),
         other => return Err(invalid(format!("its status is `{}`", redact(other)))),
     }
+    // A warning may mean that a part of the data is missing. Such a number must not open a gate.
     if let Some(warning) = answer.warnings.iter().find(|text| !text.starts_with(REMARK)) {
         return Err(MetricsError::Warned {
             says: redact(warning),

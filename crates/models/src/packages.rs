@@ -181,6 +181,7 @@ fn write_package(
             },
         );
     }
+    // Schemas without a name can be named only now, when all roots of the package are known.
     let (shared, objects): (Vec<_>, Vec<_>) = interner.finish(taken).into_iter().unzip();
     for (name, object) in shared.iter().zip(objects) {
         named_schemas.insert(
@@ -219,6 +220,7 @@ fn place(schemas: &mut BTreeMap<String, PackageSchema>, package: &PackageName, s
         .values()
         .filter_map(|schema| Some((schema.name.clone(), schema.file.clone()?)))
         .collect();
+    // Walks from each kind to all schemas that it uses, directly or through others.
     for (kind, file) in &kinds {
         let mut seen = BTreeSet::from([kind.clone()]);
         let mut queue = vec![kind.clone()];
@@ -239,6 +241,7 @@ fn place(schemas: &mut BTreeMap<String, PackageSchema>, package: &PackageName, s
             });
         }
     }
+    // A schema that files of several kinds use gets no file here, and is written to `common.k`.
     for schema in schemas.values_mut().filter(|schema| schema.file.is_none()) {
         let files = users.get(&schema.name);
         schema.file = files

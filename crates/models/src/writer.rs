@@ -40,6 +40,8 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
         .others
         .as_ref()
         .map(|others| type_text(&others.kind, names));
+    // A check calls functions such as `len`. An attribute with the same name would shadow the function, so such a
+    // check is left out and counted.
     let identifiers = object
         .properties
         .iter()
@@ -69,6 +71,8 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
             Presence::Optional | Presence::RequiredOrNull => format!("    {attribute}?: {kind}\n"),
         });
         described.extend(description(property, &attribute, &kind));
+        // A required attribute of KCL rejects null. So a property that must be present but may be null is optional,
+        // and a check requires its presence.
         if property.presence == Presence::RequiredOrNull {
             if can_check {
                 conditions.push_str(&format!(

@@ -211,6 +211,8 @@ impl PolicySet {
                 later,
             } => {
                 let paths = paths.join(", ");
+                // An undecided rule must not pass. If its values become known before the write, the apply evaluates
+                // the rule again. Otherwise the rule counts as violated now.
                 let (verdict, message, hint) = if later {
                     (
                         Enforcement::Undecided,

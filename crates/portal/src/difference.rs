@@ -86,6 +86,7 @@ impl StateDifference {
     pub fn between(from: StateAtSerial<'_>, to: StateAtSerial<'_>) -> Self {
         let (old, new) = (from.state, to.state);
         let mut resources = Vec::new();
+        // Both lists are sorted by id, so one pass over both finds all pairs.
         let (mut before, mut after) = (old.resources.iter().peekable(), new.resources.iter().peekable());
         loop {
             let (was, is) = match (before.peek(), after.peek()) {

@@ -384,6 +384,8 @@ impl RestClient {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = self.in_time(&operation, self.api.send(exchange)).await?;
         self.note_server_time(&answer.headers);
+        // With `304 Not Modified` the cached body is still valid. On GitHub such a response does not count against
+        // the rate limit.
         if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
             return Ok(known);
         }

@@ -149,6 +149,8 @@ impl Asking {
             ));
         }
         let login = self.login()?;
+        // The portal ends a lease itself. All other operations are only recorded, and the person continues at the
+        // forge.
         if operation == PortalOperation::Unlock {
             let request = self.request(operation, Some(row), checked(operation, input)?)?;
             return self.write(login, &request).await;
@@ -308,6 +310,7 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
             )
         })
     };
+    // Each operation keeps only its own fields, so that the audit log never contains input without an effect.
     Ok(match operation {
         PortalOperation::Freeze | PortalOperation::Unfreeze => OperationInput {
             reason: Some(required("reason", input.reason)?),

@@ -85,6 +85,7 @@ impl CookieSealer {
         let key = match key {
             Some(text) if text.chars().count() < SHORTEST_KEY => return Err(ShortKey),
             Some(text) => Key::derive_from(
+                // The key of the cookie library has a fixed length, so it is derived from the configured text.
                 blake3::Hasher::new_derive_key("konverge portal cookies 1")
                     .update(text.as_bytes())
                     .finalize()

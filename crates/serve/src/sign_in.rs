@@ -159,6 +159,7 @@ async fn finished(
             "open the overview to sign in again",
         ));
     }
+    // Only now is the response known to belong to a sign-in of this browser, so its error may be shown.
     if let Some(error) = words.get("error") {
         let why = words.get("error_description").unwrap_or(error);
         let why = why.chars().take(300).collect();

@@ -103,6 +103,7 @@ fn has_failure(
         return Some(missing(selector, spec));
     }
     let expected = selector.has.as_ref()?;
+    // The failure shows the object with the fewest differences, because it is most likely the intended one.
     let compared = selected().map(|(one, shown)| (mismatches(expected, &object(one)), one, shown));
     let (paths, nearest, shown) = compared.min_by_key(|(paths, ..)| paths.len())?;
     if paths.is_empty() {

@@ -75,6 +75,7 @@ pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
 /// # Errors
 /// The resources that cannot be moved, sorted.
 pub fn move_spec(spec: &Spec, run: &str) -> Result<MovedSpec, Vec<MoveRefusal>> {
+    // All resources are checked before any is moved, so that one run reports all reasons.
     let mut refusals: Vec<_> = spec
         .resources
         .iter()
@@ -158,11 +159,13 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     if let Some(why) = classes::refusal(of, &object) {
         return Some(why);
     }
+    // Kubernetes would add the rules of such a ClusterRole to other roles, such as `admin`, in the whole cluster.
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let aggregates = |label: &String| label.starts_with("rbac.authorization.k8s.io/aggregate-to-");
     if of == GroupKind::CLUSTER_ROLE && labels.is_some_and(|labels| labels.keys().any(aggregates)) {
         return Some("its rights are added to other roles of the cluster".to_owned());
     }
+    // Only service accounts of the test may get permissions, never an existing account.
     if matches!(of, GroupKind::ROLE_BINDING | GroupKind::CLUSTER_ROLE_BINDING) {
         let subjects = object.get("subjects").and_then(Value::as_array);
         let foreign = subjects.into_iter().flatten().find(|subject| {
@@ -175,6 +178,8 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
             ));
         }
     }
+    // These fields name an address or a volume that exists only once, so the copy would compete with the stack
+    // itself.
     let fixed = match of {
         GroupKind::SERVICE => ["/spec/externalIPs", "/spec/loadBalancerIP"].as_slice(),
         GroupKind::PERSISTENT_VOLUME_CLAIM => &["/spec/volumeName"],
@@ -293,6 +298,7 @@ impl<'a> Mover<'a> {
             .pointer_mut("/metadata/annotations")
             .and_then(Value::as_object_mut)
         {
+            // Otherwise the end of the test could not delete the object.
             annotations.retain(|key, _| !KEEPING.contains(&key.as_str()));
         }
         if of.group == GroupKind::RBAC {
@@ -304,6 +310,7 @@ impl<'a> Mover<'a> {
         });
         let attributes = object.as_object().cloned().unwrap_or_default();
         let mut extensions = resource.extensions.clone();
+        // The extension names the cluster of the stack. The test runs on another one.
         extensions.shift_remove("cluster");
         let renamed = |id: &ResourceId| self.ids.get(id).unwrap_or(id).clone();
         Ok(Resource {

@@ -121,6 +121,7 @@ where
             recorded.left_out += 1;
             return;
         }
+        // Requests and waits have a lower limit of their own, so that they never displace stages and stacks.
         if matches!(kind, PartKind::Request | PartKind::Wait) {
             if recorded.details == MOST {
                 recorded.left_out += 1;

@@ -47,6 +47,8 @@ pub(crate) fn export(bundle: &Bundle, options: &ChartOptions) -> Result<Exported
     };
     chart::check_version(&version)?;
     refuse(bundle, TARGET, obeyed_annotations(bundle, &OBEYED))?;
+    // CustomResourceDefinitions get charts of their own, which are installed first and whose uninstall keeps the
+    // definitions.
     let is_definition = |object: &&BundleObject| object.kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION;
     let (definitions, others): (Vec<_>, Vec<_>) = bundle.objects.iter().partition(is_definition);
     let new =
@@ -142,6 +144,7 @@ fn finish(bundle: &Bundle, charts: Vec<Chart>) -> Exported {
         },
         &|at| places[&bundle.objects[at].id].1.clone(),
     );
+    // Helm overwrites this label. An object with another value would differ from the Spec, so the export lists it.
     let labelled = bundle.objects.iter().filter(|object| {
         let label = object
             .body

@@ -114,6 +114,7 @@ impl AdmissionCode {
             condition_mentions.add(&condition.expression);
         }
         let of_variables = variable_mentions(&text.variables);
+        // An expression reads what its variables read, so their words count as its own.
         let with_variables = |mentions: &mut Mentions| {
             for (name, read) in &of_variables {
                 if mentions.has_word(name) {

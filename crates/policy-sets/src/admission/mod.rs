@@ -73,6 +73,7 @@ impl AdmissionPolicies {
                 }
             }
         }
+        // Bindings are attached after all policies are parsed, because the files may be in any order.
         for (of, binding) in bindings {
             let policy = policies.policies.iter_mut().find(|policy| policy.name == of);
             match policy {
@@ -188,6 +189,7 @@ impl AdmissionPolicies {
         let is_kind =
             |object: &&Value| object["apiVersion"] == *kind.api_version && object["kind"] == *kind.kind;
         let mut objects: Vec<_> = self.objects.iter().filter(is_kind).collect();
+        // The API server knows if a kind is namespaced. Here the objects of the set show it.
         let namespaced = objects
             .iter()
             .any(|object| object["metadata"]["namespace"].is_string());
@@ -210,6 +212,8 @@ impl AdmissionPolicies {
                 ));
             }
         }
+        // Errors of the configuration have the API server's own texts. Without an action, a missing parameter is
+        // not certain: it may exist in the cluster.
         match (objects.is_empty(), reference.parameter_not_found_action) {
             (false, _) => Ok(objects),
             (true, Some(NotFound::Deny)) => Err(ParamError::Configuration(

@@ -131,6 +131,7 @@ impl GatekeeperRules {
                 rules.cluster.add(&of);
             }
         }
+        // Constraints are parsed after all templates, because the files may be in any order.
         for of in constraints {
             let read = rules.constraint(&of.name, of.object.clone());
             rules.constraints.extend(read.map_err(|why| of.error(why))?);
@@ -174,6 +175,7 @@ impl GatekeeperRules {
     /// Evaluates all constraints on the plan of a stack.
     pub(super) fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
         let namespaces = request::namespaces(&self.cluster.namespaces, document);
+        // One clone of a template's engine serves all requests of the stack.
         let mut engines: BTreeMap<&str, LentEngine<'_>> = BTreeMap::new();
         let mut outcomes = Vec::new();
         for request in request::requests(document, &self.cluster.plurals) {

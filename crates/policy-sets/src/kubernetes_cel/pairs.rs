@@ -68,6 +68,8 @@ fn loop_of(
     let no = |helper: Helper| helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into())));
     let number =
         |helper: Helper, number: i64| helper.next_expr(Expr::Literal(LiteralValue::Int(number.into())));
+    // Each loop expands as in CEL's specification: a start value, a condition to continue, a step, and the result.
+    // `NOT_STRICTLY_FALSE` also continues after an error, because a later item may still decide the result.
     let (start, goes_on, step, end) = match name {
         "all" => {
             let go = result(helper);
@@ -103,6 +105,8 @@ fn loop_of(
             )
         }
         _ => {
+            // All transformations collect a list, because a loop can append to a list but cannot add an entry to a
+            // map. `@map` and `@merged` convert the list at the end.
             let item = match name {
                 "transformMap" => {
                     let key = of_pair(helper, 0);

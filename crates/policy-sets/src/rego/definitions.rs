@@ -72,6 +72,8 @@ impl Definitions {
                 };
                 let path = format!("{}.{name}", read.package);
                 let span = rule.span();
+                // An exception silences other rules. Its words decide later if it is certain which rules are
+                // silenced.
                 if name == "exception" {
                     let mentions: &mut Mentions = exceptions.entry(path).or_default();
                     words.add_to(mentions, span.text());
@@ -80,6 +82,7 @@ impl Definitions {
                 if !paths.contains(path.as_str()) {
                     continue;
                 }
+                // Only definitions of a set (`deny contains …`) can be separated, because the rule is their union.
                 let is_part = matches!(
                     &**rule,
                     Rule::Spec {

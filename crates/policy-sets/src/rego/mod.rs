@@ -280,6 +280,8 @@ impl RegoSession<'_> {
         for rule in self.rules {
             let silenced = match &rule.exception {
                 None => BTreeSet::new(),
+                // If the exception itself may read an unknown value, it is unknown which rules it silences, so
+                // nothing is certain.
                 Some(path) => {
                     let is_known = definitions
                         .exceptions

@@ -58,6 +58,7 @@ impl InexactNumbers {
         for (operator, name, _) in ARITHMETIC {
             let own = self.clone();
             extend(engine, name, 3, move |arguments| match (&operator, arguments) {
+                // `-` is also the difference of two sets.
                 (ArithOp::Sub, [RegoValue::Set(all), RegoValue::Set(without), _]) => {
                     let rest: BTreeSet<_> = all.difference(without).cloned().collect();
                     Ok(RegoValue::from(rest))
@@ -82,6 +83,8 @@ impl InexactNumbers {
         let own = self.clone();
         extend(engine, "product", 1, move |arguments| {
             let product = own.fold(arguments, &ArithOp::Mul, 1)?;
+            // OPA computes `product` with lower precision than `*`, so only exact integer results are certainly
+            // equal.
             let is_exact = whole(&product).is_some() && float(&product)?.abs() <= MOST_WHOLE;
             let mut items = arguments.first().and_then(items).into_iter().flatten();
             if is_exact && items.all(|item| whole(item).is_some()) {

@@ -182,6 +182,7 @@ impl OperatorCalls {
                 self.add(rhs);
             }
             Expr::AssignExpr { lhs, rhs, .. } => {
+                // An array on one side receives the pairs of `walk`; a single name would receive none.
                 for (name, value) in [(lhs, rhs), (rhs, lhs)] {
                     if !matches!(&**name, Expr::Array { .. }) {
                         self.add_walk(value);
@@ -260,6 +261,7 @@ impl OperatorCalls {
             change(end, 1, 0, ")".to_owned());
         }
         for call in &self.calls {
+            // The engine's position is checked against the source: a wrong one would corrupt the rule silently.
             let at = places.get(&call.operator).copied();
             let at = at.filter(|at| text[*at..].starts_with(call.sign));
             let at = at.ok_or_else(|| {

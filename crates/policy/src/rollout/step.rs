@@ -184,6 +184,7 @@ fn names<'a>(stacks: impl Iterator<Item = &'a StackId>) -> String {
 fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     let stacks = || record.failing().map(|(id, _)| id);
     let failed = stacks().find_map(|id| Some((id, seen.failed.get(id)?)));
+    // A failed rollback is not repeated. The rollout stops, so that a person looks at the stacks.
     if let Some((id, why)) = failed {
         let why = format!("{}; {id} was not rolled back: {why}", record.why);
         return stop(record, seen, false, why);
@@ -224,6 +225,7 @@ impl RunningWave<'_> {
             .record
             .current()
             .find_map(|id| Some((id, self.seen.failed.get(id)?)));
+        // Failures come first: after one, nothing more of the wave may be applied.
         if let Some((id, why)) = failed {
             return self.fail(format!("the apply of {id} failed: {why}"));
         }
@@ -244,6 +246,7 @@ impl RunningWave<'_> {
         if let Some(step) = self.regression() {
             return step;
         }
+        // A wave without stacks has nothing to observe, so it passes the bake at once.
         let bake = match self.record.current().count() {
             0 => Duration::ZERO,
             _ => self.wave.bake,
@@ -265,6 +268,8 @@ impl RunningWave<'_> {
                 format!("{} bakes", self.record.wave_title()),
             );
         }
+        // The time is over, but the wave passes only when all its stacks are known to be ready. Until then this run
+        // records its own readings, because another job may have to decide with them.
         let ready = self.ready();
         match self.unready() {
             None => advance(RolloutRecord {
@@ -307,6 +312,8 @@ impl RunningWave<'_> {
             return self.note(ready, self.record.planned.clone(), self.record.why.clone());
         }
         let next = NextPlans::new(self.record, self.seen.planned);
+        // A gate that fails, or has no result at its deadline, fails the wave at once. All other readings are
+        // collected, so that the message names everything that the rollout waits for.
         let mut approvals = BTreeSet::new();
         let mut waits = Vec::new();
         for gate in &self.wave.gates {
@@ -341,6 +348,7 @@ impl RunningWave<'_> {
                 )),
             }
         }
+        // The objects may have become unready while the rollout waited for its gates.
         match self.unready() {
             None => {}
             Some(Unready::Seen(why)) if self.is_unready_too_long() => {
@@ -351,6 +359,7 @@ impl RunningWave<'_> {
         let reason = waits.iter().map(|(reason, _)| *reason).min();
         match reason {
             None => self.next_wave(next, approvals),
+            // Changed facts are recorded before waiting: the digest to approve and the other jobs depend on them.
             Some(_)
                 if ready != self.record.ready
                     || next.digests != self.record.planned

@@ -70,6 +70,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
                 AccessFs::ReadFile.into()
             },
         ));
+        // Only the interpreter and the dynamic loader may be executed.
         if *path == layers.interpreter || (!is_folder && is_loader(path)) {
             rules.push((path, AccessFs::ReadFile | AccessFs::Execute));
         }
@@ -80,12 +81,14 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
             .iter()
             .map(|path| (path.as_path(), AccessFs::ReadDir.into())),
     );
+    // The loader finds shared libraries with this cache.
     rules.push((Path::new("/etc/ld.so.cache"), AccessFs::ReadFile.into()));
     if let Some(folder) = &layers.writable {
         let write = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::Truncate;
         rules.push((folder, read_all | write | more_writes(layers.profile)));
     }
     let network = layers.profile == (SandboxProfile::Module { network: true });
+    // A module may need shared libraries of the system, and CA certificates in `/etc/ssl`.
     if let SandboxProfile::Module { .. } = layers.profile {
         let run = read_all | AccessFs::Execute;
         rules.extend(SYSTEM.iter().map(|folder| (Path::new(*folder), run)));
@@ -125,6 +128,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
         }
     }
     let status = created.restrict_self().map_err(|error| words(&error))?;
+    // The calls above also succeed on a kernel that does not enforce the rules.
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err("Landlock is not enabled in this kernel".to_owned());
     }
