@@ -217,7 +217,8 @@ impl Payload<'_> {
                     "the event's payload has no usable `{}`",
                     path.trim_start_matches('/').replace('/', ".")
                 ),
-                hint: "is GITHUB_EVENT_NAME the event that GITHUB_EVENT_PATH holds?".to_owned(),
+                hint: "check that GITHUB_EVENT_NAME is the event in the file that GITHUB_EVENT_PATH names"
+                    .to_owned(),
             })
     }
 }

@@ -38,7 +38,7 @@ impl Runner {
         };
         let unusable = |name: &str, value: &str| ForgeError::Runner {
             message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-            hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
+            hint: "remove it from the workflow's `env:`: the runner sets it".to_owned(),
         };
         let repository = required(variables::GITHUB_REPOSITORY)?;
         if repository.split('/').filter(|part| is_name(part)).count() != 2

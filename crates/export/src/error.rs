@@ -119,7 +119,7 @@ impl fmt::Display for Why {
             Self::NotAnObject(what) => write!(f, "has no `{what}`"),
             Self::Annotation(name) => write!(
                 f,
-                "has the annotation `{}`, by which the tool would treat it in another way",
+                "has the annotation `{}`, which changes how the tool handles it",
                 name.escape_debug()
             ),
             Self::TooLarge(bytes, most) => {

@@ -182,7 +182,7 @@ impl From<ForgeError> for UserError {
                 "unlock the conversation on GitHub (\"Unlock conversation\" at the right) and run the job again; the job summary holds the same text",
             ),
             ForgeError::NotFound { permission, .. } => failure.hint(format!(
-                "GitHub also says so when the token may not see it: add `{permission}` to the job's `permissions:`"
+                "GitHub answers \"not found\" also if the token lacks a permission: add `{permission}` to the job's `permissions:`"
             )),
             ForgeError::Token { .. } => failure.hint(
                 "GITHUB_TOKEN is valid only during its job, the token of an App for an hour: set `GITHUB_TOKEN: ${{ github.token }}` in the step's `env:`",

@@ -50,7 +50,7 @@ pub struct Unsupported {
 /// The environment has the variables of two forges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the environment is that of two forges: {} of {} and {} of {} are both `true`",
+    "the environment has the variables of two forges: {} of {} and {} of {} are both `true`",
     first.variable, first.kind, second.variable, second.kind
 )]
 pub struct TwoForges {

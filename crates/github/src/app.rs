@@ -64,11 +64,12 @@ impl App {
         secrets.learn(key);
         // Some secret stores keep a key on one line, with `\n` in place of line breaks.
         let pem = key.replace("\\n", "\n");
-        let key = jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
-            message: format!("{APP_KEY} is not a private key"),
-            hint: "it holds the whole file that GitHub gave for the App, from `-----BEGIN RSA PRIVATE KEY-----` on"
-                .to_owned(),
-        })?;
+        let key =
+            jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
+                message: format!("{APP_KEY} is not a private key"),
+                hint: "set it to the App's whole private key file, from `-----BEGIN RSA PRIVATE KEY-----` on"
+                    .to_owned(),
+            })?;
         let auth = AuthState::App(AppAuth {
             app_id: AppId(id),
             key,
@@ -115,7 +116,7 @@ impl App {
         let client = RestClient::new(api, self.secrets.clone()).with_patience(once);
         let found = client.get::<Installation>(&path, METADATA).await;
         let found = found.map_err(|error| match error {
-            ForgeError::Token { .. } => self.refused("401, it does not know the App, or not by this key"),
+            ForgeError::Token { .. } => self.refused("401, the App does not exist or has another key"),
             ForgeError::NotFound { .. } => self.refused("404, the App is not installed there"),
             error => error,
         })?;

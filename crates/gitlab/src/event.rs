@@ -49,7 +49,7 @@ impl<'a> Variables<'a> {
 pub(super) fn unusable(name: &str, value: &str) -> ForgeError {
     ForgeError::Runner {
         message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-        hint: "GitLab sets it; does `variables:` of the pipeline overwrite it?".to_owned(),
+        hint: "remove it from `variables:` of the pipeline: GitLab sets it".to_owned(),
     }
 }
 

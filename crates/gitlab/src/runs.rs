@@ -224,7 +224,7 @@ impl Client {
                 Some(_) => {
                     return Err(ForgeError::Runner {
                         message: format!(
-                            "the pipeline schedule {id} has variables, which overwrite what GitLab tells its jobs: the commit, who started it"
+                            "the pipeline schedule {id} has variables, which override GitLab's own variables, such as the commit and who started the pipeline"
                         ),
                         hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
                             .to_owned(),

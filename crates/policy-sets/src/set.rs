@@ -173,13 +173,13 @@ impl PolicySet {
         };
         let none = |rule: &str, what: &str, why: String| {
             vec![RuleOutcome::Found(RuleFinding {
-                message: format!("{what}, so nothing passes it: {why}"),
+                message: format!("{what}, so it denies everything: {why}"),
                 ..RuleFinding::error(rule, "")
             })]
         };
         let outcomes = outcomes.unwrap_or_else(|why| match why {
             NoOutcomes::Unreadable(why) => none(UNREADABLE, "the set cannot be read", why),
-            NoOutcomes::Ended(why) => none(ENDED, "the set was not evaluated to its end", why),
+            NoOutcomes::Ended(why) => none(ENDED, "the evaluation of the set was stopped", why),
         });
         // Objects are evaluated with and without their null fields, so most findings occur twice; the set removes
         // duplicates.

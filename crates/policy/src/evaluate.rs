@@ -172,12 +172,12 @@ fn idle(facts: &PolicyFacts<'_>) -> String {
         if people.is_empty() {
             String::new()
         } else {
-            format!("; {} {why}, so theirs does not count", people.join(", "))
+            format!("; {} {why}, so their approval does not count", people.join(", "))
         }
     };
     let own = matching_approvers(facts, |approval| approval.own);
     let powerless = matching_approvers(facts, |approval| !approval.own && approval.role < Role::Write);
-    said(own, "wrote or pushed a commit of it") + &said(powerless, "may not push")
+    said(own, "wrote or pushed a commit of the change") + &said(powerless, "may not push")
 }
 
 fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
@@ -435,7 +435,7 @@ mod tests {
                 assert!(
                     findings[0]
                         .message
-                        .ends_with("ada may not push, so theirs does not count")
+                        .ends_with("ada may not push, so their approval does not count")
                 );
             }
         }
@@ -551,11 +551,13 @@ mod tests {
         assert_eq!(message(Role::Write, "ada"), format!("1 {given}"));
         assert_eq!(
             message(Role::Read, "ada"),
-            format!("0 {given}; ada may not push, so theirs does not count")
+            format!("0 {given}; ada may not push, so their approval does not count")
         );
         assert_eq!(
             message(Role::Write, "EVE"),
-            format!("0 {given}; EVE wrote or pushed a commit of it, so theirs does not count")
+            format!(
+                "0 {given}; EVE wrote or pushed a commit of the change, so their approval does not count"
+            )
         );
     }
 }

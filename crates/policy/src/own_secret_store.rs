@@ -42,7 +42,7 @@ pub(super) fn check(config: &SecretsConfig, store: &Map<String, Value>) -> Resul
         _ => "`secrets.default` and `secrets.stores`".to_owned(),
     };
     Err(UserError::new(ErrorKind::Secret, message)
-        .hint("remove `secretStore` from the Spec: a Spec never says where a secret store is")
+        .hint("remove `secretStore` from the Spec: only konverge.yaml configures secret stores")
         .hint(format!(
             "if the store is trusted, write {example} into the default branch's konverge.yaml"
         )))

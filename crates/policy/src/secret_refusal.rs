@@ -65,12 +65,12 @@ pub enum AccessRefusal {
     #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
     NeverPlace { reference: String, why: &'static str },
     #[error(
-        "`{reference}`: a reference of a Terraform resource stands in a text of its attributes or of `providerMeta`"
+        "`{reference}`: in a Terraform resource, a reference is only allowed in a text of `attributes` or `providerMeta`"
     )]
     Terraform { reference: String },
     #[error("`{reference}`: a generated value cannot be kept for Terraform")]
     GeneratedInTerraform { reference: String },
-    #[error("`{reference}`: a generated value stands alone, without other text")]
+    #[error("`{reference}`: a generated value must be the whole text")]
     NotAlone { reference: String },
 }
 
@@ -103,7 +103,7 @@ impl AccessRefusal {
                 "version_id" => "write `version=ID`".to_owned(),
                 _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
-                    "remove it from the reference; where the store is and who asks it is written as \
+                    "remove it from the reference; the address and the login of the store are set as \
                      `secrets.stores.{store}{}` in the default branch's konverge.yaml",
                     key_of(parameter)
                 ),

@@ -145,7 +145,7 @@ impl RolloutsDocument {
         Self {
             version: 1,
             rollouts: Vec::new(),
-            notices: vec![format!("How far the rollouts are is unknown: {why}")],
+            notices: vec![format!("The rollouts cannot be read: {why}")],
         }
     }
 

@@ -20,7 +20,8 @@ pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
         .build()
         .map_err(|error| ForgeError::Unusable {
             message: "no HTTP client".to_owned(),
-            hint: "`konverge doctor`, in the same place, tries whatever a job needs".to_owned(),
+            hint: "run `konverge doctor` in the same environment: it checks everything that a job needs"
+                .to_owned(),
             cause: error.into(),
         })
 }

@@ -23,7 +23,7 @@ pub(super) fn restrict(_: &SandboxLayers) -> Vec<String> {
         other => other,
     };
     vec![format!(
-        "{system} has neither Landlock nor seccomp, and does not bound memory: run code that you trust"
+        "{system} has neither Landlock nor seccomp, and cannot limit memory: run only code that you trust"
     )]
 }
 

@@ -257,8 +257,8 @@ impl Asked<'_> {
     pub(super) async fn permissions(self) -> Result<Body, RequestError> {
         if !self.access.sees_all() {
             return Err(RequestError::forbidden(
-                "who may do what is shown to who may see every stack",
-                "a role for `**` in `portal.roles` shows it",
+                "only people who may see every stack may see the permissions",
+                "add a role for `**` to `portal.roles`",
             ));
         }
         let index = self.shared.index(self.access).await?;

@@ -73,7 +73,7 @@ fn not_signed_in(error: SignInError) -> RequestError {
     let (SignInError::Away(_) | SignInError::Refused(_) | SignInError::Token(_)) = &error;
     RequestError::Source(
         UserError::from_error(ErrorKind::Config, error)
-            .hint("open the overview to sign in again; who is signed in is not affected"),
+            .hint("open the overview to sign in again; people who are signed in are not affected"),
     )
 }
 

@@ -135,7 +135,8 @@ fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
 /// Returns the reason why a resource cannot be moved; `None` if it can.
 fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     if resource.runtime == RuntimeKind::Terraform {
-        let why = "a resource of Terraform cannot be made twice: give values in its place (`with.terraform`)";
+        let why =
+            "a Terraform resource cannot be created twice: provide values in its place (`with.terraform`)";
         return Some(why.to_owned());
     }
     let object = Value::Object(resource.attributes.clone());
@@ -147,8 +148,7 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     match is_namespaced(&resource.attributes) {
         None => {
             return Some(
-                "it is not known whether its kind has namespaces: write `metadata.namespace` if it has"
-                    .to_owned(),
+                "it is unknown if its kind is namespaced: set `metadata.namespace` if it is".to_owned(),
             );
         }
         Some(false) if !MOVED_WITH_CLUSTER.contains(&of) && !classes::is_class(of) => {
@@ -188,7 +188,12 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     let fixed = fixed
         .iter()
         .find(|path| object.pointer(path).is_some_and(|value| !value.is_null()));
-    fixed.map(|path| format!("`{}` names what exists once", path[1..].replace('/', ".")))
+    fixed.map(|path| {
+        format!(
+            "`{}` names an address or a volume that exists only once",
+            path[1..].replace('/', ".")
+        )
+    })
 }
 
 /// Returns true if the Spec has an object in this namespace.

@@ -196,7 +196,7 @@ impl ResourceRule {
                     Selected::Yes
                 } else {
                     Selected::Unknown(format!(
-                        "no definition says how {} of {} is called as a resource: add its CustomResourceDefinition to the set",
+                        "the plural of {} in {} is unknown: add its CustomResourceDefinition to the set",
                         request.kind, request.group
                     ))
                 }

@@ -44,7 +44,7 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> G
         (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => {
             GateReading::Unclear(format!("{why} ({shown})"))
         }
-        (Ok(Some(false)), ..) => GateReading::Unclear(format!("too little to judge by ({shown})")),
+        (Ok(Some(false)), ..) => GateReading::Unclear(format!("too little data for a decision ({shown})")),
         (_, Ok(Some(true)), _) => GateReading::Fail(shown),
         (.., Ok(Some(true))) => GateReading::Pass(shown),
         _ => GateReading::Unclear(format!("neither `pass` nor `fail` is true ({shown})")),

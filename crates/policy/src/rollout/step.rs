@@ -325,7 +325,7 @@ impl RunningWave<'_> {
                 }
                 Some(GateReading::Approved(_)) => waits.push((
                     WaitReason::Approval,
-                    format!("gate `{name}`: other plans were approved than those of now"),
+                    format!("gate `{name}`: the approval is for other plans than the present ones"),
                 )),
                 Some(GateReading::Fail(why)) => {
                     return self.fail(format!("gate `{name}` does not pass: {why}"));
@@ -498,7 +498,7 @@ impl RunningWave<'_> {
                 wave: before,
                 phase: RolloutPhase::Gate,
                 since: self.seen.now,
-                why: format!("the approval counts no more: the plan of {changed} has changed since"),
+                why: format!("the approval is no longer valid: the plan of {changed} has changed"),
                 approved: self.record.other_approvals(),
                 planned: BTreeMap::new(),
                 ready: BTreeSet::new(),
