@@ -41,7 +41,7 @@ pub struct LeaveOut {
 pub struct OmittedResource {
     /// The resource.
     pub id: ResourceId,
-    /// The word of `--leave-out` by which it is left out.
+    /// The word of `--leave-out` by which the resource is left out.
     pub because: &'static str,
 }
 
@@ -65,7 +65,7 @@ pub struct BundleRequest<'a> {
     pub spec: &'a Spec,
     /// The groups of resources to leave out.
     pub leave_out: LeaveOut,
-    /// The places that may contain a copy of a Secret's data in clear text: each a resource and a JSON pointer (RFC
+    /// The locations that may contain a copy of a Secret's data in clear text: each a resource and a JSON pointer (RFC
     /// 6901), such as `v1:ConfigMap:shop:web/data/url`.
     pub in_clear: &'a [String],
     /// The name of the target, for errors.
@@ -81,7 +81,7 @@ pub struct BundleObject {
     pub file: String,
     /// The whole object, with a token in place of each unknown value.
     pub body: Map<String, Value>,
-    /// The places of the unknown values.
+    /// The locations of the unknown values.
     pub values: Vec<ValuePlace>,
     /// The level of the object. Every edge leads from a lower level to a higher one.
     pub level: usize,
@@ -150,7 +150,7 @@ pub struct Bundle {
     pub(crate) open_edges: Vec<BundleEdge>,
     /// The left out resources, with the reasons.
     pub left_out: Vec<OmittedResource>,
-    /// The places of copies of a Secret's data that are exported in clear text.
+    /// The locations of copies of a Secret's data that are exported in clear text.
     pub in_clear: Vec<(ResourceId, String)>,
     /// The objects that get the namespace of the tool that applies them.
     pub without_namespace: Vec<ResourceId>,
@@ -241,7 +241,7 @@ impl Bundle {
             let level = level.filter_map(|(id, _)| levels.get(id)).map(|level| level + 1);
             let level = level.max().unwrap_or_default();
             levels.insert(id, level);
-            // A value that masking would hide, and that no token replaces, is exported in clear text. These places
+            // A value that masking would hide, and that no token replaces, is exported in clear text. These locations
             // are listed for the user.
             let marked = Value::Object(mask_object(&secrets, &filled.body).into_owned());
             let mut shown = filled.in_clear;

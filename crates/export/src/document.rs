@@ -38,14 +38,14 @@ pub struct Document {
     /// The left out resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<OmittedResource>,
-    /// The places of copies of a Secret's data that the files contain in clear text.
+    /// The locations of copies of a Secret's data that the files contain in clear text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub in_clear: Vec<Place>,
     /// The objects that get the namespace of the tool, because they have no namespace and their kind is not known
     /// to be cluster-wide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_namespace: Vec<ResourceId>,
-    /// The places that the tool overwrites when it applies the object.
+    /// The locations that the tool overwrites when it applies the object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Place>,
     /// The objects with an annotation of Konverge that the tool ignores.
@@ -66,7 +66,7 @@ pub struct ExportedObject {
     pub shared: bool,
 }
 
-/// What the target guarantees before it creates the second object of an edge.
+/// The guarantee of a target before it creates the second object of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
@@ -127,7 +127,7 @@ pub struct NeededValue {
     pub path: String,
 }
 
-/// A place in an object.
+/// A location in an object.
 #[derive(Debug, Clone, Serialize)]
 pub struct Place {
     /// The object.

@@ -23,7 +23,7 @@ pub enum ExportError {
         stack: StackId,
         /// The name of the target.
         target: &'static str,
-        /// The refusals, one for each place, sorted.
+        /// The refusals, one for each location, sorted.
         refusals: Vec<ExportRefusal>,
     },
     /// The resources belong to more than one cluster.
@@ -73,11 +73,11 @@ pub enum Why {
     Unknown(String, String),
     /// It contains data of a Secret, at this path.
     SecretData(String),
-    /// It contains a copy of a Secret's data: the path, and the place in the Secret.
+    /// It contains a copy of a Secret's data: the path, and the location in the Secret.
     SecretCopy(String, String),
     /// A value of a Secret is not a string.
     NotText(String),
-    /// A reference is malformed, or is not allowed at its place.
+    /// A reference is malformed, or is not allowed at its location.
     Reference(String),
     /// It is not a Kubernetes object; this field is missing.
     NotAnObject(&'static str),

@@ -25,7 +25,7 @@ use crate::value_places::{RequiredValue, ValueCode, ValueGroup, place_name};
 /// chance.
 const SHORTEST: usize = 6;
 
-/// Keys whose values are free text. In other places a plain word, such as `ClusterIP`, is an enum value that equals
+/// Keys whose values are free text. Elsewhere a plain word, such as `ClusterIP`, is an enum value that equals
 /// the secret by chance.
 const FREE_TEXTS: [&str; 4] = ["data", "stringData", "annotations", "value"];
 
@@ -72,7 +72,7 @@ fn items_of_list(body: &Map<String, Value>) -> Option<Vec<Map<String, Value>>> {
 pub(crate) enum SecretCopy<'a> {
     /// The whole text is the data, plain or in base64.
     Whole(RequiredValue),
-    /// A part of the text is the data of this Secret's place.
+    /// A part of the text is the data of this Secret's location.
     Part(&'a str),
 }
 

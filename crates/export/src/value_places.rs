@@ -1,4 +1,4 @@
-//! The values that the user of a chart provides, and the places in objects that need them.
+//! The values that the user of a chart provides, and the locations in objects that need them.
 
 use konverge_base::model::ResourceId;
 
@@ -26,7 +26,7 @@ impl ValueGroup {
 pub struct RequiredValue {
     /// The section of the values.
     pub group: ValueGroup,
-    /// The key: the reference as written, or the place in the Secret.
+    /// The key: the reference as written, or the location in the Secret.
     pub name: String,
     /// For a reference to another resource of the Spec: the resource and the path in it.
     pub target: Option<(ResourceId, Vec<String>)>,
@@ -62,7 +62,7 @@ pub enum ValuePart {
     Value(RequiredValue),
 }
 
-/// A place in an object with an unknown value.
+/// A location in an object with an unknown value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuePlace {
     /// The path, as a JSON pointer (RFC 6901).
@@ -77,7 +77,7 @@ pub struct ValuePlace {
 }
 
 impl ValuePlace {
-    /// Returns the values of the place.
+    /// Returns the values of the location.
     pub fn values(&self) -> impl Iterator<Item = &RequiredValue> {
         self.parts.iter().filter_map(|part| match part {
             ValuePart::Value(value) => Some(value),
@@ -86,7 +86,7 @@ impl ValuePlace {
     }
 }
 
-/// Returns the name of a place in an object, for the chart's values and for `--in-clear`.
+/// Returns the name of a location in an object, for the chart's values and for `--in-clear`.
 pub(crate) fn place_name(id: &ResourceId, path: &str) -> String {
     format!("{id}{path}")
 }

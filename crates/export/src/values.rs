@@ -1,5 +1,5 @@
 //! Finds values that a Spec does not contain or that must not be exported: references that only an apply can
-//! resolve, references to secret stores, and data of Secrets. Each place gets a token, which a chart replaces with
+//! resolve, references to secret stores, and data of Secrets. Each location gets a token, which a chart replaces with
 //! the user's value.
 
 use std::{
@@ -35,7 +35,7 @@ pub(crate) struct ValueFinder {
     /// The objects so far, with a marker in place of unknown values.
     known: HashMap<ResourceId, Value>,
     copies: SecretCopies,
-    /// The places, in the form of [`place_name`], that may contain copies in clear text.
+    /// The locations, in the form of [`place_name`], that may contain copies in clear text.
     in_clear: BTreeSet<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 
-/// What was done with an issue.
+/// The result of updating an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssueChange {
     /// A new issue was opened.

@@ -109,7 +109,7 @@ pub trait Publishing: Send + Sync {
     ) -> Result<Vec<Comment>, ForgeError>;
 
     /// Creates a comment. `body` starts with the line of the marker. If it is unknown whether the request was
-    /// executed, the client first looks for a comment of ours with exactly this marker, and only then tries again.
+    /// executed, the client first looks for a comment by our login with exactly this marker, and only then tries again.
     async fn create_comment(
         &self,
         number: u64,
@@ -143,8 +143,8 @@ pub trait Publishing: Send + Sync {
     /// Returns all issues with this label and a marker, by any author, open or closed.
     async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError>;
 
-    /// Opens an issue. If it is unknown whether the request was executed, the client first looks for an issue of
-    /// ours with exactly this marker, and only then tries again.
+    /// Opens an issue. If it is unknown whether the request was executed, the client first looks for an issue by our
+    /// login with exactly this marker, and only then tries again.
     async fn open_issue(
         &self,
         label: &str,

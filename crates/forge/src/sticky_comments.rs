@@ -21,7 +21,7 @@ pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
 /// not contain. A run retries a request for two minutes.
 const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 
-/// What was done with a comment. `written` is the time of the last change, by the forge's clock.
+/// The result of writing a comment. `written` is the time of the last change, by the forge's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
     /// The comment was created.
@@ -66,7 +66,7 @@ impl Upsert {
 pub struct FittedComment {
     /// The text that was accepted.
     pub text: String,
-    /// What was done with the comment.
+    /// The result of writing the comment.
     pub result: Upsert,
 }
 
@@ -137,7 +137,8 @@ pub trait StickyComments: Publishing {
     /// Creates the comment of `marker` without leaving two: another run may have created one after our list and
     /// before our creation. Then the older comment stays. It takes our content, unless a newer run has written it.
     async fn create_sticky(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert, ForgeError> {
-        // The forge has no "create if absent": create first, then list again. Both runs see both comments and keep the older.
+        // The forge cannot create a comment only if it is absent. So each run creates its comment first and then lists
+        // again: both runs see both comments, and both keep the older one.
         let created = self.create_comment(pr, marker, body).await?;
         let kept = Upsert::Created {
             url: created.url,

@@ -42,7 +42,7 @@ pub struct Client {
     token: SecretString,
     /// The job in which the client runs, if any.
     pub(super) job: Option<OwnJob>,
-    /// What the numbers in comment requests mean: merge requests or issues.
+    /// The meaning of numbers in comment requests: merge requests or issues.
     pub(super) notes_of: NoteTarget,
     pub(super) learned: Arc<Learned>,
 }

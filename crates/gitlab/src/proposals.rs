@@ -221,7 +221,7 @@ impl Client {
         Ok(false)
     }
 
-    /// Returns the parent of a commit of ours; `None` for a commit of others. Anybody can copy our message and
+    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message and
     /// address, so the commit must also change only the proposed files.
     async fn parent_of_own(
         &self,

@@ -9,7 +9,7 @@ pub enum MetricsError {
     /// Queries to this address are not allowed.
     #[error("the address of Prometheus cannot be used: {why}")]
     Address { why: String },
-    /// The token contains characters that are invalid in an HTTP header.
+    /// The token is empty, or contains characters that are invalid in an HTTP header.
     #[error("the token for Prometheus is empty, or has a character that an HTTP header cannot have")]
     Token,
     /// The HTTP client cannot be created.

@@ -50,13 +50,13 @@ pub struct ModelProperty {
     pub doc: String,
     /// The default in the source, as JSON. It is only documentation.
     pub default: Option<String>,
-    /// How the property may be absent.
+    /// The rule for a missing property: optional, required or fixed.
     pub presence: Presence,
     /// The value.
     pub value: ModelValue,
 }
 
-/// How a property may be absent.
+/// The rule for a missing property.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Presence {
     /// The property may be absent.

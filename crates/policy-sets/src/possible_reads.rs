@@ -21,7 +21,8 @@ const READ_ALL: [&str; 6] = [
     "reachable_paths",
     "changes",
 ];
-/// Texts of several tokens with the same effect: the keys of an object, and any value two levels below a name.
+/// Texts of several tokens that also read values without naming their keys: the keys of an object, and any value two
+/// levels below a name.
 const READ_ALL_TEXTS: [&str; 2] = ["object.keys", "[_][_]"];
 
 /// Names that rules use for a whole resource or document.

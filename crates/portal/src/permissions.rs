@@ -11,7 +11,7 @@ pub struct PermissionsDocument {
     /// The commit of the default branch; `None` if the configuration was read from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The permissions by subject, within a subject in the order of the file.
+    /// The permissions by area, within an area in the order of the file.
     pub permissions: Vec<Permission>,
 }
 

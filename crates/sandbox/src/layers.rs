@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::SandboxProfile;
 
-/// What to do if the kernel lacks a sandbox layer (`kcl.sandbox` of the default branch).
+/// The reaction if the kernel lacks a sandbox layer (`kcl.sandbox` of the default branch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
@@ -40,7 +40,7 @@ pub struct SandboxLayers {
     pub file_size: u64,
     /// The maximum size of the address space in bytes.
     pub memory: u64,
-    /// What to do if a layer is missing.
+    /// The reaction if a layer is missing.
     pub mode: SandboxMode,
     /// The purpose of the program, which decides about further permissions.
     #[serde(default)]

@@ -89,7 +89,7 @@ impl Chart {
     }
 }
 
-/// Describes a value in a place, for the template.
+/// Describes a value in a location, for the template.
 fn value_part(value: &RequiredValue) -> Value {
     let mut part = json!({"group": value.group.key(), "name": value.name});
     if let Some(code) = value.code {

@@ -86,7 +86,7 @@ fn is_known(name: &str) -> bool {
 struct CelQuantity {
     /// The amount in billionths.
     value: i128,
-    /// True if Kubernetes stores it as an integer.
+    /// True if Kubernetes stores the quantity as an integer.
     whole: bool,
 }
 

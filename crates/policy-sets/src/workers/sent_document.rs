@@ -363,8 +363,8 @@ mod tests {
         let kept = sent(&one, true).kept();
         assert_eq!(Arc::strong_count(&one), 1);
         drop(one);
-        // A kept document must not be freed while it can be compared: otherwise another document could get its
-        // address.
+        // The weak reference keeps the allocation, so no other document can get the address of one that is still
+        // compared.
         assert!(!sent(&document(), true).is_in(&kept));
     }
 }

@@ -203,7 +203,7 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     }
 }
 
-/// Why a wave is not known to be ready.
+/// Reasons why a wave is not known to be ready.
 enum Unready {
     /// This run has seen an unready stack.
     Seen(String),
