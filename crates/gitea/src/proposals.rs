@@ -352,8 +352,8 @@ impl Client {
         Ok(false)
     }
 
-    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message and
-    /// committer, so the commit must also change only the proposed files.
+    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message
+    /// and committer, so the commit must also change only the proposed files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,

@@ -105,6 +105,7 @@ fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
 }
 
 fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
+    // Nobody knows yet who will merge.
     if facts.stage == Stage::Preview {
         return None;
     }

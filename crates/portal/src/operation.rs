@@ -348,6 +348,7 @@ fn retry(row: &OverviewRow, page: Option<&WorkflowPage>) -> Result<NextStep, Ope
     if let Some(step) = run.and_then(|run| rerun(run, page)) {
         return Ok(step);
     }
+    // Without a run to repeat, another run applies everything that is reviewed and not applied yet.
     let Some(page) = page else {
         return Err(refusal(
             "the last run of this stack is not one of GitHub's, and `portal.workflow` is not set",

@@ -345,6 +345,7 @@ fn verified(
         keys,
     )
     .set_allowed_algs(ALGORITHMS);
+    // A script's token belongs to no sign-in, so it has no nonce to check.
     let check_nonce = |sent: Option<&Nonce>| match (nonce, sent) {
         (None, _) => Ok(()),
         (Some(asked), Some(sent)) if super::session::is_same_secret(asked, sent.secret()) => Ok(()),

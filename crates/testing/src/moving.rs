@@ -188,12 +188,7 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     let fixed = fixed
         .iter()
         .find(|path| object.pointer(path).is_some_and(|value| !value.is_null()));
-    fixed.map(|path| {
-        format!(
-            "`{}` names an address or a volume that exists only once",
-            path[1..].replace('/', ".")
-        )
-    })
+    fixed.map(|path| format!("`{}` names a unique object", path[1..].replace('/', ".")))
 }
 
 /// Returns true if the Spec has an object in this namespace.

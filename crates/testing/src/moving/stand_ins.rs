@@ -47,6 +47,7 @@ pub fn replace_resources(spec: &Spec, values: &StandIns) -> Result<Spec, Vec<Mov
         .iter()
         .filter(|resource| !known.contains_key(&resource.id))
     {
+        // Only references to replaced resources are resolved here. The apply resolves all others.
         match targets.resolve(&resource.attributes, &|id| !known.contains_key(id), &lookup) {
             Ok(attributes) => {
                 let mut resource = resource.clone();
