@@ -39,6 +39,7 @@ impl Runs for Client {
         let Some(path) = path_of_page(url, self.server_url()) else {
             return Ok(None);
         };
+        // On an older server the number in the URL is not the id of the run.
         self.require(&format!("GET {path}"), Version::RUNS).await?;
         let run: Run = self.rest.get(&path, READ).await?;
         Ok(Some(run.status == "completed"))
@@ -50,6 +51,7 @@ impl Runs for Client {
             workflow_run_id: u64,
         }
         let path = self.path(&format!("/actions/workflows/{}/dispatches", encoded(file)));
+        // An older server would start the workflow without returning its run.
         self.require(&format!("POST {path}"), Version::RUNS).await?;
         let body = json!({"ref": format!("refs/heads/{branch}"), "inputs": inputs});
         let path = format!("{path}?return_run_details=true");

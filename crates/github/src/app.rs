@@ -89,6 +89,7 @@ impl App {
     /// Returns the client with a valid token of the installation. Each new token is masked from then on.
     pub(super) async fn installed(&self) -> Result<&Octocrab, ForgeError> {
         let installation = self.installation.get_or_try_init(|| self.find()).await?;
+        // The client renews its token by itself, so the present token is masked at each use.
         self.secrets
             .learn(self.token_of(installation).await?.expose_secret());
         Ok(installation)

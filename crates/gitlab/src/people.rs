@@ -75,6 +75,8 @@ impl People for Client {
         if approved_by.is_empty() {
             return Ok(Vec::new());
         }
+        // The time of an approval decides for which head it counts. Without it, an approval of an older head could
+        // count.
         if approved_by.iter().any(|approval| approval.approved_at.is_none()) {
             return Err(self.outdated(format!("GET {path}"), APPROVAL_TIMES).await?);
         }

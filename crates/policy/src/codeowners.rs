@@ -57,6 +57,8 @@ fn globs(pattern: &str) -> Vec<String> {
     } else {
         format!("**/{body}")
     };
+    // A pattern may name a file or a folder, unless its end decides. `docs/*` matches files directly in the folder
+    // only.
     if pattern.ends_with('/') {
         vec![format!("{base}/**")]
     } else if pattern.ends_with("/*") {

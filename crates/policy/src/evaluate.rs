@@ -93,6 +93,7 @@ fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     if facts.protected_branch {
         return None;
     }
+    // Without a protection nobody has to review a change, so the other rules could be evaded.
     Some(finding(
         Enforcement::Deny,
         "branch",
@@ -269,6 +270,7 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
     if gone == 0 {
         return None;
     }
+    // The person who approved exactly this plan saw all its deletions.
     let within = gone as u64 <= u64::from(allowed) || facts.consented;
     Some(finding(
         if within {

@@ -297,6 +297,7 @@ fn check(
             store: store.to_owned(),
         });
     }
+    // The version of a secret is not secret, so it may be in any field.
     if place.is_secret || reference.as_version {
         return Ok(());
     }

@@ -79,6 +79,7 @@ impl SandboxLayers {
         if let Err(error) = std::env::set_current_dir(&self.work_dir) {
             return Err(SandboxError::Start(self.work_dir.clone(), error));
         }
+        // The limits come first and are never optional, because every supported system has them.
         self.limit().map_err(SandboxError::Missing)?;
         let missing = platform::restrict(self);
         if !missing.is_empty() {

@@ -144,6 +144,8 @@ impl Login {
         roles: &PortalConfig,
     ) -> Result<(VerifiedToken, String), SignInError> {
         let refused = |why: &str| SignInError::Token(why.to_owned());
+        // The unverified claims only select a configured issuer and audience. Everything else is read from the
+        // verified token.
         let named = NamedAudience::of(token).ok_or_else(|| refused("it is not a token"))?;
         let mut workloads = roles.workloads.iter();
         let workload = workloads
@@ -175,6 +177,7 @@ impl Login {
 
     /// Returns true if a page of this portal sent the request.
     pub(super) fn is_own_page(&self, headers: &HeaderMap) -> bool {
+        // Older browsers do not send these headers. Such a form still needs the CSRF token.
         let is = |name: &str, expected: &str| {
             headers
                 .get(name)

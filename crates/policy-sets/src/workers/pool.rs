@@ -102,6 +102,7 @@ impl RuleWorkers {
             object: object.clone(),
         };
         let mut answer = lent.call(request()).await;
+        // A kill from outside says nothing about the script, so it gets a second attempt.
         if matches!(answer, Err(WorkerEnd::Killed)) {
             answer = lent.call(request()).await;
         }
@@ -183,6 +184,7 @@ impl LentWorker<'_> {
         }
         self.parse(set, source).await?;
         let mut answer = self.evaluate(set, document).await;
+        // A kill from outside says nothing about the set, so it gets a second attempt with a new worker.
         if answer == Err(WorkerEnd::Killed) {
             self.parse(set, source).await?;
             answer = self.evaluate(set, document).await;

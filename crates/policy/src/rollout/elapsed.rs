@@ -25,6 +25,7 @@ pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duratio
     };
     let server = since.server.and_then(|start| between_answers(start, server_now));
     match (server, between(since.local, now.local), watched) {
+        // Either clock may be wrong, so the shorter time counts.
         (Some(server), Some(local), _) => {
             ElapsedTime::AtLeast(server.min(local).max(watched.unwrap_or(Duration::ZERO)))
         }

@@ -66,6 +66,7 @@ impl Hosts {
         'text: while let Some(next) = rest.chars().next() {
             let starts = before.is_none_or(|c| !is_of_name(c));
             if starts {
+                // The longest host comes first, so that a part of a longer host is never renamed.
                 for (host, name) in &self.0 {
                     if let Some(behind) = rest.strip_prefix(host.as_str())
                         && ends(behind)
@@ -157,6 +158,7 @@ pub(super) fn suffixed(name: &str, run: &str) -> String {
     if whole.len() <= LONGEST {
         return whole;
     }
+    // The digest keeps shortened names different.
     let digest = Digest::of_bytes(name.as_bytes()).to_string();
     let end = format!("-{}-{run}", &digest[..8]);
     let kept: String = name.chars().take(LONGEST - end.len()).collect();
