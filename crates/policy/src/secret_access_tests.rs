@@ -120,7 +120,7 @@ fn a_generated_value_needs_no_store_and_a_place_for_secrets() {
     );
     let text = "ref+generated://web/db#/p";
     for (resource, says) in [
-        (secret(&format!("x {text}")), "stands alone"),
+        (secret(&format!("x {text}")), "must be the whole text"),
         (secret("ref+generated://web/db?version=1#/p"), "`version`"),
         (
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"p": text}}),

@@ -339,7 +339,10 @@ async fn who_brought_the_applied_change_does_not_approve_its_restoration() {
     own.outcome.check(3);
     says(
         &own,
-        &["policy.approvals: 0 of 1", "eve wrote or pushed a commit of it"],
+        &[
+            "policy.approvals: 0 of 1",
+            "eve wrote or pushed a commit of the change",
+        ],
     );
     has(&stage, "brought-a", "by hand").await;
     for (approver, value) in [("dev", "by hand"), ("grace", "by grace")] {

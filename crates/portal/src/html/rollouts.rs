@@ -1,4 +1,4 @@
-//! How far the rollouts are: waves, the end of a bake, what gates say, what waits for whom.
+//! The page of rollouts: their waves, the end of a bake, the readings of gates, and who must approve.
 
 use maud::{Markup, html};
 
@@ -13,7 +13,7 @@ use konverge_base::model::{StackId, rollout::RolloutPhase};
 use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
-/// The page.
+/// Renders the page.
 pub fn rollouts(document: &RolloutsDocument, forge: Option<&RepositoryPages>, mode: PageMode) -> String {
     let main = html! {
         (notices(&document.notices))
