@@ -153,7 +153,7 @@ impl Deployments {
             return Ok(());
         }
         let what = format!(
-            "{} was deployed from {} after its state was written: the store may have been put back",
+            "{} was deployed from {} after its state was written: the store may have been restored from a backup",
             plan.id,
             sha.get(..7).unwrap_or(&sha).escape_debug()
         );

@@ -180,7 +180,7 @@ impl From<ForgeError> for UserError {
                 "unlock the conversation on GitHub (\"Unlock conversation\" at the right) and run the job again; the job summary holds the same text",
             ),
             ForgeError::NotFound { permission, .. } => failure.hint(format!(
-                "GitHub also says so when the token may not see it: add `{permission}` to the job's `permissions:`"
+                "GitHub also answers \"not found\" when the token has no access: add `{permission}` to the job's `permissions:`"
             )),
             ForgeError::Token { .. } => failure.hint(
                 "GITHUB_TOKEN is valid only during its job, the token of an App for an hour: set `GITHUB_TOKEN: ${{ github.token }}` in the step's `env:`",
@@ -202,7 +202,7 @@ impl From<ForgeError> for UserError {
                 failure.hint(format!("update {forge} to {needed} or later; docs/reference/forges.md lists what needs which version"))
             }
             ForgeError::Unsupported(_) => {
-                failure.hint("docs/reference/forges.md lists what each forge gives")
+                failure.hint("docs/reference/forges.md lists the features of each forge")
             }
             ForgeError::Ambiguous(TwoForges { second, .. }) => failure.hint(format!(
                 "unset the variable of the forge that does not run this job: `env -u {} konverge …`",

@@ -50,7 +50,7 @@ pub struct Unsupported {
 /// The environment is that of two forges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the environment is that of two forges: {} of {} and {} of {} are both `true`",
+    "the environment variables are those of two forges: {} of {} and {} of {} are both `true`",
     first.variable, first.kind, second.variable, second.kind
 )]
 pub struct TwoForges {
@@ -136,7 +136,7 @@ mod tests {
         let said = detect(&["GITHUB_ACTIONS", "GITLAB_CI"]).unwrap_err();
         assert_eq!(
             said,
-            "the environment is that of two forges: GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab are both `true`"
+            "the environment variables are those of two forges: GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab are both `true`"
         );
         assert!(detect(&["GITHUB_ACTIONS", "GITEA_ACTIONS", "GITLAB_CI"]).is_err());
     }

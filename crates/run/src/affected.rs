@@ -143,7 +143,7 @@ async fn default_base(
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
     if base == *head && !request.worktree {
         run.notes.info(&format!(
-            "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
+            "{}: there is nothing to compare. {BEFORE}, `--worktree` compares the uncommitted changes",
             is_part(head, &branch)
         ));
     }

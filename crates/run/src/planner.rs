@@ -436,7 +436,7 @@ impl Planner {
         };
         let lacking = match (&login, purpose) {
             (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
-                "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
+                "{why}, and a preview never uses the identity of applies: this compares the compiled Specs"
             )),
             (StackLoginChoice::NoPreview(why), PlanPurpose::Drift | PlanPurpose::Apply) => {
                 return Err(no_identity(target, why));

@@ -95,7 +95,7 @@ impl Rescue {
     fn failure(&self, what: String) -> UserError {
         UserError::new(
             ErrorKind::State,
-            format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
+            format!("`{}` has data that an earlier run of `{}` could not store, but the file {what}", self.path.display(), self.stack),
         )
         .hint("compare the ids that the earlier run printed with what exists at the provider: import an object with \
                `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")

@@ -245,9 +245,8 @@ async fn find_pending(
     key: KeyUse,
 ) -> Result<PendingStacks, UserError> {
     if !backend.is_shared {
-        run.notes.note(
-            "`state.url` is not set: pending is what the states on this machine do not have as applied",
-        );
+        run.notes
+            .note("`state.url` is not set: pending changes are found by the states on this machine");
     }
     if key == KeyUse::Make {
         let known = backend.states.known().await?;
@@ -429,7 +428,7 @@ pub async fn base_commit(
         if base == head && by_change {
             let compared = match at {
                 RevisionSpec::Commit(_) => "there is nothing to compare",
-                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only what is not committed is compared",
+                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only uncommitted changes are compared",
             };
             run.notes.info(&format!(
                 "{}: {compared}. {BEFORE}, `--all` takes every stack",

@@ -307,9 +307,9 @@ pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> 
         // A reference that cannot be read is an error of the plan.
         let written = targets.resolve(&one, &|_| false, &known);
         if written.is_ok_and(|written| written.values().any(stack_output::holds_mark)) {
-            let what = format!("the output `{name}` is a value of another stack");
+            let what = format!("the output `{name}` is copied from an output of another stack");
             return Err(UserError::new(ErrorKind::Spec, what)
-                .hint("let the readers read it from the stack that publishes it"));
+                .hint("let other stacks read the output from the stack that publishes it first"));
         }
     }
     Ok(outputs)
@@ -378,7 +378,9 @@ impl MarkCollector<'_> {
     ) -> Result<(), String> {
         for (key, value) in map {
             if key.contains(MARK) {
-                return Err(format!("`{path}`: an output is a value, and never a key"));
+                return Err(format!(
+                    "`{path}`: an output of another stack can be a value, but not a key"
+                ));
             }
             let shown = shown.and_then(|shown| shown.get(key));
             self.in_value(value, shown, &format!("{path}/{key}"))?;
@@ -391,12 +393,12 @@ impl MarkCollector<'_> {
             Value::String(text) if text.contains(MARK) => {
                 if shown.and_then(Value::as_str) != Some(PLAIN_TEXT) {
                     return Err(format!(
-                        "`{path}` is masked, so nobody could review an output of another stack there"
+                        "`{path}` is a masked field, where an output of another stack could not be reviewed"
                     ));
                 }
                 if self.resource.runtime == RuntimeKind::Kubernetes && is_identity(path) {
                     return Err(format!(
-                        "`{path}` says which object it is: no output may stand there"
+                        "`{path}` identifies the object, so it cannot be an output of another stack"
                     ));
                 }
                 for mark in stack_output::marks(text).map_err(|error| format!("`{path}`: {error}"))? {
@@ -712,11 +714,11 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
     let outputs: Vec<_> = awaited.iter().map(OutputId::to_string).collect();
     let stacks: BTreeSet<_> = awaited.iter().map(|output| output.stack.clone()).collect();
     let what = format!(
-        "it reads {}, which is not applied as this commit says",
+        "the stack reads {}, which is not applied yet as this commit defines it",
         outputs.join(", ")
     );
     UserError::new(ErrorKind::Policy, what)
-        .hint("the next run applies it, once the stack that it reads is applied")
+        .hint("the next run applies the stack, after the one whose output it reads")
         .caused_by(AwaitsOutputs(stacks))
 }
 

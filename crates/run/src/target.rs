@@ -37,7 +37,7 @@ pub struct Target {
 pub struct RecordedSpec {
     pub spec: Spec,
     pub input_digest: Digest,
-    /// The commit; `None` if it was applied from files that no commit has.
+    /// The commit; `None` if it was applied from uncommitted files.
     pub commit: Option<CommitId>,
     /// The version of the core that compiled it.
     pub core: Option<String>,

@@ -138,8 +138,8 @@ impl Releases {
         let name = kusion::newest_release(&metadata).map_err(|error| self.unreadable(error))?;
         let metadata = yaml::from_str(&metadata).map_err(|error| self.unreadable(error))?;
         let text = self.text(&name).await?;
-        let text =
-            text.ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which is not there")))?;
+        let text = text
+            .ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which does not exist")))?;
         let release = kusion::read(&text)
             .map_err(|error| self.unreadable(SharedError::from(error).context(format!("`{name}`"))))?;
         Ok(Some(NewestRelease {

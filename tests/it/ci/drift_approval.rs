@@ -153,7 +153,7 @@ async fn another_difference_than_the_approved_one_is_not_restored() {
         says(
             &ran,
             &[
-                "it does not differ as the given digest says",
+                "the approved digest is of another difference",
                 &format!("update v1:ConfigMap:default:{map} at /data/value"),
             ],
         );
@@ -202,7 +202,7 @@ async fn another_difference_than_the_approved_one_is_not_restored() {
     stage.by_hand("since-a", Some("two")).await;
     let ran = stage.approve(&old);
     ran.outcome.check(3);
-    says(&ran, &["it does not differ as the given digest says"]);
+    says(&ran, &["the approved digest is of another difference"]);
     has(&stage, "since-a", "two").await;
 }
 
@@ -531,7 +531,7 @@ async fn a_secret_by_reference_is_restored_by_the_digest_of_the_issue() {
     edit("refs-k8s").await;
     let ran = stage.approve(&digest);
     ran.outcome.check(3);
-    says(&ran, &["it does not differ as the given digest says"]);
+    says(&ran, &["the approved digest is of another difference"]);
     assert_eq!(value("refs-env").await, "by hand");
     stage.approve(&ran.digest()).outcome.check(0);
     assert_eq!(value("refs-env").await, "token-one");

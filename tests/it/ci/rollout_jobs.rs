@@ -127,7 +127,7 @@ async fn the_jobs_of_two_environments_move_one_rollout() {
     let ran = job(&mut stage, "us");
     assert!(
         ran.stderr
-            .contains("the job of its environment must see split/canary-eu ready"),
+            .contains("the job of its environment must report split/canary-eu as ready"),
         "{}",
         ran.stderr
     );

@@ -57,8 +57,8 @@ fn says_unknown(ran: &Ran) {
     ran.outcome.check(1);
     let said = &ran.outcome.stdout;
     for words in [
-        "whether it ran is not known",
-        "it is not started again",
+        "it is unknown whether the workflow ran",
+        "the workflow is not started again",
         "start `smoke.yml` by hand",
         "run-name: ${{ inputs.stack }} ${{ inputs.digest }}",
     ] {

@@ -131,7 +131,7 @@ fn a_repository_without_a_commit_and_one_without_a_change() {
     for arguments in [&["preview", "--live", "never"][..], &["check"], &["build"]] {
         let told = said(&monorepo, arguments, 0);
         assert!(
-            told.contains("is part of main: only what is not committed is compared"),
+            told.contains("is part of main: only uncommitted changes are compared"),
             "{told}"
         );
         assert!(told.contains("--base HEAD~1"), "{told}");

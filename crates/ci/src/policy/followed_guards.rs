@@ -45,11 +45,11 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
             finding(
                 stack,
                 format!(
-                    "`{name}` is another name of this stack, and its guards hold on: {}",
+                    "policies for `{name}`, an earlier name of this stack, still apply to it: {}",
                     kept.join(", ")
                 ),
                 format!(
-                    "write `{folder}` into these rules. A line on the default branch ends them: `policy: {{ended_names: \
+                    "write `{folder}` into these policies. To end them for the earlier name, add to konverge.yaml on the default branch: `policy: {{ended_names: \
                      [{{stacks: '{folder}', was: '{name}', reason: TEXT}}]}}`",
                     folder = stack.stack
                 ),
@@ -81,11 +81,11 @@ fn unfollowed(policy: &CommitPolicy, added: &StackPlan, removed: &[&StackPlan]) 
         finding(
             added,
             format!(
-                "it is new, and guards of stacks that this change removes do not hold for it: {shown}{more}"
+                "this stack is new, and policies of stacks that this change removes do not apply to it: {shown}{more}"
             ),
             format!(
-                "if it is one of them under another name, move its files with `git mv` and leave most of their text: guards follow \
-                 what git shows as renamed. Otherwise write `{}` into the rules that should hold for it",
+                "if it is one of the removed stacks under a new name, move its files with `git mv` and change little in them: policies follow \
+                 what git shows as renamed. Otherwise write `{}` into the policies that should apply to it",
                 added.stack
             ),
         )
@@ -212,8 +212,8 @@ apply: {hooks: {workflows: [{when: pre, stacks: 'shop/prod', workflow: backup.ym
         assert_eq!(
             said,
             [
-                "`shop/prod` is another name of this stack, and its guards hold on: the workflow `backup.yml` (`pre`)",
-                "`apps/shop/prod` is another name of this stack, and its guards hold on: 2 approvals, a review by acme/pay, `max_destructive: 0`"
+                "policies for `shop/prod`, an earlier name of this stack, still apply to it: the workflow `backup.yml` (`pre`)",
+                "policies for `apps/shop/prod`, an earlier name of this stack, still apply to it: 2 approvals, a review by acme/pay, `max_destructive: 0`"
             ]
         );
         let line = "ended_names: [{stacks: apps/store/prod, was: '**', reason: r}]";

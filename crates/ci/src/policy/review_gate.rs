@@ -319,7 +319,7 @@ impl ReviewGate {
         if self.restores.is_some() {
             return refused
                 .hint("start the drift check again: its issue shows what differs now, with a digest to approve")
-                .hint("if only a secret has a new value, and its store counts no versions: apply the stack, because a restore does not write it");
+                .hint("if only the value of a secret changed, and its store has no versions: apply the stack, because a restore does not write such a value");
         }
         refused
             .hint("open a pull request whose preview shows it, or revert the change that brought it")

@@ -36,10 +36,11 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
             format!("{stack} does not differ from what was applied any more: nothing was restored"),
         );
     }
-    let what = format!("{stack} was not restored: it does not differ as the given digest says, but so");
+    let what =
+        format!("{stack} was not restored: the approved digest is of another difference. The difference now");
     let lines: Vec<_> = stack_units(found).iter().map(describe_unit).collect();
     refusal(&what, &lines)
-        .hint("look at the difference: the drift issue shows it now")
+        .hint("read the drift issue, which shows this difference now")
         .hint(format!(
             "to restore exactly this, start the workflow manually with `approve: {digest}`"
         ))
@@ -61,7 +62,7 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
         Objection::BaseChanged => {
-            "the live value is neither the reviewed one nor the one that Konverge wrote last"
+            "the live value is neither the reviewed value nor the last one that Konverge wrote"
         }
         Objection::OnlySpecs => {
             "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"

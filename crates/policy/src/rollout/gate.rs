@@ -26,7 +26,7 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> G
             }
             Some(GateNumber::Is(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
             Some(GateNumber::Missing(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
-            None => return GateReading::Unclear(format!("`{name}` was not asked")),
+            None => return GateReading::Unclear(format!("the query `{name}` was not sent")),
         }
     }
     let shown: Vec<_> = known
@@ -44,7 +44,9 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> G
         (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => {
             GateReading::Unclear(format!("{why} ({shown})"))
         }
-        (Ok(Some(false)), ..) => GateReading::Unclear(format!("too little to judge by ({shown})")),
+        (Ok(Some(false)), ..) => GateReading::Unclear(format!(
+            "`least` is not true, so there are too few data to decide ({shown})"
+        )),
         (_, Ok(Some(true)), _) => GateReading::Fail(shown),
         (.., Ok(Some(true))) => GateReading::Pass(shown),
         _ => GateReading::Unclear(format!("neither `pass` nor `fail` is true ({shown})")),

@@ -194,7 +194,7 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
             record,
             seen,
             false,
-            format!("{}; its stacks have what they had before", record.why),
+            format!("{}; its stacks are rolled back", record.why),
         )
     } else {
         RolloutStep::RollBack(todo)
@@ -316,14 +316,16 @@ impl RunningWave<'_> {
                 }
                 Some(GateReading::Approved(_)) => waits.push((
                     WaitReason::Approval,
-                    format!("gate `{name}`: other plans were approved than those of now"),
+                    format!("gate `{name}`: the approval is for earlier plans"),
                 )),
                 Some(GateReading::Fail(why)) => {
                     return self.fail(format!("gate `{name}` does not pass: {why}"));
                 }
                 Some(GateReading::Unclear(why)) => {
                     if gate.deadline.is_some_and(|deadline| passed > deadline) {
-                        return self.fail(format!("gate `{name}` was unclear until its deadline: {why}"));
+                        return self.fail(format!(
+                            "gate `{name}` had no clear result until its deadline: {why}"
+                        ));
                     }
                     waits.push((WaitReason::Gate, format!("gate `{name}`: {why}")));
                 }
@@ -335,7 +337,7 @@ impl RunningWave<'_> {
                 }
                 None => waits.push((
                     WaitReason::Gate,
-                    format!("gate `{name}` was not asked by this run"),
+                    format!("gate `{name}` was not evaluated by this run"),
                 )),
             }
         }
@@ -382,7 +384,7 @@ impl RunningWave<'_> {
         if self.todo().next().is_some() {
             return Some(self.enter(
                 RolloutPhase::Applying,
-                "a stack of the wave does not have the commit any more",
+                "the commit is no longer applied to a stack of the wave",
             ));
         }
         self.record
@@ -412,7 +414,7 @@ impl RunningWave<'_> {
                 }
             }
         }
-        unseen.map(|id| Unready::Unseen(format!("the job of its environment must see {id} ready")))
+        unseen.map(|id| Unready::Unseen(format!("the job of its environment must report {id} as ready")))
     }
 
     /// The stacks of the wave that are ready: as this run sees them, or as the job of their environment wrote.

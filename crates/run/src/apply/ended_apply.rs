@@ -52,7 +52,7 @@ impl EndedApply<'_> {
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
             if succeeded && let Err(error) = self.lease.mark_unchanged().await {
-                tracing::debug!(error = %chain(&error), "the index still says that a run works on this stack");
+                tracing::debug!(error = %chain(&error), "failed to remove the mark of this run from the index");
             }
             return;
         }

@@ -205,10 +205,10 @@ impl WorkflowHooks<'_> {
         let commit = self.call.commit.map_or("", CommitId::as_str);
         let cause = match &unanswered {
             Some(failure) => failure.message.clone(),
-            None => "an earlier run was stopped while it started it".to_owned(),
+            None => "an earlier run was stopped while it started the workflow".to_owned(),
         };
         let what = format!(
-            "whether it ran is not known: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
+            "it is unknown whether the workflow ran: {cause}; no workflow run with this stack and digest was found in {} s, and the workflow is not started again",
             search.as_secs()
         );
         UserError::new(ErrorKind::Github, what)

@@ -62,7 +62,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         Err(error) => {
             let why = sources.backend.secrets.mask(&chain(&error));
             notices.push(format!(
-                "Nobody knows whether applies are frozen, so every apply stops: {why}"
+                "It is unknown whether applies are frozen, so every apply stops: {why}"
             ));
             None
         }

@@ -79,7 +79,7 @@ pub async fn push(
     let refuse = |text: String| UserError::new(ErrorKind::State, text);
     if pulled.version != 1 {
         return Err(refuse(format!(
-            "the file is of version {}, and only 1 is known",
+            "the file has version {}, but this Konverge reads only version 1",
             pulled.version
         )));
     }
@@ -242,7 +242,7 @@ pub async fn forget(
                     ErrorKind::State,
                     format!("`{id}` is not recorded in stack `{stack}`"),
                 )
-                .hint(format!("`konverge state show {stack}` lists what is")));
+                .hint(format!("`konverge state show {stack}` lists what is recorded")));
             }
             state.remove(id);
         }
