@@ -45,11 +45,11 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
             finding(
                 stack,
                 format!(
-                    "policies for `{name}`, an earlier name of this stack, still apply to it: {}",
+                    "rules for `{name}`, an earlier name of this stack, still apply to it: {}",
                     kept.join(", ")
                 ),
                 format!(
-                    "write `{folder}` into these policies. To end them for the earlier name, add to konverge.yaml on the default branch: `policy: {{ended_names: \
+                    "write `{folder}` into these rules. To end them for the earlier name, add to konverge.yaml on the default branch: `policy: {{ended_names: \
                      [{{stacks: '{folder}', was: '{name}', reason: TEXT}}]}}`",
                     folder = stack.stack
                 ),
@@ -81,11 +81,11 @@ fn unfollowed(policy: &CommitPolicy, added: &StackPlan, removed: &[&StackPlan]) 
         finding(
             added,
             format!(
-                "this stack is new, and policies of stacks that this change removes do not apply to it: {shown}{more}"
+                "this stack is new, and rules for stacks that this change removes do not apply to it: {shown}{more}"
             ),
             format!(
-                "if it is one of the removed stacks under a new name, move its files with `git mv` and change little in them: policies follow \
-                 what git shows as renamed. Otherwise write `{}` into the policies that should apply to it",
+                "if it is one of the removed stacks under a new name, move its files with `git mv` and change little in them: the rules follow \
+                 what git shows as renamed. Otherwise write `{}` into the rules that should apply to it",
                 added.stack
             ),
         )
@@ -212,8 +212,8 @@ apply: {hooks: {workflows: [{when: pre, stacks: 'shop/prod', workflow: backup.ym
         assert_eq!(
             said,
             [
-                "policies for `shop/prod`, an earlier name of this stack, still apply to it: the workflow `backup.yml` (`pre`)",
-                "policies for `apps/shop/prod`, an earlier name of this stack, still apply to it: 2 approvals, a review by acme/pay, `max_destructive: 0`"
+                "rules for `shop/prod`, an earlier name of this stack, still apply to it: the workflow `backup.yml` (`pre`)",
+                "rules for `apps/shop/prod`, an earlier name of this stack, still apply to it: 2 approvals, a review by acme/pay, `max_destructive: 0`"
             ]
         );
         let line = "ended_names: [{stacks: apps/store/prod, was: '**', reason: r}]";
