@@ -199,7 +199,7 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
     }
 }
 
-/// Prints which stack follows, if there are several.
+/// Prints a heading with the name of the next stack, if there are several stacks.
 fn head(context: &CliContext, stacks: usize, index: usize, stack: Option<&Stack>) {
     if stacks < 2 {
         return;

@@ -124,7 +124,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         page_artifact: text(variables::KONVERGE_PAGE_ARTIFACT).is_some_and(|name| !name.is_empty()),
     };
     let run = context.run();
-    // The result of the run must be published on GitHub.
+    // From here a request to stop must not drop the run: its result has to be published on the forge.
     run.begin_writes()?;
     let ended = if tests {
         ci::run_tests(&run, &options, &JobTester).await?
@@ -135,7 +135,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(ended.code)
 }
 
-/// An expression that gives nothing must not mean every environment.
+/// Returns the error for an empty `for-environment`: an expression with an empty result must not mean every
+/// environment.
 fn empty_environment() -> UserError {
     let what = "`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty: it is not known which stacks this job may apply";
     UserError::new(ErrorKind::Usage, what).hint(
@@ -143,7 +144,7 @@ fn empty_environment() -> UserError {
     )
 }
 
-/// A variable that is `true` or `false`; absent or empty is `false`.
+/// Reads a variable that is `true` or `false`; absent or empty means `false`.
 fn is_on(context: &CliContext, name: &str) -> Result<bool, UserError> {
     match context.env.get(name).map(|text| text.trim()).unwrap_or_default() {
         "" | "false" => Ok(false),

@@ -84,7 +84,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(0)
 }
 
-/// The states of the configuration that grants the roles; without a login those of the checkout.
+/// Opens the states with the configuration that grants the roles; without a login with the configuration of the
+/// checkout.
 async fn open_states(
     args: &Args,
     run: &RunContext,

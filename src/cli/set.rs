@@ -128,7 +128,7 @@ impl Args {
         Ok(targets.into_iter().map(edit).collect())
     }
 
-    /// The stacks and the attributes of the command line.
+    /// Splits the arguments into stacks and attributes with values.
     fn words(&self) -> Result<(Vec<StackSelector>, Vec<EditTarget>), UserError> {
         let (mut stacks, mut targets) = (Vec::new(), Vec::new());
         for word in &self.words {
