@@ -1,4 +1,4 @@
-//! The `set` use case: edits attributes of stacks in their files, shows what that does to the Specs, and writes it.
+//! The `set` use case: edits attributes of stacks in their files, shows how the Specs change, and writes the files.
 
 mod dispatch;
 mod drift_comment;
@@ -51,7 +51,7 @@ pub struct WantedEdit {
     pub stacks: Vec<StackSelector>,
     /// The attribute or image that is set.
     pub target: EditTarget,
-    /// The files in which it is set.
+    /// The files in which the target is set.
     pub place: EditPlace,
 }
 
@@ -70,7 +70,7 @@ pub struct PreparedEdits {
 }
 
 impl PreparedEdits {
-    /// An error that came when the edits were known, at the place of the edit that is not made.
+    /// Adds the line of the edit to an error that has no line, if the error is about the file of the edit.
     #[must_use]
     pub fn locate(&self, failure: UserError) -> UserError {
         let place = failure.location.as_ref();
@@ -87,9 +87,9 @@ impl PreparedEdits {
 /// Request for edits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetRequest {
-    /// These edits.
+    /// The given edits.
     Edits(Vec<WantedEdit>),
-    /// The live values of a drifted stack.
+    /// The live values of a drifted stack, which the code should keep.
     Keep(Box<StackPlan>),
 }
 
@@ -143,7 +143,7 @@ struct Edited {
 }
 
 impl Edited {
-    /// Adds an edit. The same attribute has the same target, whichever request led to it.
+    /// Adds an edit. The same attribute has the same target, whichever request asked for it.
     fn add(&mut self, stack: &Stack, line: EditedLine) {
         let whose = match line.place {
             EditPlace::Stack => format!("stack {}", stack.id),
@@ -247,7 +247,7 @@ async fn golden_files(
 /// # Errors
 /// A file differs from what was edited, a link is in its place, or it cannot be written.
 pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
-    // All files are compared before one is written: the edit is written as a whole or not at all.
+    // Compare all files before one is written: the edit is written as a whole or not at all.
     for file in files {
         let found = checkout::read(root, place(&file.path));
         let found = found.map_err(|error| refused(&file.path, error))?;

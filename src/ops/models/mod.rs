@@ -128,7 +128,7 @@ pub async fn check(run: &RunContext) -> Result<(usize, Vec<StaleModel>), UserErr
     Ok((config.models.sources.len(), stale))
 }
 
-/// The files of an entry, from the content of its sources.
+/// Generates the files of an entry from the content of its sources.
 ///
 /// # Errors
 /// The content cannot be translated, or the folder cannot be imported.
@@ -146,7 +146,7 @@ pub fn generated(
     Ok(generate(read_documents(&content.documents)?, &options)?)
 }
 
-/// The path by which KCL imports a folder: from the nearest `kcl.mod` above it.
+/// Returns the path by which KCL imports a folder, relative to the nearest `kcl.mod` above it.
 fn import_path(source: &dyn Source, folder: &RepoPath) -> Result<String, UserError> {
     let files = source.files();
     let root = folder
@@ -165,7 +165,7 @@ fn not_importable(folder: &str) -> UserError {
     )
 }
 
-/// The files as the core formats them.
+/// Returns the files as the core formats them.
 async fn formatted(run: &RunContext, config: &Config, files: &ModelFiles) -> Result<ModelFiles, UserError> {
     let compilers = Compilers::new(run, config);
     model_folder::format(&compilers.pool(config.kcl.core()).await?, files).await

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::sources;
 
-/// Schema of a provider to record.
+/// A request to record schemas of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordRequest {
     /// `[host/]namespace/name@version`.
@@ -31,7 +31,7 @@ pub struct RecordRequest {
 /// Writes a record of the schemas of resources, and returns its file.
 ///
 /// # Errors
-/// The provider may not run here, does not have a resource, or the file is something else than a record.
+/// The provider may not run here, or does not have a resource, or the file is not a record.
 pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPath, UserError> {
     let of = ProviderVersion::parse(&request.provider).ok_or_else(|| {
         let what = format!(

@@ -26,7 +26,7 @@ const LONGEST: u64 = 64 << 20;
 /// The maximum number of files of a source.
 const MOST_FILES: usize = 2_000;
 
-/// One source.
+/// One source of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelSource {
     /// The OpenAPI documents of a configured cluster.
@@ -62,7 +62,7 @@ impl fmt::Display for ModelSource {
 }
 
 impl ModelSource {
-    /// The name of the folder below `base/pkg`.
+    /// Returns the name of the folder below `base/pkg`.
     pub(super) fn name(&self) -> String {
         let file = |path: &Path| {
             path.file_stem()
@@ -116,7 +116,7 @@ pub(super) fn recorded(texts: &[String]) -> Result<Vec<ModelSource>, UserError> 
     texts.iter().map(parse).collect()
 }
 
-/// A source that is not a path.
+/// Parses a source that is not a path; `None` for a path.
 fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
     let wrong = |what: String, hint: &str| Err(UserError::new(ErrorKind::Usage, what).hint(hint));
     if let Some(name) = text.strip_prefix("cluster:") {
@@ -156,7 +156,7 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
     }
 }
 
-/// A path of the command line in the repository; `None` if it leads out of it.
+/// Returns a path of the command line relative to the repository; `None` if it leads out of the repository.
 pub(super) fn repository_path(run: &RunContext, root: &Path, text: &str) -> Option<RepoPath> {
     let root = root.canonicalize().ok()?;
     let given = run.dir.canonicalize().ok()?.join(text);
@@ -167,7 +167,7 @@ pub(super) fn repository_path(run: &RunContext, root: &Path, text: &str) -> Opti
 /// Reads sources.
 ///
 /// # Errors
-/// There is none; a file is not YAML or JSON; a cluster cannot be reached.
+/// There is no file; a file is not YAML or JSON; a cluster cannot be reached.
 pub(super) async fn read(
     run: &RunContext,
     config: &Config,
@@ -199,7 +199,7 @@ pub(super) async fn read(
     })
 }
 
-/// The documents of a file or a folder of a revision. No link is followed.
+/// Reads the documents of a file or a folder of a revision. No link is followed.
 ///
 /// # Errors
 /// It does not exist, is too large, or is not YAML or JSON.
@@ -227,7 +227,7 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
     Ok(documents)
 }
 
-/// The documents of a file or a folder outside of the repository.
+/// Reads the documents of a file or a folder outside of the repository.
 pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
     let failed = |path: &Path, error: std::io::Error| {
         missing(&format!(
@@ -247,7 +247,7 @@ pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
         }
         for entry in fs::read_dir(&place).map_err(|error| failed(&place, error))? {
             let entry = entry.map_err(|error| failed(&place, error))?;
-            // A link to a folder above would never end.
+            // A link to a folder above would never end, so links are skipped.
             if !entry.path().is_symlink() {
                 queue.push(entry.path());
             }

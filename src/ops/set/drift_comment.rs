@@ -17,7 +17,7 @@ use konverge_report::{
 };
 use konverge_run::{RunContext, redact};
 
-/// Says on the drift issue of a stack why its difference was not kept. There is one comment for each difference.
+/// Writes on the drift issue of a stack why its difference was not kept. Each difference has one comment.
 ///
 /// # Errors
 /// The run is interrupted, the configuration of the commit is invalid, or the forge refuses it.

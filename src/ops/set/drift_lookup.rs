@@ -11,8 +11,8 @@ use konverge_run::{
 };
 use konverge_state::DriftHistory;
 
-/// The difference of a stack from what was applied last, if it still has this digest. Without `stacks`, the last drift
-/// checks say whose digest it is.
+/// Returns the difference of a stack from what was applied last, if it still has this digest. Without `stacks`, the
+/// records of the last drift checks name the stack.
 ///
 /// # Errors
 /// The stacks cannot be compared, or none of them differs in this way.
