@@ -36,6 +36,7 @@ use konverge_trace::{Recorder, log_filter};
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     report_bugs();
     let args: Vec<OsString> = args.into_iter().collect();
+    // Before the parser, because the words of a completion request are not yet a valid command line.
     if let Some(code) = super::completions::answer(&args, Cli::command) {
         return code;
     }
@@ -67,6 +68,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    // A worker confines itself while it has a single thread, so it starts before the async runtime.
     if let Command::Worker(args) = &cli.command {
         return super::kcl_worker::run(args);
     }

@@ -75,6 +75,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         None => ShardMode::Whole,
     };
     let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
+    // The step after the upload of the page only adds its link. It must not preview again.
     if let Some(address) = text(variables::KONVERGE_PAGE_URL).filter(|address| !address.is_empty()) {
         ci::link_page(&context.run(), &address, part).await?;
         return Ok(0);

@@ -80,6 +80,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         ..run
     };
     let mut session = args.opened.open_preview(&run, live).await?;
+    // Stacks that a changed konverge.adopt.yaml takes over are previewed, too.
     let adopts = if args.opened.names_stacks() || live == Live::Never {
         BTreeSet::new()
     } else {
@@ -99,6 +100,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     adopted_stacks::refuse_changes(&mut preview, &adopts);
     let config = &session.planning.config;
     let stacks = &mut preview.plan.stacks.iter();
+    // A new key is stored only if its markers were shown, and not for a failed preview.
     if stacks.any(|stack| !konverge_run::preview::is_failure(stack, config)) {
         key.keep();
     }

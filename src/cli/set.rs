@@ -186,6 +186,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             SetRequest::Keep(Box::new(drift))
         }
     };
+    // Edit the commit instead of the working tree: the pull request must contain nothing else.
     if forge.is_some() && commit.is_none() {
         commit = Some(repository.resolve("HEAD")?);
     }
@@ -207,6 +208,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     }
     let prepared = prepared?;
     let mut result = None;
+    // Check the caller's permission after the edit, which shows the attributes that it sets.
     if let Some(edit) = &dispatched {
         let admitted = edit.admit(&run, &repository, &prepared).await;
         admitted.map_err(|failure| prepared.locate(failure))?;

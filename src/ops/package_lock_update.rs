@@ -81,6 +81,7 @@ pub async fn run(
             );
             match locked.await {
                 Ok(report) => {
+                    // Names in kcl.mod and in `--update` may differ in `-` and `_`.
                     let names = report.changed.iter().map(|(name, _)| name.replace('-', "_"));
                     renewed.extend(names);
                     reports.push(report);
@@ -89,6 +90,7 @@ pub async fn run(
             }
         }
     }
+    // A name in `--update` that no package has is probably misspelled.
     let unknown = request
         .renewed
         .iter()

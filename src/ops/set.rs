@@ -104,6 +104,7 @@ pub async fn prepare(
     request: &SetRequest,
     goldens: bool,
 ) -> Result<PreparedEdits, UserError> {
+    // Start the workers now, so that they are ready when the revisions are open.
     let early = (*at == RevisionSpec::Worktree).then(|| EarlyCompiler::start(run, repository.root()));
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
     revisions.save_head();
@@ -123,6 +124,7 @@ pub async fn prepare(
         files.extend(golden_files(run, repository, &compilers, &change).await?);
         files.sort_by(|a, b| a.path.cmp(&b.path));
     }
+    // A title is one line, but a reference or a path may contain control characters.
     edited.title.retain(|letter| !letter.is_control());
     Ok(PreparedEdits {
         targets: edited.targets,
@@ -264,6 +266,7 @@ pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), 
             continue;
         };
         let mut failure = refused(&file.path, error);
+        // Restore the files that are already written, so that the edit is written as a whole or not at all.
         for written in &files[..index] {
             let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
             if restored.is_err() {

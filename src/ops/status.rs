@@ -255,9 +255,11 @@ async fn fill(
         (Some(_), false) => HeadFact::Same,
         (Some(_), true) => HeadFact::Changed,
     };
+    // A renamed stack may still be recorded under its earlier identity.
     let earlier = planning.earlier_identity(&target.id).await?;
     let id = earlier.as_ref().unwrap_or(&target.id);
     let prior = backend.states.load(id).await?;
+    // A retired state is shown only for a destroyed stack, not for one that was moved or forgotten.
     let prior = prior.filter(|prior| !prior.retired || prior.reason == WriteReason::Destroy);
     status.conditions = recorded.conditions(id, prior.as_ref(), head);
     let Some(prior) = prior else {

@@ -223,6 +223,7 @@ impl Action {
 /// # Errors
 /// Errors of the state or the store.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    // A workspace becomes a file of the repository, so its import needs no store.
     if let Action::Import {
         from,
         workspace: Some(name),

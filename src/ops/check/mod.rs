@@ -110,6 +110,7 @@ pub async fn run_with(
     let goldens = GoldenFiles::new(workspace, root, &run.secrets);
     let mut compiled = Vec::new();
     let counter = StepCounter::start(run, Step::Compile, good.len());
+    // Compile ahead, but yield in the order of the stacks, so that the diagnostics have a stable order.
     let compiles = good.iter().map(|stack| compiler.compile_for_print(stack));
     let mut compiles = stream::iter(compiles).buffered(AT_ONCE);
     for stack in &good {
@@ -138,6 +139,7 @@ pub async fn run_with(
         }
         counter.advance();
     }
+    // An update writes missing golden files, so only a check reports them.
     if !scope.update {
         found.extend(golden::find_missing(selected, stacks));
     }

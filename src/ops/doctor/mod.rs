@@ -47,6 +47,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         workspace.layout.require_module()?;
         Ok(workspace)
     });
+    // konverge.yaml may be readable even if the layout of the repository is invalid.
     let config = match &module {
         Ok(workspace) => Some(workspace.config.clone()),
         Err(_) => repository

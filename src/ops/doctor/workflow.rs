@@ -166,6 +166,7 @@ fn judge_job(
         ))
         .hint("name that branch in the workflow's `on: push: branches:`"));
     }
+    // At Gitea the bot's token decides what a job may do, not `permissions`.
     if forge == ForgeKind::Gitea {
         return judge_token(workflow, job);
     }

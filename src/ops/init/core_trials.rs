@@ -144,6 +144,7 @@ pub(super) async fn try_cores(
     }
     found.rows = rows.into_values().map(|(row, _)| row).collect();
     found.rows.sort_by_key(|row| place(&row.version));
+    // Cores that could not be tried matter only if no tried core compiles all stacks.
     let has_all = found.rows.iter().any(|row| row.compiled == found.stacks);
     found.untried = cores.into_untried(&first).filter(|_| !has_all);
     Ok(found)

@@ -73,10 +73,12 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
     let compilers = Compilers::new(run, &config);
     let pool = &compilers.pool(config.kcl.core()).await?;
     let files = model_folder::format(pool, &files).await?;
+    // Compile the models before anything is written: models that the core refuses must not replace working ones.
     model_folder::compile(pool, &files, &options.import_path).await?;
     run.begin_writes()?;
     model_folder::replace(repository.root(), &folder, &files)?;
     let unrecorded = sources.iter().find_map(sources::ModelSource::unrecorded);
+    // Record the import only if all sources can be read again from the repository or a cluster.
     if unrecorded.is_none() {
         let entry = ModelSourceConfig {
             from: sources.iter().map(ToString::to_string).collect(),

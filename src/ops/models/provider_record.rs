@@ -56,6 +56,7 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
         UserError::from_error(ErrorKind::Layout, error).at(file.to_string(), None, None)
     };
     let place = Path::new(file.as_str());
+    // Check the target first, because installing the provider takes long.
     let before = checkout::read(repository.root(), place).map_err(failed)?;
     if before.is_some_and(|text| !is_record(&text)) {
         return Err(

@@ -55,6 +55,7 @@ pub async fn read_dispatch(
     };
     let [stack, image, digest, token] = ["stack", "image", "digest", "token"].map(|key| field(&payload, key));
     let (stack, image, digest, token) = (stack?, image?, digest?, token?);
+    // Register the token as a secret before any message could quote it.
     run.secrets.learn(token);
     let id: StackId = stack
         .parse()
@@ -68,6 +69,7 @@ pub async fn read_dispatch(
     {
         return Err(wrong("image", "is not the name of an image"));
     }
+    // The audience binds the token to this repository, stack, image and digest, so it permits no other edit.
     let audience = bound_audience(TYPE, &[&job.info().repository, stack, image, digest]);
     let proof = verify_job(token, &job.token_issuer()?, &audience).await;
     let proof = proof.map_err(|error| {
@@ -75,6 +77,7 @@ pub async fn read_dispatch(
             "request a new token: a token is valid for one stack, image and digest, and expires in minutes; see the guide",
         )
     })?;
+    // Read the rules from the tip of the default branch, whatever is checked out.
     let branch = forge.default_branch().await?;
     let credentials = run.git_credentials().await?;
     repository.ensure(&branch.tip, credentials.as_ref()).await?;

@@ -63,6 +63,7 @@ pub async fn find_drift(
         let (id, error) = failed;
         return Err(UserError::new(error.kind, format!("{id}: {}", error.message)));
     }
+    // Name today's digests: the difference may have changed since the issue showed it.
     let now: Vec<_> = plans
         .iter()
         .filter(|plan| plan.summary.changed() > 0)

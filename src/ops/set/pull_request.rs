@@ -80,9 +80,11 @@ pub async fn propose(
     let branch = format!("konverge/set-{digest}");
     let title = run.secrets.mask(&prepared.title);
     let body = run.secrets.mask(&body(prepared));
+    // Commit before the look at pull requests: if the run ends here, a repeated call finds the branch and continues.
     let (tip, is_new) = push(client, proposal, &branch, &digest, &title).await?;
     let known = client.proposals_of(&branch).await?;
     let open = known.iter().find(|pull| pull.open);
+    // Somebody closed the pull request with exactly this tip. Respect the decision.
     let refused = known
         .first()
         .filter(|pull| !pull.merged && pull.head == tip.as_str());

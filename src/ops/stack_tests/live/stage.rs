@@ -159,6 +159,7 @@ impl TestStage<'_> {
                             let target = test.target.clone();
                             test.apply(moved.spec.clone(), target).await?.map(failed)
                         }
+                        // Code that KCL refuses fails this step. Any other error ends the run of the tests.
                         Err(error) if compiler::is_of_the_code(&error) => Some(failed(error.message)),
                         Err(error) => return Err(error),
                     }
