@@ -203,7 +203,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         if let Err(error) = commented
             && !run.cancel.is_cancelled()
         {
-            run.warn("the drift issue has no comment about it", error);
+            run.warn("failed to comment on the drift issue", error);
         }
     }
     let prepared = prepared?;

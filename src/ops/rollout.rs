@@ -140,7 +140,7 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Not
             .filter(|stored| !stored.record.phase.is_over())
             .map(|stored| format!("; it is in {}", short(&planning.config, stored)));
         Note::warning(format_args!(
-            "this apply does not ask the rollout {}: {} of its waves can be changed at once{}",
+            "this apply bypasses the rollout {}: it may change {} of its waves at once{}",
             log(name),
             plural(count, "stack"),
             now.unwrap_or_default()
@@ -191,7 +191,7 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
         let contents = record.held.iter().map(|held| (&held.stack, held.input));
         let contents: BTreeSet<_> = contents.collect();
         text.push_str(&format!(
-            "held: {} of what failed or was aborted; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
+            "held: {} that failed or was aborted; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
             plural(contents.len(), "change"),
             log(name)
         ));

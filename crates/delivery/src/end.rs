@@ -15,7 +15,7 @@ use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
 use super::{controller::managers_besides, record::DeliveryRecord};
 
 /// The reason why an earlier delivery ends.
-pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
+pub(crate) const OTHER_RULE: &str = "konverge.yaml no longer says so";
 pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 
 /// Stops if the object of an earlier delivery is still there: the controller would undo what another one applies, or

@@ -226,7 +226,7 @@ fn let_go(
         ))),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {
             planned.public.notes.push(format!(
-                "whether stack `{other}` wants it cannot be seen: its Spec cannot be compiled"
+                "it is unknown whether stack `{other}` needs it: the Spec of that stack cannot be compiled"
             ));
             Ok(planned)
         }
@@ -248,7 +248,10 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         named.join("; ")
     };
     if kept.is_empty() {
-        let note = format!("objects go with it that their stacks give up: {}", named(&gone));
+        let note = format!(
+            "objects that other stacks give up are deleted with it: {}",
+            named(&gone)
+        );
         planned.public.notes.push(note);
         return Ok(planned);
     }

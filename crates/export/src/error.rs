@@ -27,7 +27,7 @@ pub enum ExportError {
         refusals: Vec<ExportRefusal>,
     },
     /// The resources belong to more than one cluster.
-    #[error("`{stack}` has resources of {} clusters ({}), and an export is for one", .clusters.len(), .clusters.join(", "))]
+    #[error("`{stack}` has resources of {} clusters ({}), but an export can be for only one cluster", .clusters.len(), .clusters.join(", "))]
     Clusters {
         /// The stack.
         stack: StackId,

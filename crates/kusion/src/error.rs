@@ -50,7 +50,7 @@ pub enum KusionError {
         module: String,
     },
     /// A module that runs only as Kusion's process.
-    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not asked")]
+    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not called")]
     Foreign {
         app: String,
         place: String,

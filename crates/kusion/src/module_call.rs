@@ -184,7 +184,7 @@ impl ForeignAnswer {
         let refuse = |what: &str, why: String| KusionError::Module {
             app: part.app.clone(),
             place: place(part.accessory.as_deref()),
-            message: format!("the module `{name}` answers {what}: {}", without_secrets(&why)),
+            message: format!("the module `{name}` returned {what}: {}", without_secrets(&why)),
         };
         let mut resources = Vec::new();
         for text in &self.resources {
@@ -222,7 +222,7 @@ impl ForeignAnswer {
         let is_empty = workload.is_none() && resources.is_empty() && patches.is_empty();
         let note = is_empty.then(|| {
             format!(
-                "`{}`: the module `{name}` answers nothing for {}: neither a resource nor a patch. A module that fails inside may answer so",
+                "`{}`: the module `{name}` returned neither a resource nor a patch for {}. A module that fails internally may do that",
                 part.app,
                 place(part.accessory.as_deref())
             )

@@ -302,7 +302,7 @@ impl<'a> SchemaProgram<'a> {
             }
             _ if diagnostic.message.contains("Failed to Load") => at(
                 path,
-                "KCL has no number like one in it: a whole number beyond 64 bits",
+                "it has a whole number beyond 64 bits, which KCL does not support",
             )
             .at(Some(document.line), None),
             _ => at(path, &message).at(Some(document.line), None),

@@ -34,7 +34,7 @@ pub async fn tell_drift_issue(
     let place = CommentMarker::new(MarkerKind::Drift, drift.id.as_str());
     let Some(issue) = client.job_issue(config.drift.label(), &place).await? else {
         run.notes
-            .note(&format!("{} has no open drift issue that says so", drift.id));
+            .note(&format!("{} has no open drift issue to comment on", drift.id));
         return Ok(());
     };
     run.begin_writes()?;

@@ -354,8 +354,8 @@ async fn a_hook_for_later_is_shown_and_judged_and_a_test_of_helm_is_left_out() {
     let comment = stage.comments().pop().unwrap().1;
     let page = std::fs::read_to_string(previewed.output("summary-path")).unwrap();
     for words in [
-        "helm-test`: it is left out, and no apply makes it",
-        "argo-skip`: it is left out",
+        "helm-test` is left out and never applied",
+        "argo-skip` is left out",
     ] {
         assert!(
             page.contains(words) || comment.contains(words),

@@ -104,7 +104,7 @@ async fn a_push_to_another_app_does_not_apply_again_what_was_rolled_back() {
     }
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
     let status = stage.konverge(["rollout", "status", "web"]).run();
-    let says = "held: 2 changes of what failed";
+    let says = "held: 2 changes that failed";
     assert!(status.stdout.contains(says), "{}", status.stdout);
     // A newer change of it lifts that.
     stage.reviewed(10, "third", |stage| stacks(stage, "held1", &names, "three"));
@@ -457,7 +457,7 @@ async fn a_deployment_that_turns_unready_is_rolled_back() {
         failed.outcome.stderr
     );
     assert!(
-        why.contains("not ready any more") && why.contains("are rolled back"),
+        why.contains("no longer ready") && why.contains("are rolled back"),
         "{why}"
     );
     let live = objects.get(&deployment(&ns, "")).await.unwrap();

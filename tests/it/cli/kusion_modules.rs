@@ -111,7 +111,7 @@ fn a_module_s_error_names_the_application_and_the_module() {
     repository.replace(&program, "mode = \"error\"", "mode = \"not-yaml\"");
     let failed = build(&repository).run().expect(1);
     assert!(
-        failed.stderr.contains("answers a resource that cannot be read"),
+        failed.stderr.contains("returned a resource that cannot be read"),
         "{}",
         failed.stderr
     );

@@ -78,13 +78,13 @@ impl RefusedObject<'_> {
         let shown = field.escape_debug();
         if at(self.sent, &steps).is_some_and(|value| !value.is_null()) {
             return format!(
-                "`{shown}` is what the Spec says: `{}` says what it takes",
+                "the Spec sets `{shown}`: `{}` shows which values are allowed",
                 self.explain(field)
             );
         }
         if is_missing {
             return format!(
-                "the Spec does not have `{shown}`, which is required: `{}` says what it takes",
+                "the Spec does not have `{shown}`, which is required: `{}` shows which values are allowed",
                 self.explain(field)
             );
         }
@@ -230,7 +230,7 @@ mod tests {
                 "spec.replicas",
                 "Invalid value: -1",
                 None,
-                "`spec.replicas` is what the Spec says: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
+                "the Spec sets `spec.replicas`: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
             ),
             (
                 "spec.template.spec.containers[0].image",
@@ -280,7 +280,7 @@ mod tests {
         );
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         assert!(
-            wrong.iter().all(|hint| hint.contains("is what the Spec says")),
+            wrong.iter().all(|hint| hint.contains("the Spec sets `")),
             "{wrong:?}"
         );
         assert_eq!(

@@ -344,7 +344,7 @@ impl RunningWave<'_> {
         match self.unready() {
             None => {}
             Some(Unready::Seen(why)) if self.is_unready_too_long() => {
-                return self.fail(format!("not ready any more: {why}"));
+                return self.fail(format!("no longer ready: {why}"));
             }
             Some(Unready::Seen(why) | Unready::Unseen(why)) => waits.push((WaitReason::Gate, why)),
         }

@@ -141,7 +141,7 @@ pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<Str
     };
     (!words.is_empty() && !words.iter().any(is_known)).then(|| {
         format!(
-            "`{}`: it is left out, and no apply makes it: `{}: {}` of {} has no time here",
+            "`{}` is left out and never applied: Konverge has no equivalent of `{}: {}` of {}",
             resource.id,
             dialect.hook,
             words.join(",").escape_debug(),
@@ -163,7 +163,7 @@ fn instead(key: &str, value: &str) -> &'static str {
     if is_kept {
         "write `konverge/keep: \"true\"`, or its object is deleted when it leaves the Spec"
     } else {
-        "it has no meaning here"
+        "Konverge ignores it"
     }
 }
 
@@ -212,7 +212,7 @@ pub(super) fn read(
         note(
             dialect.hook,
             alone,
-            "the first apply and later ones are the same here, so it runs in both",
+            "Konverge does not distinguish the first apply from later ones, so the hook runs in all of them",
         );
     }
     for word in times {
@@ -224,15 +224,15 @@ pub(super) fn read(
                 note(
                     dialect.hook,
                     word,
-                    &format!("a Job is one hook here, and it is `{first}` already"),
+                    &format!("a Job can be a hook only once, and this one is `{first}` already"),
                 );
             }
             (None, None) if dialect.in_order.contains(&word) => note(
                 dialect.hook,
                 word,
-                "it is no hook here: it comes with the objects of the stack, after `pre` hooks and before `post` hooks, and only if it changes itself",
+                "it is not a hook in Konverge: it is applied with the other objects of the stack, after `pre` hooks and before `post` hooks, and only if it changes",
             ),
-            (None, _) => note(dialect.hook, word, "there is no such time here"),
+            (None, _) => note(dialect.hook, word, "Konverge runs no hooks at that time"),
         }
     }
     let time = time?;
@@ -260,7 +260,7 @@ pub(super) fn read(
         note(
             dialect.weight,
             weight,
-            "what the Job refers to comes first by itself; use `dependsOn` for more",
+            "objects that the Job refers to are applied first without it; use `dependsOn` for other objects",
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
