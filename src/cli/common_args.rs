@@ -74,7 +74,7 @@ impl OpenedTargets {
     /// Opens the targets of a preview. If the change adds `konverge.yaml`, these are all stacks.
     ///
     /// # Errors
-    /// As [`OpenedTargets::open`].
+    /// The same as for [`OpenedTargets::open`].
     pub(super) async fn open_preview(&self, run: &RunContext, live: Live) -> Result<Session, UserError> {
         let request = OpenRequest {
             introduction: true,

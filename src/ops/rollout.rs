@@ -152,7 +152,7 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Not
 /// Describes a rollout with its waves.
 ///
 /// # Errors
-/// As [`list`]; there is no such rollout.
+/// The same as for [`list`]; there is no such rollout.
 pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
     let stored = find(&backend, &config, name).await?;
@@ -215,7 +215,7 @@ fn approvals(record: &RolloutRecord, config: &Config) -> String {
 /// Pauses, resumes or aborts a rollout, and describes the result.
 ///
 /// # Errors
-/// As [`status`]; the reason is empty; the rollout's phase does not allow the change.
+/// The same as for [`status`]; the reason is empty; the rollout's phase does not allow the change.
 pub async fn change(
     run: &RunContext,
     name: &str,

@@ -41,7 +41,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
 /// names the index in the environment of its hooks.
 ///
 /// # Errors
-/// As [`open`]; the index has a conflict.
+/// The same as for [`open`]; the index has a conflict.
 pub async fn open_staged(run: &RunContext, shard: Option<Shard>) -> Result<SelectedStacks, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let selection = match repository.resolve("HEAD") {

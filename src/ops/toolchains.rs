@@ -52,7 +52,7 @@ pub fn needed(run: &RunContext) -> Result<Option<String>, UserError> {
 /// Returns the named version, or else the one that the checkout needs, or else the recommended one.
 ///
 /// # Errors
-/// As [`needed`].
+/// The same as for [`needed`].
 pub fn chosen(run: &RunContext, named: Option<&str>) -> Result<String, UserError> {
     if let Some(named) = named {
         return Ok(named.to_owned());

@@ -91,7 +91,7 @@ impl<'a> Watch<'a> {
     /// Waits for the next save that changes a file. A repository that cannot be read is an event, too.
     ///
     /// # Errors
-    /// As [`Watch::first_event`]; the folder was removed.
+    /// The same as for [`Watch::first_event`]; the folder was removed.
     pub async fn next_event(&mut self) -> Result<WatchEvent, UserError> {
         loop {
             let written = self.files.wait().await?;

@@ -85,7 +85,7 @@ pub async fn run(
 /// Checks as [`run`] does, with compilers whose workers may be started already.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as for [`run`].
 pub async fn run_with(
     run: &RunContext,
     compilers: &Compilers,

@@ -109,7 +109,7 @@ impl<'a> FileEvents<'a> {
     /// last call.
     ///
     /// # Errors
-    /// As [`FileEvents::take_written`].
+    /// The same as for [`FileEvents::take_written`].
     pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let arrival = match &self.arrival {
             Some(arrival) => Arc::clone(arrival),

@@ -94,7 +94,7 @@ impl<'a> FileEvents<'a> {
     /// last call.
     ///
     /// # Errors
-    /// As [`FileEvents::take_written`].
+    /// The same as for [`FileEvents::take_written`].
     pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let mut pause = PAUSE;
         loop {

@@ -67,7 +67,7 @@ pub async fn run(
 /// Runs the tests of some stacks of a revision.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as for [`run`].
 pub async fn run_in(
     run: &RunContext,
     compilers: &Compilers,

@@ -49,7 +49,7 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
 /// store, clusters and rules; `None` for the commit in this clone.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as for [`run`].
 pub(super) async fn run_at(
     run: &RunContext,
     workspace: &OpenRevision,

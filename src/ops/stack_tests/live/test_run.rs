@@ -77,7 +77,7 @@ impl TestRun {
     /// Opens the part of the store of a test, and takes its lease.
     ///
     /// # Errors
-    /// As [`TestRun::begin`].
+    /// The same as for [`TestRun::begin`].
     pub(super) async fn open(
         trusted: &TrustedSide,
         name: &str,
