@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                         ErrorKind::Usage,
                         "`konverge init` writes one; without it the defaults apply",
                     ),
-                    ErrorOf::InvalidData => (ErrorKind::Config, "save it as UTF-8"),
+                    ErrorOf::InvalidData => (ErrorKind::Config, "save the file as UTF-8"),
                     _ => (ErrorKind::Config, "let the user of this run read it"),
                 };
                 UserError::from_error(kind, error)

@@ -55,7 +55,8 @@ pub fn with_values(
         "stack {}: it reads `{missing}` of another stack, which no other tool knows",
         stack.id
     );
-    Err(UserError::new(ErrorKind::Spec, what).hint(format!("give it: `--output-value {missing}=VALUE`")))
+    Err(UserError::new(ErrorKind::Spec, what)
+        .hint(format!("give the value: `--output-value {missing}=VALUE`")))
 }
 
 /// Packages a compiled stack for another tool.

@@ -97,8 +97,10 @@ pub async fn run(
         .find(|name| !renewed.contains(&name.replace('-', "_")));
     if let Some(name) = unknown.filter(|_| failures.is_empty()) {
         let what = format!("no package `{}` is fetched for these stacks", name.escape_debug());
-        failures
-            .push(UserError::new(ErrorKind::Usage, what).hint("name it as `[dependencies]` of kcl.mod does"));
+        failures.push(
+            UserError::new(ErrorKind::Usage, what)
+                .hint("name the package as `[dependencies]` of kcl.mod does"),
+        );
     }
     Ok((reports, failures))
 }

@@ -93,7 +93,7 @@ fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
         if !is_empty(&source[key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.source.{key}` changes the objects"),
-                "remove it: a review would not be of what is applied",
+                "remove this key: otherwise a review does not show what is applied",
             ));
         }
     }

@@ -39,11 +39,11 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
     for (key, remedy) in [
         (
             "layerSelector",
-            "remove it: the artifact has one layer, which must be extracted",
+            "remove this key: the artifact has one layer, which must be extracted",
         ),
         (
             "ignore",
-            "remove it: the controller would not see all files, and delete what it does not see",
+            "remove this key: the controller would miss files, and delete their objects",
         ),
     ] {
         if !is_empty(&source["spec"][key]) {
@@ -98,7 +98,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if one.pointer(pointer).is_some_and(|value| !value.is_null()) {
             return Some(DeliveryProblem::new(
                 format!("`spec.postBuild.{key}` rewrites the data of objects"),
-                "remove `spec.postBuild`: a review would not be of what is applied",
+                "remove `spec.postBuild`: otherwise a review does not show what is applied",
             ));
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if !is_empty(&one["spec"][key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.{key}` changes the objects or where they go"),
-                "remove it: a review would not be of what is applied",
+                "remove this key: otherwise a review does not show what is applied",
             ));
         }
     }

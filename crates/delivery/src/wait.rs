@@ -57,9 +57,8 @@ impl WaitLimit {
         }
         if sink.cancelled() {
             let what = "the run was asked to stop while it waited for the controller";
-            return Err(
-                UserError::new(ErrorKind::Interrupted, what).hint("run it again: it continues with the wait")
-            );
+            return Err(UserError::new(ErrorKind::Interrupted, what)
+                .hint("run the command again: it continues to wait"));
         }
         self.interrupt.pause(self.pause.min(self.until - now)).await;
         self.pause = (self.pause * 2).min(PAUSES.1);

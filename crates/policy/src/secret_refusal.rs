@@ -103,7 +103,7 @@ impl AccessRefusal {
                 "version_id" => "write `version=ID`".to_owned(),
                 _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
-                    "remove it from the reference; where the store is and who asks it is written as \
+                    "remove the parameter from the reference; the address and the login of the store are written as \
                      `secrets.stores.{store}{}` in the default branch's konverge.yaml",
                     key_of(parameter)
                 ),
@@ -126,7 +126,7 @@ impl AccessRefusal {
             Self::Denied {
                 folder, path, store, ..
             } => format!(
-                "if it may, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+                "if the stack may read it, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
                  branch's konverge.yaml"
             ),
             Self::PlainPlace { store, .. } => {
@@ -137,14 +137,14 @@ impl AccessRefusal {
                     )
                 });
                 format!(
-                    "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                    "put the reference into `stringData` of a Secret, and refer to that Secret by name; `?as=version` gives the version, which may \
                      stand anywhere{any}"
                 )
             }
-            Self::NeverPlace { .. } => "put it into `stringData` of a Secret, and refer to that by name".to_owned(),
-            Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
+            Self::NeverPlace { .. } => "put the reference into `stringData` of a Secret, and refer to that Secret by name".to_owned(),
+            Self::NotAlone { .. } => "write the reference alone into a key of the Secret".to_owned(),
             Self::Terraform { .. } => {
-                "write it into a write-only attribute or into the configuration of the provider".to_owned()
+                "write the reference into a write-only attribute or into the configuration of the provider".to_owned()
             }
             Self::GeneratedInTerraform { .. } => {
                 "let Terraform make the value (`random_password`), or write it into a store".to_owned()

@@ -259,7 +259,7 @@ async fn a_registry_that_never_answers_is_named_with_the_time_it_had() {
     let told = told(push_silent(&server.host).await);
     let expected = format!("`{}` did not answer within 2 s", server.host);
     assert!(
-        told.contains(&expected) && told.contains("run it again"),
+        told.contains(&expected) && told.contains("run the command again"),
         "{told}"
     );
 }

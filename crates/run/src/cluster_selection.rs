@@ -144,7 +144,7 @@ pub fn cluster_of(
             ),
         )
         .hint(if config.clusters.is_empty() {
-            "define it under `clusters` in konverge.yaml".to_owned()
+            "define the cluster under `clusters` in konverge.yaml".to_owned()
         } else {
             format!("defined are: {}", names())
         })),

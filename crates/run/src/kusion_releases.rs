@@ -73,7 +73,7 @@ pub(crate) async fn open_turn(
                 found.revision,
                 phase.escape_debug()
             ))
-            .hint("wait for it; if nothing runs any more, `kusion release unlock` ends it"));
+            .hint("wait for the operation; if none runs any more, `kusion release unlock` ends it"));
         }
         if found.stack != last.stack {
             return Err(refuse(format!(

@@ -84,7 +84,7 @@ impl Logins {
                 ErrorKind::Config,
                 format!("there is no login `{}`", name.escape_debug()),
             )
-            .hint("define it under `logins` in konverge.yaml")
+            .hint("define the login under `logins` in konverge.yaml")
         })?;
         if usage == LoginUse::Preview && !login.has_preview() {
             let keys: Vec<_> = login.missing_preview_keys();

@@ -776,6 +776,6 @@ pub(crate) async fn check_removal(
         target.id
     );
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint("remove it from their `reads` first, or confirm with `--without STACK` for each of them")
+        .hint("remove the stack from their `reads` first, or confirm with `--without STACK` for each of them")
         .caused_by(OthersFirst(readers)))
 }

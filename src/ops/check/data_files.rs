@@ -215,7 +215,7 @@ impl<'a> SchemaProgram<'a> {
         let content = workspace.source.read(entry.blob);
         let content = content?;
         let Ok(text) = std::str::from_utf8(&content) else {
-            return refused("is not UTF-8", "write it as UTF-8: KCL reads nothing else");
+            return refused("is not UTF-8", "save the file as UTF-8: KCL reads nothing else");
         };
         let documents = match documents(path, text) {
             Ok(Some(documents)) => documents,

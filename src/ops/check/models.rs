@@ -88,7 +88,7 @@ fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Di
         .map(|(file, difference)| {
             let mut found = Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}"));
             found.hint = Some(format!(
-                "import it again: `konverge models import {}`",
+                "import the models again: `konverge models import {}`",
                 command(entry)
             ));
             found

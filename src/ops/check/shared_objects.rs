@@ -48,7 +48,10 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             named.join(", ")
         );
         let mut remark = Diagnostic::new(&stack.manifest, LintRule::Ownership, &message);
-        remark.hint = Some(format!("remove it from `{}` or of `{owner}`", stack.id));
+        remark.hint = Some(format!(
+            "remove the object from stack `{}` or from stack `{owner}`",
+            stack.id
+        ));
         remark
     });
     remarks.collect()

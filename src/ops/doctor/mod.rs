@@ -77,7 +77,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
             "not checked: konverge.yaml cannot be read",
-            "fix it first: `konverge config check`",
+            "fix konverge.yaml first: `konverge config check`",
         )),
     }
     findings.extend(forge::findings(run).await);

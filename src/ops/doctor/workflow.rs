@@ -154,7 +154,7 @@ fn judge_job(
         return Err(wrong(
             "the workflow has a `paths:` filter: a required check that is skipped never reports",
         )
-        .hint("remove it; Konverge finds what a change affects by itself"));
+        .hint("remove the filter; Konverge finds what a change affects by itself"));
     }
     let starts = |event: &str| may_start(workflow, job, event);
     if let Some(branch) =

@@ -28,7 +28,7 @@ impl StaleModel {
             .map(|version| format!(" (version {version})"))
             .unwrap_or_default();
         let what = format!(
-            "the source has changed{version}, and the models are the same: import it again to record its hash"
+            "the source has changed{version}, and the models are the same: import the models again to record the hash of the source"
         );
         Self {
             file: entry.folder().unwrap_or_default(),

@@ -38,7 +38,7 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
             "`{}` is not a provider with a version",
             request.provider.escape_debug()
         );
-        UserError::new(ErrorKind::Usage, what).hint("write it as in `hashicorp/aws@6.25.0`")
+        UserError::new(ErrorKind::Usage, what).hint("write the provider as in `hashicorp/aws@6.25.0`")
     })?;
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;

@@ -110,7 +110,8 @@ pub(super) fn recorded(texts: &[String]) -> Result<Vec<ModelSource>, UserError> 
                     "models.sources: `{}` is not a path of the repository",
                     text.escape_debug()
                 );
-                UserError::new(ErrorKind::Config, what).hint("import it again: `konverge models import`")
+                UserError::new(ErrorKind::Config, what)
+                    .hint("import the models again: `konverge models import`")
             }),
     };
     texts.iter().map(parse).collect()
@@ -149,7 +150,7 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
                 "`{}` is an address",
                 konverge_base::secrets::without_secrets(text).escape_debug()
             ),
-            "download it into the repository, and give the file",
+            "download the document into the repository, and give the file",
         )
     } else {
         Ok(None)
@@ -272,7 +273,7 @@ fn parse_file(name: &str, content: &[u8]) -> Result<Vec<Value>, UserError> {
         UserError::from_error(ErrorKind::Layout, error)
             .context("the file is not UTF-8")
             .at(name, None, None)
-            .hint("save it as UTF-8")
+            .hint("save the file as UTF-8")
     })?;
     yaml::long_documents(text).map_err(|error| {
         UserError::new(ErrorKind::Layout, error.message)
@@ -299,7 +300,7 @@ fn check_size(name: &str, size: u64) -> Result<(), UserError> {
     );
     Err(UserError::new(ErrorKind::Layout, what)
         .at(name, None, None)
-        .hint("split it, and give the parts"))
+        .hint("split the file, and give its parts"))
 }
 
 fn check_count(count: usize, name: &str) -> Result<(), UserError> {

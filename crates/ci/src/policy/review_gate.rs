@@ -359,7 +359,7 @@ impl LateApprover for NothingToRestore {
                 late.shown.id
             ),
         )
-        .hint("run it again: the whole stack is planned before anything is applied"))
+        .hint("run the job again: the whole stack is planned before anything is applied"))
     }
 
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {

@@ -89,7 +89,7 @@ pub async fn import(
                 phase.escape_debug()
             ),
         )
-        .hint("wait for it and import again; if nothing runs any more, `kusion release unlock` ends it"));
+        .hint("wait for the operation and import again; if none runs any more, `kusion release unlock` ends it"));
     }
     let asked = AskedTarget {
         stack: import.stack.as_ref(),
