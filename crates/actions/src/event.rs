@@ -91,7 +91,7 @@ impl Runner {
             }),
             other => Err(ForgeError::Runner {
                 message: format!("Konverge does not handle the event `{}`", other.escape_debug()),
-                hint: "handled are pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
+                hint: "Konverge handles pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
             }),
         }
     }
@@ -214,7 +214,7 @@ impl Payload<'_> {
                     "the event's payload has no usable `{}`",
                     path.trim_start_matches('/').replace('/', ".")
                 ),
-                hint: "is GITHUB_EVENT_NAME the event that GITHUB_EVENT_PATH holds?".to_owned(),
+                hint: "check that GITHUB_EVENT_NAME names the event in the file GITHUB_EVENT_PATH".to_owned(),
             })
     }
 }

@@ -38,7 +38,8 @@ impl Runner {
         };
         let unusable = |name: &str, value: &str| ForgeError::Runner {
             message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-            hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
+            hint: "the runner sets this variable: check that the workflow's `env:` does not overwrite it"
+                .to_owned(),
         };
         let repository = required(variables::GITHUB_REPOSITORY)?;
         if repository.split('/').filter(|part| is_name(part)).count() != 2

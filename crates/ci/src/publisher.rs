@@ -300,10 +300,7 @@ impl<'a> Publisher<'a> {
                 .upsert_comment(issue.number, &marker, &text)
                 .await
             {
-                self.warn(
-                    "who approved the restoration could not be written on the issue",
-                    error,
-                );
+                self.warn("failed to write on the issue who approved the restoration", error);
             }
         }
     }

@@ -49,7 +49,8 @@ impl<'a> Variables<'a> {
 pub(super) fn unusable(name: &str, value: &str) -> ForgeError {
     ForgeError::Runner {
         message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-        hint: "GitLab sets it; does `variables:` of the pipeline overwrite it?".to_owned(),
+        hint: "GitLab sets this variable: check that `variables:` of the pipeline does not overwrite it"
+            .to_owned(),
     }
 }
 
@@ -81,7 +82,7 @@ pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, Forge
         }),
         other => Err(ForgeError::Runner {
             message: format!("Konverge does not handle pipelines of the source `{}`", other.escape_debug()),
-            hint: "handled are merge_request_event, push, schedule, web, api and trigger: a pipeline that another pipeline started says nothing of the change behind it"
+            hint: "Konverge handles merge_request_event, push, schedule, web, api and trigger: a pipeline that another pipeline started does not name its change"
                 .to_owned(),
         }),
     }

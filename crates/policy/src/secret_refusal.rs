@@ -55,22 +55,22 @@ pub enum AccessRefusal {
         store: String,
     },
     #[error(
-        "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
+        "`{reference}`: a secret is not allowed in this field, where everybody who can read the object can see it"
     )]
     PlainPlace {
         reference: String,
         /// The store that could allow it.
         store: Option<String>,
     },
-    #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
+    #[error("`{reference}`: a secret is never allowed in this field, whatever the store allows: {why}")]
     NeverPlace { reference: String, why: &'static str },
     #[error(
-        "`{reference}`: a reference of a Terraform resource stands in a text of its attributes or of `providerMeta`"
+        "`{reference}`: a Terraform resource can have a reference only in a string of its attributes or of `providerMeta`"
     )]
     Terraform { reference: String },
     #[error("`{reference}`: a generated value cannot be kept for Terraform")]
     GeneratedInTerraform { reference: String },
-    #[error("`{reference}`: a generated value stands alone, without other text")]
+    #[error("`{reference}`: a generated value must stand alone, without other text")]
     NotAlone { reference: String },
 }
 

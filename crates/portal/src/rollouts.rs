@@ -36,7 +36,7 @@ pub struct RolloutView {
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum RolloutProgress {
-    /// It was never begun: no change of its stacks was merged since it is configured.
+    /// It has not started: no change of its stacks was merged since it was configured.
     NeverBegun {
         /// `never-begun`.
         phase: &'static str,

@@ -103,7 +103,7 @@ impl From<PublishError> for UserError {
     }
 }
 
-const RESUMES: &str = "what the registry has already is not pushed twice";
+const RESUMES: &str = "parts that the registry already has are not pushed again";
 
 /// Returns the hint for an error of the client.
 fn remedy(error: &OciDistributionError) -> &'static str {

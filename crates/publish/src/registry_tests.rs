@@ -292,7 +292,7 @@ async fn an_answer_of_one_byte_at_a_time_ends_with_the_time_of_the_push() {
         server.host
     );
     assert!(
-        told.contains(&expected) && told.contains("not pushed twice"),
+        told.contains(&expected) && told.contains("not pushed again"),
         "{told}"
     );
 }

@@ -259,7 +259,7 @@ impl ProviderLogin for StackLogin {
                 self.name(),
                 self.describe()
             ),
-            "what was done is recorded, and the next run logs in again and continues; if they expire each time, split the stack".to_owned(),
+            "completed changes are recorded, and the next run logs in again and continues; if the credentials expire each time, split the stack".to_owned(),
         ]
     }
 }

@@ -169,7 +169,7 @@ impl Planner {
         let what = if target.head.is_some() {
             "everything is shown as new"
         } else {
-            "what is removed is not shown"
+            "removals are not shown"
         };
         let note = format!("the base does not compile{place}, so there is nothing to compare with: {what}");
         Ok((Spec::default(), Some(note)))

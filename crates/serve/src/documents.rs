@@ -255,7 +255,7 @@ impl Asked<'_> {
     pub(super) async fn permissions(self) -> Result<Body, RequestError> {
         if !self.access.sees_all() {
             return Err(RequestError::forbidden(
-                "who may do what is shown to who may see every stack",
+                "permissions are shown only to people who may see every stack",
                 "a role for `**` in `portal.roles` shows it",
             ));
         }

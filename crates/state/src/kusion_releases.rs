@@ -53,7 +53,7 @@ impl From<ReleaseError> for UserError {
             ReleaseError::Begun { .. } => Self::new(ErrorKind::State, error.to_string())
                 .hint("nothing was changed: wait until Kusion has ended, then import its release"),
             ReleaseError::Changed { .. } => Self::new(ErrorKind::State, error.to_string())
-                .hint("what Konverge applied is in its own state: let nobody apply the stack with Kusion now, import the newest release, and apply again"),
+                .hint("Konverge's changes are in its own state: do not apply the stack with Kusion now, import the newest release, and apply again"),
         }
     }
 }

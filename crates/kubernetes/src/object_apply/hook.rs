@@ -179,7 +179,7 @@ impl Run<'_> {
                 Ok(None) => (live, Some(failure)),
                 // It is not known whether the Job has ended, so nothing is recorded: the next run waits for the Job.
                 Err(unknown) => {
-                    return Err(failure.hint(format!("whether it still runs is not known: {unknown}")));
+                    return Err(failure.hint(format!("it is unknown whether the Job still runs: {unknown}")));
                 }
             },
         };

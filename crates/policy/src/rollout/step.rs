@@ -399,7 +399,7 @@ impl RunningWave<'_> {
     fn unready(&self) -> Option<Unready> {
         let Some(health) = self.seen.health else {
             let id = self.record.current().next()?;
-            return Some(Unready::Unseen(format!("whether {id} is ready was not checked")));
+            return Some(Unready::Unseen(format!("the readiness of {id} was not checked")));
         };
         let mut unseen = None;
         for id in self.record.current() {
