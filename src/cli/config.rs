@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                         "`konverge init` writes one; without it the defaults apply",
                     ),
                     ErrorOf::InvalidData => (ErrorKind::Config, "save the file as UTF-8"),
-                    _ => (ErrorKind::Config, "let the user of this run read it"),
+                    _ => (ErrorKind::Config, "let the user of this run read the file"),
                 };
                 UserError::from_error(kind, error)
                     .context(path.display())

@@ -78,7 +78,7 @@ pub struct Args {
 fn output_value(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or("it has the form ALIAS.NAME=VALUE, such as db.endpoint=db.local")?;
+        .ok_or("it must have the form ALIAS.NAME=VALUE, such as db.endpoint=db.local")?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
     Ok((name.to_owned(), value))
 }

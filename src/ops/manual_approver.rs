@@ -145,7 +145,7 @@ fn rotation<'p>(
             "a new version of a secret would be written into {}; `secrets.rotation` is `stop`",
             moved.join(", ")
         ),
-        hint: Some("to write it, merge a pull request whose preview shows the new version".to_owned()),
+        hint: Some("to write the new version, merge a pull request whose preview shows it".to_owned()),
         place: None,
     })
 }

@@ -105,9 +105,10 @@ impl ControllerStatus {
 /// Returns the error for a stack whose controller is not healthy, although all objects are as applied: an apply would
 /// restore nothing.
 pub fn left_to_controller(stack: &StackId) -> UserError {
-    let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
+    let what =
+        format!("`{stack}` is unchanged since its apply: only its controller can make it healthy again");
     UserError::new(ErrorKind::Kubernetes, what)
-        .hint("see what the controller says: let it sync, or fix what it names")
+        .hint("read what the controller reports: let it sync, or fix the cause")
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not deliver `{digest}`: {why}", self.target.title());
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see what the controller says, and run again: the artifact is pushed, so the run continues with the wait")
+                    .hint("read what the controller reports, and run the command again: the artifact is pushed, so the run continues to wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
             limit.wait(failed, sink, stopped).await?;
@@ -179,7 +179,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not delete `{}`", self.target.title(), first.item.id);
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see whether the controller prunes; or delete the object yourself, and run again")
+                    .hint("check that the controller prunes, or delete the object yourself, and run the command again")
             };
             limit.wait(false, sink, stopped).await?;
         }

@@ -106,7 +106,7 @@ impl fmt::Display for Why {
             Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
             Self::SecretCopy(path, of) => write!(
                 f,
-                "holds at `{}` the data of a Secret that stands at `{}`",
+                "contains at `{}` data of a Secret, copied from `{}`",
                 path.escape_debug(),
                 of.escape_debug()
             ),

@@ -65,7 +65,7 @@ impl App {
         let pem = key.replace("\\n", "\n");
         let key = jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
             message: format!("{APP_KEY} is not a private key"),
-            hint: "it holds the whole file that GitHub gave for the App, from `-----BEGIN RSA PRIVATE KEY-----` on"
+            hint: "set it to the whole file that GitHub gave for the App, from `-----BEGIN RSA PRIVATE KEY-----` on"
                 .to_owned(),
         })?;
         let auth = AuthState::App(AppAuth {

@@ -156,7 +156,10 @@ impl Changes for Client {
         let after: BTreeSet<CommitId> = after.collect::<Result<_, _>>()?;
         // GitLab answers with an empty list for a range that it does not know.
         if commit != tip && !after.contains(tip) {
-            return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list does not have the head of the merge request",
+            ));
         }
         Ok(Some(after))
     }
@@ -172,7 +175,10 @@ impl Changes for Client {
             && self.merge_base(base, head).await?.as_ref() != Some(head)
         {
             let path = self.range_path(base, head);
-            return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list does not have the head of the merge request",
+            ));
         }
         Ok(found)
     }

@@ -151,7 +151,7 @@ impl Runs for Client {
         if !until.contains(&own.id) {
             return Err(malformed(
                 format!("GET {path}"),
-                "the list lacks the job that asks",
+                "the list does not have this job",
             ));
         }
         u32::try_from(until.len()).map_err(|error| malformed(format!("GET {path}"), error))
@@ -224,7 +224,7 @@ impl Client {
                 Some(_) => {
                     return Err(ForgeError::Runner {
                         message: format!(
-                            "the pipeline schedule {id} has variables, which overwrite what GitLab tells its jobs: the commit, who started it"
+                            "the pipeline schedule {id} has variables, which overwrite the variables that GitLab sets for jobs, such as the commit and who started the pipeline"
                         ),
                         hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
                             .to_owned(),

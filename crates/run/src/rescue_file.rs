@@ -84,7 +84,7 @@ impl Rescue {
             stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
         };
         if !document.data.iter().all(follows) {
-            return Err(self.failure("is outdated: another run has changed the state since".to_owned()));
+            return Err(self.failure("is outdated: another run has changed the state since then".to_owned()));
         }
         let data = document.data.into_iter();
         state.runtime.extend(data.map(|(key, saved)| (key, saved.value)));

@@ -204,9 +204,9 @@ async fn try_affected(run: &RunContext) -> (String, Result<String, UserError>) {
     };
     let answer = affected::run(run, &question).await;
     let result = answer.map(|answer| match answer.affected.stacks.len() {
-        0 => "no stack is affected by what is not committed".to_owned(),
-        1 => "1 stack is affected by what is not committed".to_owned(),
-        count => format!("{count} stacks are affected by what is not committed"),
+        0 => "no stack is affected by the uncommitted changes".to_owned(),
+        1 => "1 stack is affected by the uncommitted changes".to_owned(),
+        count => format!("{count} stacks are affected by the uncommitted changes"),
     });
     ("konverge affected --worktree".to_owned(), result)
 }

@@ -130,7 +130,7 @@ impl ApprovedStack {
         let next = if self.restores {
             "The drift issue shows the rest with a digest to approve"
         } else {
-            "Run it again: it then shows the remaining plan with a digest to approve"
+            "Run the job again: it then shows the remaining plan with a digest to approve"
         };
         let what = format!("{} {why}. Completed changes are recorded. {next}", self.stack);
         Err(refusal(&what, &describe_all(objections, self.restores)))
@@ -322,7 +322,7 @@ impl ReviewGate {
                 .hint("if only the value of a secret changed, and its store has no versions: apply the stack, because a restore does not write such a value");
         }
         refused
-            .hint("open a pull request whose preview shows it, or revert the change that brought it")
+            .hint("open a pull request whose preview shows these changes, or revert the commit that brought them")
             .hint(format!(
                 "to approve exactly this plan, start the workflow manually with `approve: {}`",
                 plan.digest

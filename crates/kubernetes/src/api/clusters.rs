@@ -235,7 +235,7 @@ impl Kubernetes {
                 )
                 .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
                 None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
-                    .hint("name one in `konverge.yaml` under `clusters`")),
+                    .hint("name a cluster in `konverge.yaml` under `clusters`")),
             },
         };
         found?.as_ref().map_err(UserError::clone)

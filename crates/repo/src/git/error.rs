@@ -127,7 +127,7 @@ impl From<GitError> for UserError {
                 .hint("the index has a form that is not read: `git update-index --no-split-index`")
                 .hint("or, if it is sparse: `git sparse-checkout reapply --no-sparse-index`"),
             GitError::Library(why) if why.contains("Permission denied") => {
-                failure.hint("let the user of this run read it: `ls -l` shows who may")
+                failure.hint("let the user of this run read the file: `ls -l` shows who may")
             }
             GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
         };

@@ -260,7 +260,7 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
             Err(error) => return Err(unreadable(error.into())),
         }
     };
-    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`").into()))?;
+    let bytes = found.ok_or_else(|| unreadable(format!("it has no file `{inside}`").into()))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text".into()))
 }
 

@@ -103,7 +103,7 @@ impl Application<'_> {
             // The error itself is reported at the resource that failed.
             Some(diagnostic) => match failed(diagnostic) {
                 Some(failed) => format!("`{failed}` failed"),
-                None => format!("something before it failed: {}", diagnostic.text(secrets)),
+                None => format!("an earlier resource failed: {}", diagnostic.text(secrets)),
             },
             None => match plain(secrets, stderr) {
                 text if text.is_empty() => "Terraform ended before it was applied".to_owned(),
