@@ -214,6 +214,7 @@ impl Issuer {
         json!({"access_token": self.token.0, "expires_in": self.token.1, "token_type": "Bearer"})
     }
 
+    /// Answers a token request at Entra, as documented:
     /// <https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow>
     fn entra(&self, form: &BTreeMap<String, String>) -> Granted {
         let is = |name: &str, value: &str| form.get(name).is_some_and(|given| given == value);
@@ -227,6 +228,7 @@ impl Issuer {
         is_good.then(|| (format!("entra {}", form["scope"]), self.oauth_token()))
     }
 
+    /// Answers a login at Alibaba Cloud, as documented:
     /// <https://www.alibabacloud.com/help/en/ram/developer-reference/api-sts-2015-04-01-assumerolewithoidc>
     fn alibaba(&self, form: &BTreeMap<String, String>) -> Granted {
         let wanted = [
@@ -244,6 +246,7 @@ impl Issuer {
         })
     }
 
+    /// Answers a token exchange at Google, as documented:
     /// <https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token>
     fn exchange(&self, form: &BTreeMap<String, String>) -> Granted {
         let subject = format!("job-token-for:https:{}", Clouds::AUDIENCE);
@@ -267,6 +270,7 @@ impl Issuer {
         })
     }
 
+    /// Answers a request for a service account's token, as documented:
     /// <https://cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/generateAccessToken>
     fn impersonation(&self, bearer: &str, body: &Value) -> Granted {
         let scopes: Vec<_> = body["scope"]
@@ -281,6 +285,7 @@ impl Issuer {
         })
     }
 
+    /// Answers a login with a service account's key, as documented:
     /// <https://developers.google.com/identity/protocols/oauth2/service-account>
     fn service_account(&self, form: &BTreeMap<String, String>) -> Granted {
         if form.get("grant_type")? != "urn:ietf:params:oauth:grant-type:jwt-bearer" {

@@ -259,6 +259,7 @@ async fn answer(
     refused(StatusCode::NOT_FOUND, "")
 }
 
+/// Answers requests to the transit engine, as documented:
 /// <https://developer.hashicorp.com/vault/api-docs/secret/transit#encrypt-data>
 fn transit(world: &mut World, path: &str, body: &Value) -> Response {
     let parts: Vec<_> = path.split('/').collect();

@@ -64,6 +64,7 @@ fn lacking(
     describe: impl Fn(&Project, &str) -> Diagnostic,
 ) -> Vec<Diagnostic> {
     let with = projects.iter().filter(|project| has(project)).count();
+    // Without a majority there is no convention.
     if 2 * with <= projects.len() {
         return Vec::new();
     }

@@ -58,6 +58,7 @@ pub(super) async fn check(
             ));
             continue;
         }
+        // A changed rule or schema may make files invalid that the change itself does not touch.
         let is_touched = match before {
             Some(base) => !rules_before.contains(rule) || schema.differs_from(base, rule)?,
             None => false,

@@ -137,6 +137,7 @@ fn divide(text: &str) -> Option<Parts<Block>> {
         let is_object = item.get("attributes").is_none();
         let own = spec::read(&documents).ok()?;
         let resource = resources.next()?;
+        // A part that parses to something else than in the whole text cannot be replaced on its own.
         if own.resources.as_slice() != std::slice::from_ref(&resource) {
             return None;
         }

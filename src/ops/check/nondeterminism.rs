@@ -46,6 +46,7 @@ pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
         let name = |import: affected::Import| (import.path.clone(), plain(import.used_as()).to_owned());
         imports.map(name).collect()
     };
+    // Entries of one stack are compiled together, so an import in one of them is visible in all.
     let shared: Vec<(&[Entry], BTreeSet<Name>)> = stacks
         .iter()
         .filter_map(|stack| Some(stack.compile.as_ref().ok()?.entries.as_slice()))

@@ -25,7 +25,7 @@ use konverge_run::{
 /// Resources of the stacks in the second half.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoKind {
-    /// `terraform_data`, which lies in the state alone.
+    /// `terraform_data`, which exists only in the state.
     Terraform,
     /// ConfigMaps in a namespace of their own, in the cluster of this context.
     Kubernetes {

@@ -55,7 +55,7 @@ impl ReachedStacks {
         }
     }
 
-    /// Says that not all stacks are shown; `None` if they are.
+    /// Returns a note if not all stacks are shown; `None` if they are.
     pub(super) fn cut_note(&self) -> Option<String> {
         let (shown, all) = (self.nearest.len(), self.affected.stacks.len());
         (shown < all).then(|| format!("These are the nearest {shown} of {all} stacks."))

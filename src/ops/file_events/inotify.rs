@@ -119,6 +119,7 @@ impl<'a> FileEvents<'a> {
             ),
         };
         while !self.next(&arrival).await? {}
+        // An editor writes in several steps. Wait until there was no event for a moment, but not for ever.
         let last = Instant::now() + MOST;
         let mut until = Instant::now() + QUIET;
         while let Ok(is_written) = timeout_at(until.min(last), self.next(&arrival)).await {

@@ -102,6 +102,7 @@ impl<'a> FileEvents<'a> {
             if self.compare()? {
                 break;
             }
+            // A large tree takes long to list. Wait in proportion, so that the watch does not use up the machine.
             pause = pause.max(begin.elapsed() * PART);
             tokio::time::sleep(pause).await;
         }

@@ -22,7 +22,7 @@ pub(super) struct CoreTrial {
 }
 
 impl CoreTrial {
-    /// Returns true if it is unknown of all errors of some stack which cores report them.
+    /// Returns true if some stack has only errors for which the reporting cores are unknown.
     fn has_unknown_stack(&self) -> bool {
         let is_unknown = |reach: &Vec<CoreReach>| reach.iter().all(|part| *part == CoreReach::Unknown);
         self.reaches.iter().any(is_unknown)

@@ -43,10 +43,10 @@ pub struct ModelImportReport {
     pub unrecorded: Option<String>,
 }
 
-/// Imports models, in place of what an earlier import left in the folder.
+/// Imports models, and replaces those that an earlier import wrote into the folder.
 ///
 /// # Errors
-/// A source cannot be read or translated, the folder holds something else, or the core is not available.
+/// A source cannot be read or translated, the folder has files of another origin, or the core is not available.
 pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImportReport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;

@@ -98,6 +98,7 @@ impl ServedConfig {
         if last.at.elapsed() < FRESH {
             return last.read.clone();
         }
+        // A failed read counts, too: otherwise every request would read a broken file again.
         last.at = Instant::now();
         let is_same = match &self.place {
             ConfigPlace::File(_) => false,
