@@ -67,6 +67,6 @@ pub fn write_file(
     checkout::write(root, FILE_NAME.as_ref(), adoption.text().as_bytes(), existing).map_err(|error| {
         UserError::from_error(ErrorKind::Config, error)
             .context(format!("could not write {}", root.join(FILE_NAME).display()))
-            .hint("make the folder writable and run it again")
+            .hint("make the folder writable and run the command again")
     })
 }

@@ -76,10 +76,11 @@ impl<'a> Publisher<'a> {
             // Without the list a `success` could replace the `failure` of a newer run, and permit the merge. The status of an
             // apply is not required, so it permits nothing.
             Err(error) if state == StatusState::Success && !context.starts_with(APPLY) => {
-                self.warn("it is not known whether a newer run has set the status", error);
+                self.warn("failed to find out whether a newer run has set the status", error);
                 let forge = self.job.runner.kind();
-                let unknown =
-                    format!("previewed, but {forge} did not list the statuses of newer runs: run it again");
+                let unknown = format!(
+                    "previewed, but {forge} did not list the statuses of newer runs: run the job again"
+                );
                 self.own_status(commit, context, StatusState::Error, &unknown)
                     .await;
             }

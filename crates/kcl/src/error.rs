@@ -125,7 +125,7 @@ pub enum KclError {
     #[error("compiling `{label}` took longer than {} s and was stopped", deadline.as_secs_f64())]
     Deadline { label: String, deadline: Duration },
     /// The compilation crashed the worker.
-    #[error("compiling `{label}` ended the compiler: {why}")]
+    #[error("the compiler ended while it compiled `{label}`: {why}")]
     Crash {
         label: String,
         /// Known details of the cause.

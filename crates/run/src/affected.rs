@@ -172,7 +172,7 @@ fn open_base(
         Err(failure) if failure.room_error::<ConfigError>().is_some() => {
             let config = Config::load(known.source_at(repository, head)?.as_ref())?;
             run.notes.info(&format!(
-                "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
+                "konverge.yaml of the base is invalid ({failure}): that of the head is used for both"
             ));
             OpenRevision::open_knowing(known, repository, &at, Some(&config))
         }

@@ -556,7 +556,7 @@ impl Planner {
         let earlier = self.earlier_identity(&target.id).await?;
         Ok(earlier.map(|earlier| {
             format!(
-                "this stack is recorded as {earlier}; its next apply records it as {}, and nothing is deleted or created for that",
+                "this stack is recorded as {earlier}; its next apply records it as {}, without deleting or creating anything",
                 target.id
             )
         }))

@@ -56,7 +56,7 @@ fn found(run: &RunContext, given: &str) -> Result<PathBuf, UserError> {
         return real.map_err(|error| UserError::from_error(ErrorKind::Config, error).context(given));
     }
     offline_binary(run, given)?.ok_or_else(|| {
-        UserError::new(ErrorKind::Config, format!("`{given}` is neither a file nor a module of this machine"))
+        UserError::new(ErrorKind::Config, format!("`{given}` is neither a file nor a module on this machine"))
             .hint("give the path of the binary, or set KUSION_MODULE_PATH to the folder that holds ORG/NAME/VERSION/OS/ARCH")
     })
 }

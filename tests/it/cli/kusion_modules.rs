@@ -257,7 +257,7 @@ fn the_doctor_calls_a_binary_and_says_what_it_answers() {
     assert!(
         nowhere
             .stdout
-            .contains("neither a file nor a module of this machine"),
+            .contains("neither a file nor a module on this machine"),
         "{}",
         nowhere.stdout
     );

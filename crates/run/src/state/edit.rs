@@ -152,7 +152,10 @@ pub async fn move_waiting(
     options: LeaseOptions,
 ) -> Result<u64, UserError> {
     if from == to {
-        return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "both names are of the same stack",
+        ));
     }
     // Always in the order of the names: two runs that move in opposite directions must not wait for each other.
     let (first, second) = if from < to { (from, to) } else { (to, from) };
