@@ -12,14 +12,15 @@ use konverge_ci::{
     self as ci, CiOptions, CommentRule, ScheduledTask, ShardMode, workflow_coverage::EVERY_ENVIRONMENT,
 };
 
-/// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
-/// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
-/// limits an apply to the stacks whose rule names that environment; `*` stands for all stacks, and an empty name is refused. KONVERGE_SHARD_RESULT is the result of the
-/// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
-/// KONVERGE_ON_SCHEDULE says what is done on a schedule: `drift` or `apply`. KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
-/// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
-/// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the job summary and, for a
-/// pull request or a shard of its preview, in the comment. With KONVERGE_TESTS, `true`, stack tests are run instead.
+/// Arguments of `konverge ci`. These variables complete them: KONVERGE_APPROVE has plan digests, which the person
+/// approves who approves the job's environment. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
+/// limits an apply to the stacks whose rule names that environment; `*` means all stacks, and an empty name is refused.
+/// KONVERGE_SHARD_RESULT is the result of the shards' jobs (`needs.JOB.result`), for `--shard all/N` in a later attempt
+/// of a run. KONVERGE_ON_SCHEDULE is what a scheduled job does: `drift` or `apply`. KONVERGE_COMMENT is when a comment
+/// is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG is the text of a kubeconfig. KONVERGE_PAGE_ARTIFACT
+/// names the artifact with the page, if a later step uploads it. With KONVERGE_PAGE_URL, the address of that artifact,
+/// the command only links it in the job summary and, for a pull request or a shard of its preview, in the comment. With
+/// KONVERGE_TESTS set to `true` it runs stack tests instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge ci                       in a job of GitHub, Gitea or GitLab: the event decides what is done
