@@ -92,7 +92,7 @@ impl Runner {
             }),
             other => Err(ForgeError::Runner {
                 message: format!("Konverge does not handle the event `{}`", other.escape_debug()),
-                hint: "handled are pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
+                hint: "Konverge handles pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
             }),
         }
     }

@@ -55,7 +55,7 @@ const FOR_CALLERS: [(&str, &str); 16] = [
     (", set DuplicateKeyPolicy in Options if acceptable", ""),
     (
         "multiple YAML documents detected; use from_str_multiple or from_str_multiple_with_options",
-        "there may be one document only, and a second begins here: take out `---` and what follows it",
+        "only one document is allowed, and a second begins here: remove `---` and the text after it",
     ),
 ];
 
@@ -273,7 +273,7 @@ mod tests {
         let error = from_str::<Value>("a: 1\n---\nb: 2\n").unwrap_err();
         assert_eq!(error.line, Some(3));
         assert!(
-            error.message.starts_with("there may be one document only"),
+            error.message.starts_with("only one document is allowed"),
             "{error}"
         );
     }

@@ -174,7 +174,7 @@ fn judged_commit(
     };
     if !authority.trust.grants().publishes {
         run.notes
-            .note("this job may not write: the workflow on `workflow_run` sets the status");
+            .note("this job has no write permission: the workflow on `workflow_run` sets the status");
         return Ok(None);
     }
     let into = authority.elsewhere().map(str::to_owned);

@@ -466,7 +466,7 @@ async fn open_head(
 async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
     if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
         job.run.notes.warning(&format!(
-            "no successful drift check for {}; does the scheduled job still run?",
+            "no successful drift check for {}: check that the scheduled job still runs",
             report::age(since)
         ));
     }

@@ -153,9 +153,9 @@ format!("rules name {}", known.join(", ").escape_debug())
             ),
         )
         .hint(if guarded.is_empty() {
-            "the next run of this job applies it, once the job of that environment has ended well"
+            "the next run of this job applies the stack, after the job of that environment has succeeded"
         } else {
-            "the next run applies it, once that is done"
+            "the next run applies the stack, after the earlier one is applied"
         });
         apply::stopped_outcome(target, StackResult::HeldBack, &failure)
     }

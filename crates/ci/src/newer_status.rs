@@ -24,7 +24,7 @@ pub(super) async fn has_newer_status(
 }
 
 pub(super) const OVERTAKEN: &str =
-    "a later run looks at the same commit, so the status that it has set is left as it is";
+    "a newer run has set the status of this commit, so this run leaves it unchanged";
 
 pub(super) fn is_of_later_run(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     let page = status.target_url.as_deref();

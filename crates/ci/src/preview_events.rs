@@ -32,9 +32,9 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     if untrusted {
         job.run.notes.note(match job.runner.kind() {
             ForgeKind::Github | ForgeKind::Gitea => {
-                "this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it"
+                "this job has no write permission: the summary has the preview; the workflow on `workflow_run` posts it"
             }
-            ForgeKind::Gitlab => "this job may not write: the summary holds the preview",
+            ForgeKind::Gitlab => "this job has no write permission: the summary has the preview",
         });
     }
     let target = PreviewTarget {

@@ -77,10 +77,11 @@ impl<'a> Publisher<'a> {
             // If the statuses cannot be listed, a `success` could replace the `failure` of a newer run and permit a
             // merge. The status of an apply is not required by a merge, so it is always set.
             Err(error) if state == StatusState::Success && !context.starts_with(APPLY) => {
-                self.warn("it is not known whether a newer run has set the status", error);
+                self.warn("failed to find out whether a newer run has set the status", error);
                 let forge = self.job.runner.kind();
-                let unknown =
-                    format!("previewed, but {forge} did not list the statuses of newer runs: run it again");
+                let unknown = format!(
+                    "previewed, but {forge} did not list the statuses of newer runs: run the job again"
+                );
                 self.own_status(commit, context, StatusState::Error, &unknown)
                     .await;
             }

@@ -166,7 +166,7 @@ pub(super) fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("to write it, merge a pull request whose preview shows the new version"))
+    .hint("to write the new version, merge a pull request whose preview shows it"))
 }
 
 fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {

@@ -113,16 +113,17 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         loop {
             let Some(found) = self.client.dispatched_run(run).await? else {
                 if Instant::now() >= appears_until {
-                    let failure = UserError::new(ErrorKind::Github, format!("its run {run} was deleted"));
+                    let failure =
+                        UserError::new(ErrorKind::Github, format!("the workflow run {run} was deleted"));
                     return Ok(Some(failure.hint("the next apply starts it again")));
                 }
                 if pauses.are_over() {
                     let what = format!(
-                        "the forge does not show its run {run} after {} s",
+                        "the forge does not list the workflow run {run} after {} s",
                         timeout.as_secs()
                     );
                     let deleted = format!(
-                        "a run that is not shown for {} s is deleted: a longer `timeout` waits for that",
+                        "a run that the forge does not list for {} s counts as deleted: set a longer `timeout` to wait for that",
                         SEARCH.as_secs()
                     );
                     return Err(UserError::new(ErrorKind::Github, what)

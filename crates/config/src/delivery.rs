@@ -85,7 +85,7 @@ impl DeliveryConfig {
         let unknown = self.cluster.as_ref().filter(|name| !is_cluster(name))?;
         Some((
             format!("delivery.cluster: there is no cluster `{unknown}`"),
-            "define it under `clusters`".to_owned(),
+            "define the cluster under `clusters`".to_owned(),
         ))
     }
 }

@@ -180,7 +180,7 @@ pub(super) fn keys_problem(
         (!is_vault(&store)).then(|| {
             (
                 format!("{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
-                "define it there with `kind: vault`, or name one that is".to_owned(),
+                "define the store there with `kind: vault`, or name a store of that kind".to_owned(),
             )
         })
     })

@@ -154,8 +154,7 @@ impl Config {
             .chain(others)
             .find_map(|(key, address, allowed)| Some((key, credential_in(address, allowed)?)));
         let (key, credential) = found?;
-        let hint =
-            "remove it from the address: credentials come from the environment; if it is real, change it";
+        let hint = "remove the credential from the address, because credentials come from the environment; if it is a real one, replace it by a new one";
         Some((
             format!(
                 "{key} holds credentials: {credential}; this file is read by everybody who sees the repository"
@@ -269,9 +268,12 @@ impl Config {
                             login.escape_debug()
                         ),
                         if defined.is_empty() {
-                            "define it under `logins`".to_owned()
+                            "define the login under `logins`".to_owned()
                         } else {
-                            format!("define it under `logins`; defined are {}", defined.join(", "))
+                            format!(
+                                "define the login under `logins`; defined are {}",
+                                defined.join(", ")
+                            )
                         },
                     )
                 })
@@ -348,7 +350,7 @@ impl Config {
                     "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
                     rule.pattern
                 ),
-                "define it under `clusters`, or name one that is".to_owned(),
+                "define the cluster under `clusters`, or name a defined one".to_owned(),
             )
         })
     }

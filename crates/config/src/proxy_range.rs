@@ -14,7 +14,7 @@ pub struct ProxyRange(IpNet);
 
 /// The error for a text that is not a range of addresses.
 #[derive(Debug, thiserror::Error)]
-#[error("`{}` is not an address or a range of them: write `10.0.0.0/8` or `192.0.2.7`", .0.escape_debug())]
+#[error("`{}` is neither an address nor a range of addresses: write `10.0.0.0/8` or `192.0.2.7`", .0.escape_debug())]
 pub struct InvalidRange(String);
 
 impl ProxyRange {

@@ -335,7 +335,7 @@ impl RolloutConfig {
                 "{at} names gate `{}`, which is not under `gates`",
                 unknown.escape_debug()
             );
-            Some((what, "define it under `gates`".to_owned()))
+            Some((what, "define the gate under `gates`".to_owned()))
         })
     }
 }

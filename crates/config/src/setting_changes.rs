@@ -176,12 +176,12 @@ impl Config {
             setting("state.lease", "its lease has another term or another wait", lease),
             setting(
                 "state.history",
-                "another number of its old states is kept",
+                "the number of old states that are kept changes",
                 history,
             ),
             setting(
                 "state.encrypt_to",
-                "its state can be read by others: run `konverge state rekey`",
+                "other keys can read its state: run `konverge state rekey`",
                 encrypt_to,
             ),
             setting(
@@ -191,7 +191,7 @@ impl Config {
             ),
             setting(
                 "state.kusion_releases",
-                "its applies write releases of Kusion to another place",
+                "its applies write Kusion's releases to another backend",
                 kusion_releases,
             ),
             setting(
@@ -199,27 +199,35 @@ impl Config {
                 "its protection against two applies at once is switched on or off",
                 unsafe_no_lock,
             ),
-            setting("kcl.version", "another KCL core compiles it", version),
+            setting(
+                "kcl.version",
+                "it is compiled by another version of the KCL core",
+                version,
+            ),
             setting(
                 "kcl.settings",
-                "its settings files are read as another version of Kusion reads them",
+                "its settings files are read by the rules of another Kusion version",
                 settings,
             ),
-            setting("kcl.sandbox", "it is compiled in another sandbox", sandbox),
-            setting("kcl.timeout", "its compilation has another time limit", timeout),
+            setting("kcl.sandbox", "the sandbox of its compilation changes", sandbox),
+            setting(
+                "kcl.timeout",
+                "the time limit of its compilation changes",
+                timeout,
+            ),
             setting(
                 "kcl.memory_mib",
-                "its compilation has another limit of memory",
+                "the memory limit of its compilation changes",
                 memory_mib,
             ),
             setting(
                 "modules",
-                "the modules of its applications run with other permissions",
+                "the permissions of its applications' modules change",
                 modules,
             ),
             setting(
                 "terraform",
-                "its Terraform runs with another binary, other providers or other permissions",
+                "the Terraform binary, the providers or their permissions change",
                 terraform,
             ),
             setting(
@@ -229,7 +237,7 @@ impl Config {
             ),
             setting(
                 "outputs.allow",
-                "other stacks may read outputs of each other",
+                "the permissions to read outputs of other stacks change",
                 &outputs.allow,
             ),
             setting(
@@ -239,7 +247,7 @@ impl Config {
             ),
             setting(
                 "apply.health_rules",
-                "other rules say when its resources are ready",
+                "the readiness rules of its resources change",
                 health_rules,
             ),
             setting(
@@ -249,12 +257,12 @@ impl Config {
             ),
             setting(
                 "apply.deployments",
-                "whether its applies are deployments on GitHub changes",
+                "its applies become deployments on GitHub, or stop to be",
                 deployments,
             ),
             setting(
                 "apply.hooks",
-                "other Jobs of its Spec run as hooks, or for another time",
+                "the Jobs that run as hooks, or their time limit, change",
                 (read, service_accounts, hook_timeout),
             ),
             setting(
@@ -264,13 +272,17 @@ impl Config {
             ),
             setting(
                 "policy.approvals",
-                "it needs another number of approvals",
+                "the number of required approvals changes",
                 approvals,
             ),
-            setting("policy.reviewers", "other people approve it", reviewers),
+            setting(
+                "policy.reviewers",
+                "the people who must approve it change",
+                reviewers,
+            ),
             setting(
                 "policy.actors",
-                "other people may merge or start its apply",
+                "the people who may merge or start its apply change",
                 actors,
             ),
             setting("policy.freeze", "its applies are frozen at other times", freeze),
@@ -294,7 +306,7 @@ impl Config {
                 "restoring its drift automatically is switched on or off",
                 reconcile,
             ),
-            setting("drift.label", "the issue of its drift has another label", label),
+            setting("drift.label", "the label of its drift issue changes", label),
         ]
     }
 }
@@ -363,10 +375,14 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "stacks[].workspace",
-                "its applications have another workspace",
+                "the workspace of its applications changes",
                 workspace,
             ),
-            setting("stacks[].after", "it waits for other stacks", after),
+            setting(
+                "stacks[].after",
+                "the stacks that are applied before it change",
+                after,
+            ),
             setting(
                 "stacks[].policy",
                 "it needs other approvals or people, or is frozen at other times",
@@ -379,12 +395,12 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "logins",
-                "it has another identity at its cloud and its cluster",
+                "its identity at the cloud and the cluster changes",
                 identity,
             ),
             setting(
                 "stacks[].provider_identities",
-                "its Spec may choose other identities for providers",
+                "the provider identities that its Spec may choose change",
                 provider_identities,
             ),
             setting(
@@ -399,7 +415,7 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "rollouts",
-                "a change reaches it in another wave or by other gates; what is under way waits for the end of its rollout, or for `konverge rollout abort`",
+                "its wave or the gates before it change; a rollout under way must end first, or be ended by `konverge rollout abort`",
                 self.rollout(stack),
             ),
             setting(
@@ -419,7 +435,7 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "apply.hooks.workflows",
-                "other workflows run around its apply",
+                "the workflows that run before or after its apply change",
                 of_stack(&self.workflows, stack),
             ),
         ]

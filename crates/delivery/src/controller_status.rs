@@ -106,7 +106,8 @@ impl ControllerStatus {
 /// Returns the error for a stack whose controller is unhealthy although all objects are as applied, so that an apply
 /// would restore nothing.
 pub fn left_to_controller(stack: &StackId) -> UserError {
-    let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
+    let what =
+        format!("`{stack}` is unchanged since its apply: only its controller can make it healthy again");
     UserError::new(ErrorKind::Kubernetes, what)
         .hint("read the status of the controller: let it sync, or fix the problem that it reports")
 }

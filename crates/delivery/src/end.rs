@@ -36,7 +36,7 @@ pub(crate) async fn check_released(
     let what = format!("`{stack}` is delivered by {}, and {why}", earlier.title());
     let how = match earlier.tool {
         DeliveryTool::Argocd => format!(
-            "delete it without its objects, and run again: `argocd app delete {} --cascade=false`",
+            "delete the Application without its objects, and run the command again: `argocd app delete {} --cascade=false`",
             earlier.name
         ),
         DeliveryTool::Flux => {

@@ -40,11 +40,11 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
     for (key, remedy) in [
         (
             "layerSelector",
-            "remove it: the artifact has one layer, which must be extracted",
+            "remove this key: the artifact has one layer, which must be extracted",
         ),
         (
             "ignore",
-            "remove it: the controller would not see all files, and delete what it does not see",
+            "remove this key: the controller would miss files, and delete their objects",
         ),
     ] {
         if !is_empty(&source["spec"][key]) {

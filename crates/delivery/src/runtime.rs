@@ -324,7 +324,7 @@ fn not_moved(error: PublishError) -> UserError {
         PublishError::OtherContent { reference, found, .. } => {
             let what = format!("`{reference}` is `{found}`, which no apply of this stack pushed");
             UserError::new(ErrorKind::Policy, what).hint(
-                "find out who pushed it: only the jobs of the default branch may. Delete the tag, and run again",
+                "find out who pushed the artifact: only the jobs of the default branch may push. Delete the tag, and run the command again",
             )
         }
         error => error.into(),

@@ -58,9 +58,8 @@ impl WaitLimit {
         }
         if sink.cancelled() {
             let what = "the run was asked to stop while it waited for the controller";
-            return Err(
-                UserError::new(ErrorKind::Interrupted, what).hint("run it again: it continues with the wait")
-            );
+            return Err(UserError::new(ErrorKind::Interrupted, what)
+                .hint("run the command again: it continues to wait"));
         }
         self.interrupt.pause(self.pause.min(self.until - now)).await;
         self.pause = (self.pause * 2).min(PAUSES.1);
@@ -182,7 +181,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not delete `{}`", self.target.title(), first.item.id);
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see whether the controller prunes; or delete the object yourself, and run again")
+                    .hint("check that the controller prunes, or delete the object yourself, and run the command again")
             };
             limit.wait(false, sink, stopped).await?;
         }

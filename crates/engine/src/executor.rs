@@ -302,7 +302,7 @@ impl<'a> Executor<'a> {
             });
         let waits = lock(&self.waits);
         failed.map_or_else(
-            || "something before it failed".to_owned(),
+            || "an earlier resource failed".to_owned(),
             |id| match waits.get(id) {
                 Some(waiting) => format!("`{id}` {waiting}"),
                 None => format!("`{id}` failed"),

@@ -278,7 +278,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         failure
     } else {
         failure
-            .hint("remove them from their stacks in the same change, or move them somewhere else first")
+            .hint("remove these objects from their stacks in the same change, or move them somewhere else first")
             .hint("to keep it in the cluster without managing it, set `konverge/keep: \"true\"` on it in a change of its own")
     })
 }

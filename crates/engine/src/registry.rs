@@ -35,7 +35,7 @@ impl RuntimeRegistry {
                 ErrorKind::Config,
                 "the stack holds Kubernetes objects, but no cluster is configured for it",
             )
-            .hint("name one in `konverge.yaml` under `clusters`, or compare with the Spec alone: `konverge preview --live never`"),
+            .hint("name a cluster in `konverge.yaml` under `clusters`, or compare with the Spec alone: `konverge preview --live never`"),
             RuntimeKind::Terraform => UserError::new(
                 ErrorKind::Config,
                 "the stack holds Terraform resources, but Terraform is not set up",

@@ -27,7 +27,7 @@ pub enum ExportError {
         refusals: Vec<ExportRefusal>,
     },
     /// The resources belong to more than one cluster.
-    #[error("`{stack}` has resources of {} clusters ({}), and an export is for one", .clusters.len(), .clusters.join(", "))]
+    #[error("`{stack}` has resources of {} clusters ({}), but an export can be for only one cluster", .clusters.len(), .clusters.join(", "))]
     Clusters {
         /// The stack.
         stack: StackId,
@@ -106,7 +106,7 @@ impl fmt::Display for Why {
             Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
             Self::SecretCopy(path, of) => write!(
                 f,
-                "holds at `{}` the data of a Secret that stands at `{}`",
+                "contains at `{}` data of a Secret, copied from `{}`",
                 path.escape_debug(),
                 of.escape_debug()
             ),

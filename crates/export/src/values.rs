@@ -179,7 +179,7 @@ impl ValueFinder {
                 _ => {
                     let path = reference.path.join(".");
                     return Err(format!(
-                        "what `{}` has at `{path}` cannot stand inside a longer string",
+                        "the value of `{}` at `{path}` cannot be part of a longer string",
                         reference.target
                     ));
                 }

@@ -204,7 +204,7 @@ impl From<ForgeError> for UserError {
                 failure.hint(format!("update {forge} to {needed} or later; docs/reference/forges.md lists what needs which version"))
             }
             ForgeError::Unsupported(_) => {
-                failure.hint("docs/reference/forges.md lists what each forge gives")
+                failure.hint("docs/reference/forges.md lists the features of each forge")
             }
             ForgeError::Ambiguous(TwoForges { second, .. }) => failure.hint(format!(
                 "unset the variable of the forge that does not run this job: `env -u {} konverge …`",

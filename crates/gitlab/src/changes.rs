@@ -157,7 +157,10 @@ impl Changes for Client {
         let after: BTreeSet<CommitId> = after.collect::<Result<_, _>>()?;
         // For an unknown range GitLab returns an empty list, so the result must contain the tip.
         if commit != tip && !after.contains(tip) {
-            return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list does not have the head of the merge request",
+            ));
         }
         Ok(Some(after))
     }
@@ -174,7 +177,10 @@ impl Changes for Client {
             && self.merge_base(base, head).await?.as_ref() != Some(head)
         {
             let path = self.range_path(base, head);
-            return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list does not have the head of the merge request",
+            ));
         }
         Ok(found)
     }

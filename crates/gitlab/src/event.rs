@@ -81,7 +81,7 @@ pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, Forge
         }),
         other => Err(ForgeError::Runner {
             message: format!("Konverge does not handle pipelines of the source `{}`", other.escape_debug()),
-            hint: "handled are merge_request_event, push, schedule, web, api and trigger: a pipeline that another pipeline started says nothing of the change behind it"
+            hint: "Konverge handles merge_request_event, push, schedule, web, api and trigger: a pipeline that another pipeline started does not name its change"
                 .to_owned(),
         }),
     }

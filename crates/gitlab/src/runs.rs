@@ -151,7 +151,7 @@ impl Runs for Client {
         if !until.contains(&own.id) {
             return Err(malformed(
                 format!("GET {path}"),
-                "the list lacks the job that asks",
+                "the list does not have this job",
             ));
         }
         u32::try_from(until.len()).map_err(|error| malformed(format!("GET {path}"), error))

@@ -125,7 +125,7 @@ pub enum KclError {
     #[error("compiling `{label}` took longer than {} s and was stopped", deadline.as_secs_f64())]
     Deadline { label: String, deadline: Duration },
     /// The compilation crashed the worker.
-    #[error("compiling `{label}` ended the compiler: {why}")]
+    #[error("the compiler ended while it compiled `{label}`: {why}")]
     Crash {
         label: String,
         /// The known details of the cause.
@@ -298,7 +298,7 @@ fn with_hints(error: KclError) -> UserError {
             }
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } => failure.hint(
-                "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
+                "run the command again; if it fails again, a proxy or mirror serves a file that differs from the published one: ask its operator",
             ),
             KclError::PackageDiffers { name, .. } => failure.hint(format!(
                 "find out who changed the package: the source serves something else than what was pinned; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
@@ -317,7 +317,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("run `konverge kcl lock` and commit kcl.mod.lock")
                 .hint("if the new version is not intended, remove it from kcl.mod"),
             KclError::Offline(_) => failure
-                .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
+                .hint("run the command once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
             KclError::Package { .. } => failure
                 .hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod"),
             KclError::Crash { why, .. } => match core_hints::hint_of_crash(&why) {

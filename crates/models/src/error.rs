@@ -56,7 +56,7 @@ impl From<ModelError> for UserError {
             ModelError::Nothing(_) => failure.hint(
                 "a source is CRDs (YAML or JSON), OpenAPI documents, or the output of `terraform providers schema -json`",
             ),
-            ModelError::OldCrd(_) => failure.hint("convert it to apiextensions.k8s.io/v1"),
+            ModelError::OldCrd(_) => failure.hint("convert the CRD to apiextensions.k8s.io/v1"),
             ModelError::Form { .. } | ModelError::Reference { .. } => {
                 failure.hint("correct the document, or leave this kind out with `--only KIND`")
             }

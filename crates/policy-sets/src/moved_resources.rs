@@ -62,7 +62,7 @@ impl MovedResources {
                     from.stack.id, to.stack.id
                 ),
                 hint: Some(format!(
-                    "if its rules are to hold for it, write `{}` into `stacks` of the set",
+                    "if the rules of the set should apply to the resource, write `{}` into `stacks` of the set",
                     to.stack.folder
                 )),
                 place: None,

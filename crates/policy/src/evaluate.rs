@@ -118,7 +118,7 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
                 "{} may not push to this repository, so they may not apply",
                 facts.actor
             ),
-            Some("let somebody with write access run it".to_owned()),
+            Some("let somebody with write access run the job".to_owned()),
         ));
     }
     let is_allowed = |allowed: &String| facts.teams.includes(allowed, facts.actor);

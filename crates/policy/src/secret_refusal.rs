@@ -55,14 +55,14 @@ pub enum AccessRefusal {
         store: String,
     },
     #[error(
-        "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
+        "`{reference}`: a secret is not allowed in this field, where everybody who can read the object can see it"
     )]
     PlainPlace {
         reference: String,
         /// The configured store that could allow it.
         store: Option<String>,
     },
-    #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
+    #[error("`{reference}`: a secret is never allowed in this field, whatever the store allows: {why}")]
     NeverPlace { reference: String, why: &'static str },
     #[error(
         "`{reference}`: in a Terraform resource, a reference is only allowed in a text of `attributes` or `providerMeta`"
@@ -126,7 +126,7 @@ impl AccessRefusal {
             Self::Denied {
                 folder, path, store, ..
             } => format!(
-                "if it may, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+                "if the stack may read it, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
                  branch's konverge.yaml"
             ),
             Self::PlainPlace { store, .. } => {
@@ -137,14 +137,14 @@ impl AccessRefusal {
                     )
                 });
                 format!(
-                    "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                    "put the reference into `stringData` of a Secret, and refer to that Secret by name; `?as=version` gives the version, which may \
                      stand anywhere{any}"
                 )
             }
-            Self::NeverPlace { .. } => "put it into `stringData` of a Secret, and refer to that by name".to_owned(),
-            Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
+            Self::NeverPlace { .. } => "put the reference into `stringData` of a Secret, and refer to that Secret by name".to_owned(),
+            Self::NotAlone { .. } => "write the reference alone into a key of the Secret".to_owned(),
             Self::Terraform { .. } => {
-                "write it into a write-only attribute or into the configuration of the provider".to_owned()
+                "write the reference into a write-only attribute or into the configuration of the provider".to_owned()
             }
             Self::GeneratedInTerraform { .. } => {
                 "let Terraform make the value (`random_password`), or write it into a store".to_owned()

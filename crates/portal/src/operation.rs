@@ -327,7 +327,7 @@ fn rollback(
     let Some(serial) = input.serial.filter(|serial| (1..newest).contains(serial)) else {
         return Err(refusal(
             format!("`serial` must be an earlier serial than {newest}"),
-            "the history of the stack lists them",
+            "the history of the stack lists the serials",
         ));
     };
     let folder = encoded(row.stack.or_root().as_str());

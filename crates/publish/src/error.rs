@@ -89,12 +89,12 @@ impl From<PublishError> for UserError {
         match error {
             PublishError::Reference { .. } => failure.hint("write `oci://HOST/NAME:TAG`, with a tag of its own for each content"),
             PublishError::Silent { asked, .. } => failure
-                .hint(format!("check that this machine reaches `{}`, then run it again", visible(&asked)))
+                .hint(format!("check that this machine reaches `{}`, then run the command again", visible(&asked)))
                 .hint(RESUMES),
             PublishError::Slow { .. } => failure
-                .hint("ask the people who run the registry why it is slow, then run it again")
+                .hint("ask the people who run the registry why it is slow, then run the command again")
                 .hint(RESUMES),
-            PublishError::Stopped { .. } => failure.hint(format!("run it again: {RESUMES}")),
+            PublishError::Stopped { .. } => failure.hint(format!("run the command again: {RESUMES}")),
             PublishError::Registry { source, .. } => failure.hint(remedy(&source)),
             PublishError::OtherContent { .. } => failure
                 .hint("push to another tag, such as one that holds the commit: a tag that changes would be a release that nobody reviewed"),
@@ -103,7 +103,7 @@ impl From<PublishError> for UserError {
     }
 }
 
-const RESUMES: &str = "what the registry has already is not pushed twice";
+const RESUMES: &str = "parts that the registry already has are not pushed again";
 
 /// Returns the hint for an error of the HTTP client.
 fn remedy(error: &OciDistributionError) -> &'static str {

@@ -259,7 +259,7 @@ async fn a_registry_that_never_answers_is_named_with_the_time_it_had() {
     let told = told(push_silent(&server.host).await);
     let expected = format!("`{}` did not answer within 2 s", server.host);
     assert!(
-        told.contains(&expected) && told.contains("run it again"),
+        told.contains(&expected) && told.contains("run the command again"),
         "{told}"
     );
 }
@@ -292,7 +292,7 @@ async fn an_answer_of_one_byte_at_a_time_ends_with_the_time_of_the_push() {
         server.host
     );
     assert!(
-        told.contains(&expected) && told.contains("not pushed twice"),
+        told.contains(&expected) && told.contains("not pushed again"),
         "{told}"
     );
 }

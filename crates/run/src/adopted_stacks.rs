@@ -118,8 +118,7 @@ pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     stacks.sort();
     (!stacks.is_empty()).then(|| SettingChange {
         key: FILE_NAME.to_owned(),
-        effect: "it was left alone while the repository is taken over, and the merge applies it for the first time"
-            .to_owned(),
+        effect: "the stack was left alone until now, and the merge applies it for the first time".to_owned(),
         stacks,
     })
 }

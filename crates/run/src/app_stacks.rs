@@ -369,7 +369,7 @@ impl WorkspaceFiles<'_> {
         let files: Vec<_> = own.into_iter().chain(kusion::workspace_file(DEFAULT)).collect();
         let files: Vec<_> = files.iter().map(|file| format!("`{file}`")).collect();
         Some(format!(
-            "the stack has no workspace, so its modules have no settings of the platform: there is no {}",
+            "the stack has no workspace, so its modules get no settings from the platform: neither file exists: {}",
             files.join(" and no ")
         ))
     }

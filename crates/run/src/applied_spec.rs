@@ -261,9 +261,9 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
 fn without_commit(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
-        format!("`{stack}` is not restored: it was applied from files that no commit has"),
+        format!("`{stack}` is not restored: it was applied from uncommitted files"),
     )
-    .hint("apply it from those files, or merge them")
+    .hint("apply it again from these files, or commit and merge them")
 }
 
 fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {

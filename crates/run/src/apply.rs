@@ -187,11 +187,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
 
 fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {
     let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
-    let why = if is_paused {
-        "is not ready: it waits"
-    } else {
-        "failed"
-    };
+    let why = if is_paused { "is not ready yet" } else { "failed" };
     let failure = UserError::new(
         ErrorKind::Policy,
         format!("skipped: {names} must be applied first and {why}"),

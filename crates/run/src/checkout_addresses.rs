@@ -64,7 +64,7 @@ pub fn check(
         format!("konverge.yaml of this checkout sends credentials to `{shown}` (`{key}`), and {where_not}"),
     )
     .hint(format!(
-        "if you trust the address, run it again with {TRUSTED}={shown}; else check out a revision that you trust"
+        "if you trust the address, run the command again with {TRUSTED}={shown}; else check out a revision that you trust"
     ));
     Err(match branch {
         Some(_) => error,

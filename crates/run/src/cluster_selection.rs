@@ -134,7 +134,7 @@ pub fn cluster_of(
             Some(path) => given.cluster_from_file(stack, path).map(Some),
             None if live == Live::Auto => Ok(None),
             None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
-                .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
+                .hint("name a cluster under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
                 .hint("`konverge preview --live never` compares Spec with Spec")),
         },
         ClusterChoice::Unknown(name) => Err(UserError::new(
@@ -145,7 +145,7 @@ pub fn cluster_of(
             ),
         )
         .hint(if config.clusters.is_empty() {
-            "define it under `clusters` in konverge.yaml".to_owned()
+            "define the cluster under `clusters` in konverge.yaml".to_owned()
         } else {
             format!("defined are: {}", names())
         })),

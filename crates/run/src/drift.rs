@@ -345,7 +345,7 @@ fn is_blank(state: &StackState) -> bool {
 fn not_comparable(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
-        format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file says what it should be"),
+        format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file has its Spec"),
     )
     .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
 }
@@ -356,7 +356,7 @@ fn partly_unknown(stack: &StackId, kind: ErrorKind) -> UserError {
         kind,
         format!("`{stack}` is not restored: a part of it could not be compared"),
     )
-    .hint("the summary of the drift job says why: fix that first")
+    .hint("the summary of the drift job shows the reason: fix it first")
 }
 
 /// Returns a recorded resource that no longer exists, with the values that were applied.

@@ -23,7 +23,7 @@ impl EarlyCompiler {
             let core = config.kcl.core().to_owned();
             tokio::spawn(async move {
                 if let Err(error) = starting.pool(&core).await {
-                    tracing::debug!(%error, "the workers could not be started early");
+                    tracing::debug!(%error, "failed to start the workers early");
                 }
             });
             (config, compilers)

@@ -75,7 +75,7 @@ pub(crate) async fn open_turn(
                 found.revision,
                 phase.escape_debug()
             ))
-            .hint("wait for it; if nothing runs any more, `kusion release unlock` ends it"));
+            .hint("wait for the operation; if none runs any more, `kusion release unlock` ends it"));
         }
         if found.stack != last.stack {
             return Err(refuse(format!(
@@ -152,7 +152,7 @@ impl ReleaseTurn {
             ErrorKind::State,
             format!("`{id}` is a Terraform resource: Kusion keeps its values and Konverge its state, so the two cannot apply the stack alternately"),
         )
-        .hint("apply it with one of them; without `state.kusion_releases` Konverge writes no release"))
+        .hint("apply the stack with only one of the two tools; without `state.kusion_releases` Konverge writes no release"))
     }
 
     /// Returns true if an earlier run of Konverge began a release and did not end it.

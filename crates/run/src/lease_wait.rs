@@ -80,7 +80,7 @@ impl HolderWatch {
 fn unanswered(forge: ForgeKind, error: &ForgeError, holder: &Holder) -> String {
     let may = match error {
         ForgeError::Forbidden { permission, .. } | ForgeError::NotFound { permission, .. } => {
-            format!(" (`permissions: {permission}` lets it ask)")
+            format!(" (`permissions: {permission}` allows the request)")
         }
         _ => String::new(),
     };

@@ -84,7 +84,7 @@ impl Logins {
                 ErrorKind::Config,
                 format!("there is no login `{}`", name.escape_debug()),
             )
-            .hint("define it under `logins` in konverge.yaml")
+            .hint("define the login under `logins` in konverge.yaml")
         })?;
         if usage == LoginUse::Preview && !login.has_preview() {
             let keys: Vec<_> = login.missing_preview_keys();
@@ -259,7 +259,7 @@ impl ProviderLogin for StackLogin {
                 self.name(),
                 self.describe()
             ),
-            "what was done is recorded, and the next run logs in again and continues; if they expire each time, split the stack".to_owned(),
+            "completed changes are recorded, and the next run logs in again and continues; if the credentials expire each time, split the stack".to_owned(),
         ]
     }
 }

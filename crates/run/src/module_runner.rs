@@ -214,7 +214,7 @@ impl ModuleRunner {
         if known.pin().is_none() && !found.is_pinned {
             let (system, architecture) = platform();
             return Err(refuse(call, &format!("its binary `{}` is not pinned", found.file)).hint(format!(
-                "review it, then add to `[dependencies.{}]` of kcl.mod.lock: `binaries = {{ {system}-{architecture} = \"{digest}\" }}`",
+                "review the binary, then add to `[dependencies.{}]` of kcl.mod.lock: `binaries = {{ {system}-{architecture} = \"{digest}\" }}`",
                 call.module
             )));
         }

@@ -169,7 +169,7 @@ impl Planner {
         let what = if target.head.is_some() {
             "everything is shown as new"
         } else {
-            "what is removed is not shown"
+            "removals are not shown"
         };
         let note = format!("the base does not compile{place}, so there is nothing to compare with: {what}");
         Ok((Spec::default(), Some(note)))
@@ -557,7 +557,7 @@ impl Planner {
         let earlier = self.earlier_identity(&target.id).await?;
         Ok(earlier.map(|earlier| {
             format!(
-                "this stack is recorded as {earlier}; its next apply records it as {}, and nothing is deleted or created for that",
+                "this stack is recorded as {earlier}; its next apply records it as {}, without deleting or creating anything",
                 target.id
             )
         }))

@@ -85,7 +85,7 @@ impl Rescue {
             stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
         };
         if !document.data.iter().all(follows) {
-            return Err(self.failure("is outdated: another run has changed the state since".to_owned()));
+            return Err(self.failure("is outdated: another run has changed the state since then".to_owned()));
         }
         let data = document.data.into_iter();
         state.runtime.extend(data.map(|(key, saved)| (key, saved.value)));
@@ -96,7 +96,7 @@ impl Rescue {
     fn failure(&self, what: String) -> UserError {
         UserError::new(
             ErrorKind::State,
-            format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
+            format!("`{}` has data that an earlier run of `{}` could not store, but the file {what}", self.path.display(), self.stack),
         )
         .hint("compare the ids that the earlier run printed with what exists at the provider: import an object with \
                `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")

@@ -42,7 +42,7 @@ fn require_on(is_supported: bool) -> Result<(), UserError> {
     Err(UserError::new(
         ErrorKind::Config,
         format!(
-            "`konverge ci` compiles what others wrote, and {} has no sandbox for it",
+            "`konverge ci` compiles code of other people, and Konverge has no sandbox for that on {}",
             std::env::consts::OS
         ),
     )

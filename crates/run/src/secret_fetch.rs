@@ -99,7 +99,7 @@ impl SecretReferences {
                 ErrorKind::Secret,
                 format!("there is no secret store `{}`", name.escape_debug()),
             )
-            .hint("define it under `secrets.stores` in the default branch's konverge.yaml")
+            .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
         })
     }
 

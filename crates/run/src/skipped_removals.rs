@@ -71,6 +71,6 @@ fn reason(layout: &Layout) -> Option<UserError> {
     Some(
         failure
             .at(first.file.to_string(), first.line, first.column)
-            .hint("fix that; the next run then destroys the stack, or finds it again"),
+            .hint("fix this error first; the next run then destroys the stack, or finds it again"),
     )
 }

@@ -142,7 +142,10 @@ pub(crate) async fn recorded(
     if found.is_empty() {
         Err(UserError::new(
             ErrorKind::Usage,
-            format!("no state knows a stack `{}`", selector.as_str().escape_debug()),
+            format!(
+                "no state is recorded for a stack `{}`",
+                selector.as_str().escape_debug()
+            ),
         )
         .hint("run `konverge state list` to see the stacks that were applied"))
     } else {

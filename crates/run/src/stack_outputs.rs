@@ -307,9 +307,9 @@ pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> 
         // An invalid reference is reported by the plan.
         let written = targets.resolve(&one, &|_| false, &known);
         if written.is_ok_and(|written| written.values().any(stack_output::holds_mark)) {
-            let what = format!("the output `{name}` is a value of another stack");
+            let what = format!("the output `{name}` is copied from an output of another stack");
             return Err(UserError::new(ErrorKind::Spec, what)
-                .hint("let the readers read it from the stack that publishes it"));
+                .hint("let other stacks read the output from the stack that publishes it first"));
         }
     }
     Ok(outputs)
@@ -378,7 +378,9 @@ impl MarkCollector<'_> {
     ) -> Result<(), String> {
         for (key, value) in map {
             if key.contains(MARK) {
-                return Err(format!("`{path}`: an output is a value, and never a key"));
+                return Err(format!(
+                    "`{path}`: an output of another stack can be a value, but not a key"
+                ));
             }
             let shown = shown.and_then(|shown| shown.get(key));
             self.in_value(value, shown, &format!("{path}/{key}"))?;
@@ -391,7 +393,7 @@ impl MarkCollector<'_> {
             Value::String(text) if text.contains(MARK) => {
                 if shown.and_then(Value::as_str) != Some(PLAIN_TEXT) {
                     return Err(format!(
-                        "`{path}` is masked, so nobody could review an output of another stack there"
+                        "`{path}` is a masked field, where an output of another stack could not be reviewed"
                     ));
                 }
                 if self.resource.runtime == RuntimeKind::Kubernetes && is_identity(path) {
@@ -716,7 +718,7 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
         outputs.join(", ")
     );
     UserError::new(ErrorKind::Policy, what)
-        .hint("the next run applies it, once the stack that it reads is applied")
+        .hint("the next run applies the stack, after the one whose output it reads")
         .caused_by(AwaitsOutputs(stacks))
 }
 
@@ -774,6 +776,6 @@ pub(crate) async fn check_removal(
         target.id
     );
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint("remove it from their `reads` first, or confirm with `--without STACK` for each of them")
+        .hint("remove the stack from their `reads` first, or confirm with `--without STACK` for each of them")
         .caused_by(OthersFirst(readers)))
 }

@@ -129,7 +129,8 @@ impl ActiveSets {
             ),
             &denied.iter().collect::<Vec<_>>(),
         );
-        let hint = "run it again: the value is known from the start then, and the plan shows the finding";
+        let hint =
+            "run the apply again: the value is then known from the start, and the plan shows the finding";
         refusal.map_or(Ok(()), |refusal| Err(refusal.hint(hint)))
     }
 }

@@ -55,7 +55,7 @@ pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result
         (None, Some(repository)) => Ok(RepositoryId::new(format!("folder:{}", repository.root().display()))),
         (None, None) => Ok(RepositoryId::new("no-repository")),
         (Some(_), _) => Err(UserError::new(ErrorKind::Config, "the repository has no id in the store")
-            .hint("`konverge init` writes one as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
+            .hint("`konverge init` writes an id as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
     }
 }
 

@@ -19,7 +19,8 @@ pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError)
         return failure;
     };
     if unset.is_empty() {
-        return failure.hint("the value is None: give it one, or leave the object out where it has none");
+        return failure
+            .hint("the value is None: set a value, or leave the whole object out where there is none");
     }
     let more = match unset.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -27,7 +28,7 @@ pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError)
     };
     let named = unset[..unset.len().min(NAMED)].join(", ");
     failure.hint(format!(
-        "an option that nobody sets is None, and nobody sets {named}{more}: set it under `kcl_options` of the stack's kcl.yaml \
+        "not set, and therefore None: the option {named}{more}. Set it under `kcl_options` of the stack's kcl.yaml \
          or ci-test/settings.yaml, or give the call `option(…)` a `default`"
     ))
 }

@@ -9,7 +9,7 @@ use super::layers::SandboxLayers;
 
 /// Hints for [`SandboxError::Missing`](super::SandboxError::Missing).
 pub const HINTS: [&str; 2] = [
-    "run it on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
+    "run konverge on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
     "here only your own checkout is compiled, outside of CI, and unless konverge.yaml has `kcl.sandbox: required`",
 ];
 

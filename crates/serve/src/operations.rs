@@ -65,7 +65,10 @@ impl SentForm {
         let serial = match self.serial.as_deref().map(str::trim) {
             None | Some("") => None,
             Some(text) => Some(text.parse().map_err(|_| {
-                RequestError::wrong("`serial` must be a serial", "the history of the stack lists them")
+                RequestError::wrong(
+                    "`serial` must be a serial",
+                    "the history of the stack lists the serials",
+                )
             })?),
         };
         Ok(OperationInput {

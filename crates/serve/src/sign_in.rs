@@ -145,7 +145,7 @@ async fn finished(
     let begun = begun.filter(|begun| is_same_secret(&begun.state, word("state")));
     let Some(begun) = begun else {
         return Err(RequestError::wrong(
-            "this answer of the login provider belongs to no sign-in of this browser, or came too late",
+            "this response of the login provider belongs to no sign-in of this browser, or came too late",
             "open the overview to sign in again",
         ));
     };
@@ -155,7 +155,7 @@ async fn finished(
         .is_some_and(|issuer| *issuer != login.config.issuer)
     {
         return Err(RequestError::wrong(
-            "this answer is of another login provider",
+            "this response is from another login provider",
             "open the overview to sign in again",
         ));
     }

@@ -221,7 +221,7 @@ mod tests {
             ("name: ' '\nassert: [{kind: Secret}]\n", "1: `name` is empty"),
             (
                 "name: a\nassert: [{kind: Secret}]\n---\nname: b\n",
-                "4: there may be one document only",
+                "4: only one document is allowed",
             ),
             ("name: a\nasert: [{kind: Secret}]\n", "2: unknown key `asert`"),
             ("name: a\nname: b\nassert: [{kind: Secret}]\n", "2: duplicate"),

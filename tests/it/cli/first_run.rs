@@ -212,7 +212,7 @@ fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
     };
     let foreign = check(b"version: 1 # caf\xe9\n");
     assert!(
-        foreign.contains("save it as UTF-8") && !foreign.contains("init"),
+        foreign.contains("save the file as UTF-8") && !foreign.contains("init"),
         "{foreign}"
     );
     let twice = check(b"version: 1\nversion: 1\n");

@@ -111,7 +111,7 @@ fn a_module_s_error_names_the_application_and_the_module() {
     repository.replace(&program, "mode = \"error\"", "mode = \"not-yaml\"");
     let failed = build(&repository).run().expect(1);
     assert!(
-        failed.stderr.contains("answers a resource that cannot be read"),
+        failed.stderr.contains("returned a resource that cannot be read"),
         "{}",
         failed.stderr
     );
@@ -257,7 +257,7 @@ fn the_doctor_calls_a_binary_and_says_what_it_answers() {
     assert!(
         nowhere
             .stdout
-            .contains("neither a file nor a module of this machine"),
+            .contains("neither a file nor a module on this machine"),
         "{}",
         nowhere.stdout
     );

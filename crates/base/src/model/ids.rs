@@ -187,14 +187,14 @@ fn check_stack(text: &str) -> Result<(), InvalidId> {
     const WHAT: &str = "stack identity";
     let parts: Vec<_> = text.split('/').collect();
     if parts.len() < 2 {
-        return Err(invalid(WHAT, text, "it has the form [tenant/]<project>/<stack>"));
-    }
-    if parts.len() > 3 && text.len() > MAX_FOLDER + 16 {
         return Err(invalid(
             WHAT,
             text,
-            "it is longer than the path of a folder may be",
+            "it must have the form [tenant/]<project>/<stack>",
         ));
+    }
+    if parts.len() > 3 && text.len() > MAX_FOLDER + 16 {
+        return Err(invalid(WHAT, text, "it is longer than a folder path can be"));
     }
     for part in parts {
         if part.is_empty() || part == "." || part == ".." {
@@ -252,7 +252,7 @@ fn check_commit(text: &str) -> Result<(), InvalidId> {
         return Err(invalid(
             "commit id",
             text,
-            "it has 40 lower-case hexadecimal digits",
+            "it must have 40 lower-case hexadecimal digits",
         ));
     }
     Ok(())

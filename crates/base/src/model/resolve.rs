@@ -26,7 +26,7 @@ pub enum ReferenceError {
         known: Vec<String>,
     },
     /// The value is inside a longer string, but is not a text, number or boolean.
-    #[error("`{target}` holds a {what} at `{path}`, which cannot stand inside a longer string")]
+    #[error("`{target}` holds a {what} at `{path}`, which cannot be part of a longer string")]
     NotText {
         /// The referenced resource.
         target: ResourceId,

@@ -76,7 +76,7 @@ fn invalid(text: &str) -> InvalidId {
     InvalidId {
         what: "share",
         text: text.escape_debug().to_string(),
-        why: "it is `<number>/<of>`, as `2/8`, of at most 256",
+        why: "it must be `<number>/<count>`, such as `2/8`, with at most 256",
     }
 }
 

@@ -145,7 +145,7 @@ pub enum OutputError {
     #[error("`{0}` is not declared in `reads` of the stack's `stack.yaml`")]
     Undeclared(OutputName),
     /// The value is a list or a map inside a longer text.
-    #[error("{output} is a {what}, which cannot stand inside a longer text")]
+    #[error("{output} is a {what}, which cannot be part of a longer text")]
     NotText {
         /// The output.
         output: OutputId,
@@ -367,7 +367,7 @@ mod tests {
         let list = fill("a $stack_output.db.zones").unwrap_err();
         assert_eq!(
             list.to_string(),
-            "`zones` of shop/database is a list, which cannot stand inside a longer text"
+            "`zones` of shop/database is a list, which cannot be part of a longer text"
         );
     }
 

@@ -38,10 +38,10 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         _ => {}
     }
     if (object.api_version, object.kind) == ("v1", "Secret") {
-        return Some("in a Secret a value stands in `data` or `stringData`, or in an annotation");
+        return Some("a Secret can have it only in `data` or `stringData`, or in an annotation");
     }
     if object.api_version.starts_with("apiextensions.k8s.io/") {
-        return Some("the definition of a kind is read before the values of secrets are");
+        return Some("definitions of kinds are read before the values of secrets");
     }
     let is = |names: &[&str], component: &str| names.contains(&component);
     let is_selecting = |component: &&str| {
@@ -52,7 +52,7 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         return Some("objects are found by their labels, which appear in requests and in other objects");
     }
     if components.contains(&"metadata") {
-        return Some("in the metadata of an object only an annotation may hold it");
+        return Some("in the metadata only an annotation can have it");
     }
     if components.first() == Some(&"status") {
         return Some("the server writes the status");
@@ -62,13 +62,11 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
     }
     let is_index = |component: &&str| component.bytes().all(|byte| byte.is_ascii_digit());
     if components.iter().any(is_index) {
-        return Some(
-            "an item of a list has no fixed place, so its value could not be found again to be masked",
-        );
+        return Some("an item of a list can move, so its value could not be found again for masking");
     }
     let last = components.last().copied().unwrap_or_default();
     if is(&IDENTITIES, last) || ENDINGS.iter().any(|ending| last.ends_with(ending)) {
-        return Some("it says which object is meant: names appear in requests, errors and events");
+        return Some("this field identifies an object: names appear in requests, errors and events");
     }
     None
 }

@@ -49,7 +49,7 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
                     kept.join(", ")
                 ),
                 format!(
-                    "write `{folder}` into these rules. A line on the default branch ends them: `policy: {{ended_names: \
+                    "write `{folder}` into these rules. To end them for the earlier name, add to konverge.yaml on the default branch: `policy: {{ended_names: \
                      [{{stacks: '{folder}', was: '{name}', reason: TEXT}}]}}`",
                     folder = stack.stack
                 ),
@@ -81,11 +81,11 @@ fn unfollowed(policy: &CommitPolicy, added: &StackPlan, removed: &[&StackPlan]) 
         finding(
             added,
             format!(
-                "it is new, and guards of stacks that this change removes do not hold for it: {shown}{more}"
+                "this stack is new, and rules for stacks that this change removes do not apply to it: {shown}{more}"
             ),
             format!(
-                "if it is one of them under another name, move its files with `git mv` and leave most of their text: guards follow \
-                 what git shows as renamed. Otherwise write `{}` into the rules that should hold for it",
+                "if it is one of the removed stacks under a new name, move its files with `git mv` and change little in them: the rules follow \
+                 what git shows as renamed. Otherwise write `{}` into the rules that should apply to it",
                 added.stack
             ),
         )

@@ -49,7 +49,7 @@ impl Overrides {
                 let unreadable = self.teams.unreadable_among(names);
                 let others = || {
                     format!(
-                        "its override does not count: one of {} who took no part in the change must give it",
+                        "its override does not count: it must come from one of {} who is no author of the change",
                         names.join(", ")
                     )
                 };
@@ -213,7 +213,7 @@ mod tests {
         for (overrides, says) in [
             (
                 given_by(&[("eve", "")], sre(&["ann"])),
-                Some("does not count: one of acme/sre, bob"),
+                Some("does not count: it must come from one of acme/sre, bob"),
             ),
             (
                 given_by(&[("ann", "")], unreadable),

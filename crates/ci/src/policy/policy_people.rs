@@ -107,7 +107,7 @@ impl PolicyCheck {
                 people.clear();
                 let why = match self.people.knows_pushers() {
                     Ok(()) => {
-                        "it comes from a fork, where it is not known who pushed; push its branch to this \
+                        "the pull request comes from a fork, where it is unknown who pushed; push its branch to this \
                                repository and open a pull request for it"
                             .to_owned()
                     }

@@ -131,7 +131,7 @@ impl ApprovedStack {
         let next = if self.restores {
             "The drift issue shows the rest with a digest to approve"
         } else {
-            "Run it again: it then shows the remaining plan with a digest to approve"
+            "Run the job again: it then shows the remaining plan with a digest to approve"
         };
         let what = format!("{} {why}. Completed changes are recorded. {next}", self.stack);
         Err(refusal(&what, &describe_all(objections, self.restores)))
@@ -323,10 +323,10 @@ impl ReviewGate {
         if self.restores.is_some() {
             return refused
                 .hint("start the drift check again: its issue shows what differs now, with a digest to approve")
-                .hint("if only a secret has a new value, and its store counts no versions: apply the stack, because a restore does not write it");
+                .hint("if only the value of a secret changed, and its store has no versions: apply the stack, because a restore does not write such a value");
         }
         refused
-            .hint("open a pull request whose preview shows it, or revert the change that brought it")
+            .hint("open a pull request whose preview shows these changes, or revert the commit that brought them")
             .hint(format!(
                 "to approve exactly this plan, start the workflow manually with `approve: {}`",
                 plan.digest
@@ -363,7 +363,7 @@ impl LateApprover for NothingToRestore {
                 late.shown.id
             ),
         )
-        .hint("run it again: the whole stack is planned before anything is applied"))
+        .hint("run the job again: the whole stack is planned before anything is applied"))
     }
 
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {

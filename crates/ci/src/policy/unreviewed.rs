@@ -39,7 +39,7 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
     let what = format!("{stack} was not restored: the given digest is not that of its present difference");
     let lines: Vec<_> = stack_units(found).iter().map(describe_unit).collect();
     refusal(&what, &lines)
-        .hint("look at the difference: the drift issue shows it now")
+        .hint("read the drift issue, which shows this difference now")
         .hint(format!(
             "to restore exactly this, start the workflow manually with `approve: {digest}`"
         ))
@@ -61,7 +61,7 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
         Objection::BaseChanged => {
-            "the live value is neither the reviewed one nor the one that Konverge wrote last"
+            "the live value is neither the reviewed value nor the last one that Konverge wrote"
         }
         Objection::OnlySpecs => {
             "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"

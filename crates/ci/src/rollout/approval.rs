@@ -108,7 +108,7 @@ impl ApprovalGate<'_> {
         };
         let by = self.approval.by.join(", ");
         if !self.tip.approved.digests.contains(&digest) {
-            let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
+            let what = format!("{by} must approve: start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
         // The digest was given. It counts if the gate names a person who gave it, and this person did not contribute to
@@ -131,7 +131,7 @@ impl ApprovalGate<'_> {
                 GateReading::Unapproved(format!("the members of {team} cannot be read: {why}"))
             }
             (true, None) => GateReading::Unapproved(format!(
-                "the digest was given by nobody of {by}, or by somebody who took part in the change"
+                "the digest was approved by nobody of {by} who is not an author of the change"
             )),
         };
         Ok((reading, Some(digest)))

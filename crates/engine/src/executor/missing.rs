@@ -34,7 +34,7 @@ impl Executor<'_> {
         );
         Some(
             UserError::new(kind, what)
-                .hint("run it again: a new plan creates what is missing")
+                .hint("run the apply again: a new plan creates the missing objects")
                 .hint("if it disappears again, find out who deletes it: a cluster's audit log says so"),
         )
     }

@@ -39,7 +39,7 @@ pub enum SpecError {
         id: ResourceId,
     },
     /// A value that has the form of a reserved marker.
-    #[error("{path}: `{mark}` is how Konverge marks a value that it does not show; no Spec may hold that")]
+    #[error("{path}: a Spec cannot contain `{mark}`, which Konverge shows in place of a hidden value")]
     Mark {
         /// The path of the value.
         path: String,

@@ -26,7 +26,7 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> G
             }
             Some(GateNumber::Is(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
             Some(GateNumber::Missing(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
-            None => return GateReading::Unclear(format!("`{name}` was not asked")),
+            None => return GateReading::Unclear(format!("the query `{name}` was not sent")),
         }
     }
     let shown: Vec<_> = known

@@ -196,7 +196,7 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
             record,
             seen,
             false,
-            format!("{}; its stacks have what they had before", record.why),
+            format!("{}; its stacks are rolled back", record.why),
         )
     } else {
         RolloutStep::RollBack(todo)
@@ -332,7 +332,9 @@ impl RunningWave<'_> {
                 }
                 Some(GateReading::Unclear(why)) => {
                     if gate.deadline.is_some_and(|deadline| passed > deadline) {
-                        return self.fail(format!("gate `{name}` was unclear until its deadline: {why}"));
+                        return self.fail(format!(
+                            "gate `{name}` had no clear result until its deadline: {why}"
+                        ));
                     }
                     waits.push((WaitReason::Gate, format!("gate `{name}`: {why}")));
                 }
@@ -344,7 +346,7 @@ impl RunningWave<'_> {
                 }
                 None => waits.push((
                     WaitReason::Gate,
-                    format!("gate `{name}` was not asked by this run"),
+                    format!("gate `{name}` was not evaluated by this run"),
                 )),
             }
         }
@@ -352,7 +354,7 @@ impl RunningWave<'_> {
         match self.unready() {
             None => {}
             Some(Unready::Seen(why)) if self.is_unready_too_long() => {
-                return self.fail(format!("not ready any more: {why}"));
+                return self.fail(format!("no longer ready: {why}"));
             }
             Some(Unready::Seen(why) | Unready::Unseen(why)) => waits.push((WaitReason::Gate, why)),
         }
@@ -394,7 +396,7 @@ impl RunningWave<'_> {
         if self.todo().next().is_some() {
             return Some(self.enter(
                 RolloutPhase::Applying,
-                "a stack of the wave does not have the commit any more",
+                "the commit is no longer applied to a stack of the wave",
             ));
         }
         self.record
@@ -409,7 +411,7 @@ impl RunningWave<'_> {
     fn unready(&self) -> Option<Unready> {
         let Some(health) = self.seen.health else {
             let id = self.record.current().next()?;
-            return Some(Unready::Unseen(format!("whether {id} is ready was not checked")));
+            return Some(Unready::Unseen(format!("the readiness of {id} was not checked")));
         };
         let mut unseen = None;
         for id in self.record.current() {
@@ -424,7 +426,7 @@ impl RunningWave<'_> {
                 }
             }
         }
-        unseen.map(|id| Unready::Unseen(format!("the job of its environment must see {id} ready")))
+        unseen.map(|id| Unready::Unseen(format!("the job of its environment must report {id} as ready")))
     }
 
     /// Returns the ready stacks of the wave: by the check of this run, or else as another job recorded them.

@@ -94,7 +94,7 @@ impl From<GitError> for UserError {
     fn from(error: GitError) -> Self {
         let failure = UserError::new(ErrorKind::Git, chain(&error));
         let failure = match &error {
-            GitError::NotARepository(_) => failure.hint("run it inside the monorepo, or name it: `--repo DIR`"),
+            GitError::NotARepository(_) => failure.hint("run the command inside the monorepo, or name the folder: `--repo DIR`"),
             GitError::ForeignOwner(path) => failure.hint(format!(
                 "if you trust it: `git config --global --add safe.directory {path}`"
             )),
@@ -116,7 +116,7 @@ impl From<GitError> for UserError {
                 .hint("or let git find it: `git remote set-head origin --auto`"),
             GitError::Bare(_) => failure
                 .hint("read a commit instead: leave `--worktree` or `--staged` out, or name it: `--rev REV`"),
-            GitError::Conflict(_) => failure.hint("resolve it, and stage the file: `git add`"),
+            GitError::Conflict(_) => failure.hint("resolve the conflict, and stage the file: `git add`"),
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
                 .hint(EVERYTHING),
@@ -128,7 +128,7 @@ impl From<GitError> for UserError {
                 .hint("the index has a form that is not read: `git update-index --no-split-index`")
                 .hint("or, if it is sparse: `git sparse-checkout reapply --no-sparse-index`"),
             GitError::Library(why) if why.contains("Permission denied") => {
-                failure.hint("let the user of this run read it: `ls -l` shows who may")
+                failure.hint("let the user of this run read the file: `ls -l` shows who may")
             }
             GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
         };

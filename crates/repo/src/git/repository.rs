@@ -87,7 +87,7 @@ impl Repository {
                     if name.starts_with("HEAD") && is_unborn(git) {
                         GitError::NothingCommitted
                     } else if git.is_shallow() {
-                        GitError::Shallow(format!("there is no revision `{name}` in what was fetched"))
+                        GitError::Shallow(format!("the fetched commits have no revision `{name}`"))
                     } else {
                         GitError::UnknownRevision(name)
                     }

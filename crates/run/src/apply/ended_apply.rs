@@ -53,7 +53,7 @@ impl EndedApply<'_> {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
             // Without this call, the index would still show that a run works on the stack.
             if succeeded && let Err(error) = self.lease.mark_unchanged().await {
-                tracing::debug!(error = %chain(&error), "the index still says that a run works on this stack");
+                tracing::debug!(error = %chain(&error), "failed to remove the mark of this run from the index");
             }
             return;
         }

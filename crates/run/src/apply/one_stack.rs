@@ -439,5 +439,5 @@ fn last_writes(state: &StackState) -> LastWrites {
 fn applied_meanwhile(stack: &StackId) -> UserError {
     let what = format!("{stack} was applied again in the meantime, so drift is not restored");
     UserError::new(ErrorKind::Policy, what)
-        .hint("look again: the next drift check compares with what is applied now")
+        .hint("start the drift check again: it compares with what is applied now")
 }

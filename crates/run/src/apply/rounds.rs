@@ -167,7 +167,7 @@ pub async fn plan_live(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),
         )
-        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+        .hint("name a cluster under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
     };
     match plan.refusal() {
         Some(refusal) if plan.public.waits_for.is_empty() => Err(refusal),

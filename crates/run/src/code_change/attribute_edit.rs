@@ -123,7 +123,7 @@ impl CodeEditor<'_> {
             link.as_str().escape_debug()
         );
         let failure = UserError::new(ErrorKind::Layout, what);
-        let failure = failure.hint(format!("{UNTOUCHED}; edit the file that it leads to by hand"));
+        let failure = failure.hint(format!("{UNTOUCHED}; edit the target of the link by hand"));
         let source = &self.revisions.head.source;
         let entry = source.files().get(link);
         let entry = entry.filter(|entry| entry.kind == FileKind::Symlink);

@@ -62,7 +62,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         Err(error) => {
             let why = sources.backend.secrets.mask(&chain(&error));
             notices.push(format!(
-                "Nobody knows whether applies are frozen, so every apply stops: {why}"
+                "It is unknown whether applies are frozen, so every apply stops: {why}"
             ));
             None
         }
@@ -172,7 +172,7 @@ async fn summaries(
     }
     if older > 0 && !known.is_rebuilt() {
         notices.push(format!(
-            "The index has no row of {}: their states were read. An earlier version wrote it, or it is encrypted to others. `konverge state doctor --repair` rebuilds it.",
+            "The index has no row of {}, so their states were read. An earlier version wrote the index, or it is encrypted to other keys. `konverge state doctor --repair` rebuilds it.",
             plural(older, "stack")
         ));
     }

@@ -90,7 +90,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
                 stack.as_str(),
                 false,
                 format!(
-                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks it",
+                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks the live resources",
                     plural(state.pending.len(), "resource")
                 ),
             ),
@@ -193,8 +193,8 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
         let what = match &sealing {
             Sealing::Plain if is_today => continue,
             Sealing::Plain => "not encrypted".to_owned(),
-            Sealing::Unknown => "encrypted, and no record says to whom".to_owned(),
-            Sealing::Unmarked => "encrypted, and no holder of a key that this run knows wrote it".to_owned(),
+            Sealing::Unknown => "encrypted to recipients that are not recorded".to_owned(),
+            Sealing::Unmarked => "encrypted, but without a mark of a key that this run accepts".to_owned(),
             Sealing::Recipients(recipients) => {
                 let names = recipients.iter().map(|recipient| {
                     let data_key = data_keys.iter().find(|key| key.recipient == *recipient);
@@ -210,7 +210,7 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
         let way_out = match &sealing {
             _ if is_today => "",
             Sealing::Plain | Sealing::Unmarked if backend.is_encrypted => {
-                "; they are refused but for `state.accept_unmarked_until`"
+                "; they are read only while `state.accept_unmarked_until` is set"
             }
             _ => "; `konverge state rekey` encrypts them to `state.encrypt_to`",
         };

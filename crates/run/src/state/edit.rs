@@ -154,7 +154,10 @@ pub async fn move_waiting(
     options: LeaseOptions,
 ) -> Result<u64, UserError> {
     if from == to {
-        return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "both names are of the same stack",
+        ));
     }
     // Leases are always acquired in the order of the names, so that two runs that move in opposite directions never
     // wait for each other.
@@ -246,7 +249,7 @@ pub async fn forget(
                     ErrorKind::State,
                     format!("`{id}` is not recorded in stack `{stack}`"),
                 )
-                .hint(format!("`konverge state show {stack}` lists what is")));
+                .hint(format!("`konverge state show {stack}` lists what is recorded")));
             }
             state.remove(id);
         }

@@ -88,7 +88,7 @@ pub async fn import(
                 phase.escape_debug()
             ),
         )
-        .hint("wait for it and import again; if nothing runs any more, `kusion release unlock` ends it"));
+        .hint("wait for the operation and import again; if none runs any more, `kusion release unlock` ends it"));
     }
     let asked = AskedTarget {
         stack: import.stack.as_ref(),
@@ -263,7 +263,7 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
             Err(error) => return Err(unreadable(error.into())),
         }
     };
-    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`").into()))?;
+    let bytes = found.ok_or_else(|| unreadable(format!("it has no file `{inside}`").into()))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text".into()))
 }
 

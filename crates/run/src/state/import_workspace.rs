@@ -53,7 +53,7 @@ pub async fn import_workspace(
             left_out: imported.left_out,
         }),
         WrittenFile::Kept => Err(refused("the file exists".into()).hint(format!(
-            "remove it first, or name another: `--workspace {name}-kusion`"
+            "remove the file first, or name another workspace: `--workspace {name}-kusion`"
         ))),
     }
 }

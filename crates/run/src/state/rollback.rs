@@ -174,7 +174,9 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
             ErrorKind::State,
             format!("serial {serial} of `{stack}` was not a complete apply of one commit"),
         )
-        .hint(format!("`konverge state history {stack}` shows which serials do"))),
+        .hint(format!(
+            "`konverge state history {stack}` shows which serials can be restored"
+        ))),
     }
 }
 

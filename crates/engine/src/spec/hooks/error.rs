@@ -38,7 +38,7 @@ pub enum HookError {
     #[error("the hook `{id}` uses the service account `{}`, which hooks may not use", .account.escape_debug())]
     Account { id: ResourceId, account: String },
     /// The stack has no workload that the hook could guard.
-    #[error("the hook `{job}` is `{time}`, and its stack has no workload on its cluster")]
+    #[error("the hook `{job}` is `{time}`, but its stack has no workload on its cluster")]
     NoWorkload { job: ResourceId, time: HookTime },
     /// The hook guards nothing: every workload already depends on it, or it depends on every workload.
     #[error("the hook `{job}` guards nothing: {}", all_beyond(*.time))]

@@ -163,7 +163,7 @@ fn instead(key: &str, value: &str) -> &'static str {
     if is_kept {
         "write `konverge/keep: \"true\"`, or its object is deleted when it leaves the Spec"
     } else {
-        "it has no meaning here"
+        "Konverge ignores it"
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn read(
         note(
             dialect.hook,
             alone,
-            "the first apply and later ones are the same here, so it runs in both",
+            "Konverge does not distinguish the first apply from later ones, so the hook runs in all of them",
         );
     }
     for word in times {
@@ -225,7 +225,7 @@ pub(super) fn read(
                 note(
                     dialect.hook,
                     word,
-                    &format!("a Job is one hook here, and it is `{first}` already"),
+                    &format!("a Job can be a hook only once, and this one is `{first}` already"),
                 );
             }
             (None, None) if dialect.in_order.contains(&word) => note(
@@ -262,7 +262,7 @@ pub(super) fn read(
         note(
             dialect.weight,
             weight,
-            "what the Job refers to comes first by itself; use `dependsOn` for more",
+            "objects that the Job refers to are applied first without it; use `dependsOn` for other objects",
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
