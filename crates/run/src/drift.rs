@@ -230,7 +230,7 @@ async fn note_older_store(
         && prior.written.as_second() + RUN_SECONDS > jiff::Timestamp::now().as_second();
     if !is_meanwhile {
         planning.run.notes.warning(&format!(
-            "the index says serial {} of {}, and its state is serial {}: the store may have been restored from a backup\n  hint: `konverge state doctor` compares both",
+            "the index has serial {} of {}, but the newest state has serial {}: the store may have been restored from a backup\n  hint: `konverge state doctor` compares both",
             entry.serial, prior.state.stack, prior.serial
         ));
     }

@@ -714,7 +714,7 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
     let outputs: Vec<_> = awaited.iter().map(OutputId::to_string).collect();
     let stacks: BTreeSet<_> = awaited.iter().map(|output| output.stack.clone()).collect();
     let what = format!(
-        "it reads {}, which is not applied at this commit yet",
+        "the stack reads {}, which is not applied yet as this commit defines it",
         outputs.join(", ")
     );
     UserError::new(ErrorKind::Policy, what)

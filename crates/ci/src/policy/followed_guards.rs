@@ -45,7 +45,7 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
             finding(
                 stack,
                 format!(
-                    "`{name}` is another name of this stack, and its guards still apply: {}",
+                    "rules for `{name}`, an earlier name of this stack, still apply to it: {}",
                     kept.join(", ")
                 ),
                 format!(
@@ -212,8 +212,8 @@ apply: {hooks: {workflows: [{when: pre, stacks: 'shop/prod', workflow: backup.ym
         assert_eq!(
             said,
             [
-                "`shop/prod` is another name of this stack, and its guards still apply: the workflow `backup.yml` (`pre`)",
-                "`apps/shop/prod` is another name of this stack, and its guards still apply: 2 approvals, a review by acme/pay, `max_destructive: 0`"
+                "rules for `shop/prod`, an earlier name of this stack, still apply to it: the workflow `backup.yml` (`pre`)",
+                "rules for `apps/shop/prod`, an earlier name of this stack, still apply to it: 2 approvals, a review by acme/pay, `max_destructive: 0`"
             ]
         );
         let line = "ended_names: [{stacks: apps/store/prod, was: '**', reason: r}]";
