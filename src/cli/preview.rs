@@ -253,7 +253,7 @@ fn render(
     let stacks = session.targets.iter().map(|target| (&target.id, target.folder()));
     let contexts = stack_contexts(config, stacks.clone());
     let waves = StackOrder::build(config, &session.targets)?.waves();
-    let rollouts = konverge_ci::rollout_sentences(config, stacks);
+    let rollouts = konverge_rollout::preview_sentences(config, stacks);
     let affected = &session.affected;
     let run = RunInfo {
         head: affected.head.clone(),

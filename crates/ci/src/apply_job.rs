@@ -17,7 +17,7 @@ use crate::{
     restore,
     result_counts::counts,
     rolled_back,
-    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutEvent, RolloutRecords},
+    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutRecords},
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
 };
@@ -34,6 +34,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_forge::{DefaultBranch, StatusState};
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_rollout::RolloutEvent;
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun, StoppedPlan},

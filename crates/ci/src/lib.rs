@@ -61,7 +61,6 @@ use job_warnings::JobWarnings;
 pub use page_link::link_page;
 pub use permission_changes::permission_changes;
 pub use policy::{policy_config, unapproved::unapproved_findings};
-pub use rollout::sentences as rollout_sentences;
 pub use shard_mode::ShardMode;
 pub use stack_test_job::{StackTester, TestedChange, run as run_tests};
 use summary::RunSummary;

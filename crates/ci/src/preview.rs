@@ -21,7 +21,6 @@ use crate::{
     },
     preview_feedback::{self, PreviewFeedback},
     publisher::Publisher,
-    rollout,
     trust::job_trust::Trust,
     unprotected_merge,
 };
@@ -99,7 +98,7 @@ async fn plan_and_publish(
     }
     // The waves and rollouts of the whole change, before this shard is selected: each comment shows the same numbers.
     let changed = opened.targets.iter().map(|stack| (&stack.id, stack.folder()));
-    let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
+    let rollouts = konverge_rollout::preview_sentences(&opened.planning.config, changed.clone());
     let contexts = stack_contexts(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
     if let Some(share) = job.options.part.share() {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use konverge_base::error::UserError;
 use konverge_config::Config;
-use konverge_policy::rollout::{RolloutRules, overdue_from};
 use konverge_report::escape;
+use konverge_rollout::overdue_warning;
 use konverge_state::StoredRollout;
 
 use crate::StateBackend;
@@ -28,28 +27,11 @@ pub fn overdue_records(
     match stored {
         Ok(stored) => stored
             .values()
-            .filter_map(|stored| overdue(config, stored))
+            .filter_map(|stored| overdue_warning(config, &stored.record))
             .collect(),
         Err(failure) => vec![format!(
             "could not read the rollouts: {}",
             escape::log(&failure.message)
         )],
     }
-}
-
-/// The line about a rollout, if it is overdue.
-pub fn overdue(config: &Config, stored: &StoredRollout) -> Option<String> {
-    let record = &stored.record;
-    let mut rollouts = config.rollouts.iter();
-    let rollout = rollouts.find(|rollout| rollout.name == record.rollout)?;
-    let from = overdue_from(record, &RolloutRules::from_config(rollout, &config.gates))?;
-    (Timestamp::now() > from).then(|| {
-        format!(
-            "the rollout `{}` is overdue: {} is {} since {:.0}, and no run has moved it on since; start the workflow by `repository_dispatch` of the type `konverge-continue`",
-            record.rollout,
-            record.wave_title(),
-            record.phase,
-            record.since.local
-        )
-    })
 }

@@ -5,7 +5,7 @@ use konverge_base::{
     error::UserError,
     model::{apply_result::Waiting, health::Health, spec::RuntimeKind, stack_status::ObjectStatus},
 };
-use konverge_policy::rollout::StackReadiness;
+use konverge_rollout::StackReadiness;
 use konverge_state::Versioned;
 
 /// Returns whether the Kubernetes objects of a stack are ready. Terraform knows no health. A stack without a record is

@@ -24,7 +24,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 use konverge_config::GateApproval;
-use konverge_policy::rollout::{GateReading, NextPlans};
+use konverge_rollout::{GateReading, NextPlans};
 use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, redact};
 
 /// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.

@@ -13,7 +13,6 @@ use super::{
     approval::{ApprovalGate, OwnPlans},
     carried_commit::{CarriedCommit, OlderCommit},
     gates::{self, PrometheusNumbers},
-    outcomes::{RolloutEvent, RolloutWait, carries, held_outcome, waiting_outcome},
     rollback::WaveRollback,
 };
 use crate::{apply_input::ApplyTarget, environments::EnvironmentScope, job::Job};
@@ -28,8 +27,9 @@ use konverge_base::{
     spans,
 };
 use konverge_config::{Config, RolloutConfig};
-use konverge_policy::rollout::{
-    GateReading, NextPlans, RolloutFacts, RolloutRules, RolloutStep, StackReadiness, held_stacks, step,
+use konverge_rollout::{
+    GateReading, NextPlans, RolloutEvent, RolloutFacts, RolloutRules, RolloutStep, RolloutWait,
+    StackReadiness, carries, held_outcome, held_stacks, step, waiting_outcome,
 };
 use konverge_run::{
     StateBackend, Target,
@@ -526,9 +526,9 @@ impl RolloutDriver<'_> {
                     }
                     // Held content is named as that, unless the rollout under way carries it: then its own state says more.
                     let outcome = if held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
-                        held_outcome(target, record)
+                        held_outcome(&target.id, target.folder(), record)
                     } else {
-                        waiting_outcome(target, input, record, self.wait.as_ref())
+                        waiting_outcome(&target.id, target.folder(), input, record, self.wait.as_ref())
                     };
                     // A gate that asks a new question is news, also about stacks that this run did not try.
                     if !(self.asks && outcome.result == StackResult::Waiting) {

@@ -6,7 +6,7 @@ use crate::job::Job;
 use konverge_base::error::chain;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
-use konverge_policy::rollout::{GateNumber, GateReading, read_gate};
+use konverge_rollout::{GateNumber, GateReading, read_gate};
 
 /// Prometheus, at the address in an environment variable of the job.
 pub(super) struct PrometheusNumbers<'a>(pub &'a Job);

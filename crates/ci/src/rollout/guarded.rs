@@ -10,9 +10,10 @@ use konverge_base::{
     },
 };
 use konverge_config::Config;
+use konverge_rollout::left_rollout_outcome;
 use konverge_run::{OpenRevision, Target, apply, stack_order::StackOrder};
 
-use super::{driver::RolloutRecords, outcomes::left_rollout_outcome};
+use super::driver::RolloutRecords;
 
 /// The pending stacks, by rollout.
 #[derive(Default)]
@@ -46,7 +47,10 @@ impl GuardedTargets {
             let mut split = Self::default();
             for target in pending {
                 match records.under_way(&target.id, None) {
-                    Some(record) => split.refused.push(left_rollout_outcome(&target, record)),
+                    Some(record) => {
+                        let outcome = left_rollout_outcome(&target.id, target.folder(), record);
+                        split.refused.push(outcome);
+                    }
                     None => split.free.push(target),
                 }
             }
@@ -61,7 +65,8 @@ impl GuardedTargets {
             let membership = matcher.wave_of(target.folder());
             let rollout = membership.as_ref().ok().and_then(|wave| Some(wave.as_ref()?.0));
             if let Some(record) = records.under_way(&target.id, rollout) {
-                split.refused.push(left_rollout_outcome(&target, record));
+                let outcome = left_rollout_outcome(&target.id, target.folder(), record);
+                split.refused.push(outcome);
                 continue;
             }
             match membership {

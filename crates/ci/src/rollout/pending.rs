@@ -11,7 +11,7 @@ use konverge_base::{
         rollout::{RolloutRecord, RolloutStack},
     },
 };
-use konverge_policy::rollout::{ChangedStack, RolloutStart, begin};
+use konverge_rollout::{ChangedStack, RolloutStart, begin};
 use konverge_run::Target;
 
 impl RolloutDriver<'_> {

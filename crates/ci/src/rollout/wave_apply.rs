@@ -5,9 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{
-    driver::RolloutDriver, outcomes::RolloutWait, rollback::WaveRollback, wave_approver::WaveApprover,
-};
+use super::{driver::RolloutDriver, rollback::WaveRollback, wave_approver::WaveApprover};
 use konverge_base::{
     error::UserError,
     model::{
@@ -16,6 +14,7 @@ use konverge_base::{
         rollout::RolloutRecord,
     },
 };
+use konverge_rollout::RolloutWait;
 use konverge_run::{
     Target,
     apply::{self, ApplyOptions, EndedRun},

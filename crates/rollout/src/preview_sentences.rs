@@ -7,7 +7,7 @@ use konverge_config::{Config, RolloutConfig};
 use konverge_report::plural;
 
 /// Returns one sentence for each rollout with a changed stack.
-pub fn sentences<'a>(
+pub fn preview_sentences<'a>(
     config: &Config,
     changed: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,
 ) -> Vec<String> {
@@ -77,7 +77,7 @@ mod tests {
             })
             .into();
         let said = |stacks: &[(StackId, RepoPath)]| {
-            sentences(&config, stacks.iter().map(|(id, folder)| (id, folder)))
+            preview_sentences(&config, stacks.iter().map(|(id, folder)| (id, folder)))
         };
         assert_eq!(
             said(&stacks),

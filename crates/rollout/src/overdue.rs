@@ -13,7 +13,7 @@ const GRACE: Duration = Duration::from_secs(3600);
 
 /// Returns the time at which the bake of the current wave ends, by the clock of the machine that wrote the record;
 /// `None` if the rollout does not bake.
-pub fn bakes_until(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
+pub(super) fn bakes_until(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
     let wave = rules.waves.get(record.wave)?;
     let bakes = record.phase == RolloutPhase::Baking && !record.paused && rules.digest == record.rules;
     bakes.then(|| record.since.local.checked_add(wave.bake).ok())?
@@ -21,7 +21,7 @@ pub fn bakes_until(record: &RolloutRecord, rules: &RolloutRules) -> Option<Times
 
 /// Returns the time from which a rollout is overdue, by the clock of the machine that wrote the record; `None` if it
 /// has ended or waits for a person.
-pub fn overdue_from(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
+pub(super) fn overdue_from(record: &RolloutRecord, rules: &RolloutRules) -> Option<Timestamp> {
     let wave = rules.waves.get(record.wave)?;
     let takes = match record.phase {
         _ if record.paused => return None,

@@ -1,21 +1,28 @@
-//! Rollouts: which stacks may go now. Pure functions from the record of a rollout, what is seen of its stacks and gates,
-//! and clocks. The caller reads and writes the records, each change as a document of its own.
+//! Rollouts as pure functions: which stacks may go now, and what people read about it. From the record of a rollout, what is
+//! seen of its stacks and gates, and clocks. The caller (`rollout-driver`) reads and writes the records, each change as a
+//! document of its own.
 
 mod begin;
 mod commands;
 mod elapsed;
+mod event;
 mod gate;
 mod next_plans;
+mod not_applied;
 mod overdue;
+mod preview_sentences;
+mod record_progress;
 mod rules;
 mod step;
 
 pub use begin::{ChangedStack, RolloutStart, begin, held_stacks};
 pub use commands::{RolloutCommand, RolloutCommandError, command};
-pub use elapsed::{ElapsedTime, elapsed};
+pub use event::RolloutEvent;
 pub use gate::{GateNumber, read_gate};
 pub use next_plans::NextPlans;
-pub use overdue::{bakes_until, overdue_from};
+pub use not_applied::{RolloutWait, carries, held_outcome, left_rollout_outcome, waiting_outcome};
+pub use preview_sentences::preview_sentences;
+pub use record_progress::{asking_gates, bake_end, overdue_warning};
 pub use rules::{GateRules, RolloutRules, WaveRules};
 pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
 
@@ -25,8 +32,6 @@ mod simulation_approvals_tests;
 mod simulation_failures_tests;
 #[cfg(test)]
 mod simulation_history_tests;
-#[cfg(test)]
-#[cfg(test)]
 #[cfg(test)]
 mod simulation_tests;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use konverge_base::model::rollout::ClockReading;
 
 /// Time since a phase began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElapsedTime {
+pub(super) enum ElapsedTime {
     /// At least this much time has passed.
     AtLeast(Duration),
     /// A clock was set back, or one of the two readings has no second clock: the phase must begin again.
@@ -17,7 +17,7 @@ pub enum ElapsedTime {
 
 /// Returns the time from one reading to another. `watched` is the time that this process has seen pass by its
 /// monotonic clock since it wrote the first reading.
-pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duration>) -> ElapsedTime {
+pub(super) fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duration>) -> ElapsedTime {
     let watched_time = ElapsedTime::AtLeast(watched.unwrap_or(Duration::ZERO));
     let Some(server_now) = now.server else {
         // Another run, or a later answer of GitHub, says more.
