@@ -8,7 +8,6 @@ use crate::{
     commits_since_apply,
     deployments::Deployments,
     drift_schedule::DriftSchedule,
-    environments::{EnvironmentScope, ScopedTargets},
     job::{Job, JobResult},
     news::ApplyDecisions,
     notifications::Notifications,
@@ -17,7 +16,7 @@ use crate::{
     restore,
     result_counts::counts,
     rolled_back,
-    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutRecords},
+    rollout::{self, ReviewedCommit},
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
 };
@@ -35,9 +34,11 @@ use konverge_config::Config;
 use konverge_forge::{DefaultBranch, StatusState};
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_rollout::RolloutEvent;
+use konverge_rollout_driver::{CarriedCommit, GuardedTargets, PendingRollouts, RolloutRecords};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun, StoppedPlan},
+    environments::{EnvironmentScope, ScopedTargets},
     redact,
 };
 
@@ -311,7 +312,7 @@ async fn apply_pending(
         planning: &planning,
         pending: &all_pending,
         options: &options,
-        reviews: &reviews,
+        reviews: &ReviewedCommit::head(job, &tip, &reviews),
     };
     let succeeded = report
         .stacks

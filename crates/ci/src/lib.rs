@@ -23,7 +23,6 @@ mod commits_since_apply;
 mod deployments;
 mod drift_job;
 mod drift_schedule;
-mod environments;
 mod forge_history;
 mod job;
 pub mod job_conditions;

@@ -41,9 +41,9 @@ use konverge_forge::StatusState;
 use konverge_policy::Stage;
 use konverge_policy_sets::MovedResources;
 use konverge_report as report;
+use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
     SkippedRemovals, Target,
-    overdue_rollouts::overdue_rollouts,
     plan_documents::{DocumentVisitor, PlannedDocument},
     preview::{self, Preview},
     redact::{self, UnreviewableValue},

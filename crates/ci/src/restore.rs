@@ -10,7 +10,6 @@ use std::{
 use crate::{
     drift_job::{self, DriftResult},
     drift_schedule::DriftSchedule,
-    environments::EnvironmentScope,
     job::{Job, JobResult},
     news::ApplyDecisions,
     notifications::Notifications,
@@ -39,6 +38,7 @@ use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
     apply::{self, ApplyOptions, EndedRun},
     drift::{self as drift_check, StackDrift},
+    environments::EnvironmentScope,
     recorded_targets, redact, renamed_stacks,
 };
 use konverge_state::{IndexedStates, Proven};

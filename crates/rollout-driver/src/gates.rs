@@ -2,23 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::job::Job;
 use konverge_base::error::chain;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
 use konverge_rollout::{GateNumber, GateReading, read_gate};
+use konverge_run::RunContext;
 
 /// Prometheus, at the address in an environment variable of the job.
-pub(super) struct PrometheusNumbers<'a>(pub &'a Job);
+pub(super) struct PrometheusNumbers<'a>(pub &'a RunContext);
 
 impl PrometheusNumbers<'_> {
     fn variable(&self, name: &str) -> Option<String> {
-        self.0
-            .run
-            .env
-            .get(name)
-            .filter(|value| !value.is_empty())
-            .cloned()
+        self.0.env.get(name).filter(|value| !value.is_empty()).cloned()
     }
 
     fn open(&self, asked: &PrometheusConfig) -> Result<Prometheus, String> {
@@ -28,7 +23,7 @@ impl PrometheusNumbers<'_> {
             Some(name) => {
                 let token = self.variable(name);
                 let token = token.ok_or_else(|| format!("the variable {name} is not set in this job"))?;
-                self.0.run.secrets.learn(&token);
+                self.0.secrets.learn(&token);
                 Some(token)
             }
             None => None,

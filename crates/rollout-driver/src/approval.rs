@@ -6,14 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::carried_commit::CarriedCommit;
-use crate::{
-    apply_input::ApplyTarget,
-    environments::EnvironmentScope,
-    job::Job,
-    policy::policy_check::{Agreed, PolicyCheck},
-    policy::pull_head::PullHead,
-};
+use super::{carried_commit::CarriedCommit, job::RolloutJob, reviews::GateDigest};
 use konverge_base::{
     error::UserError,
     model::{
@@ -25,7 +18,7 @@ use konverge_base::{
 };
 use konverge_config::GateApproval;
 use konverge_rollout::{GateReading, NextPlans};
-use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, redact};
+use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, environments::EnvironmentScope, redact};
 
 /// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.
 pub(super) struct OwnPlans {
@@ -74,10 +67,8 @@ impl OwnPlans {
 
 /// A gate that asks people.
 pub(super) struct ApprovalGate<'a> {
-    pub job: &'a Job,
-    pub tip: &'a ApplyTarget<'a>,
+    pub job: &'a RolloutJob<'a>,
     pub carried: CarriedCommit<'a>,
-    pub scope: &'a EnvironmentScope<'a>,
     pub record: &'a RolloutRecord,
     pub name: &'a str,
     pub approval: &'a GateApproval,
@@ -107,29 +98,20 @@ impl ApprovalGate<'_> {
             return Ok((GateReading::Unclear(self.not_planned(&plans.missing)), None));
         };
         let by = self.approval.by.join(", ");
-        if !self.tip.approved.digests.contains(&digest) {
+        if !self.job.given.contains(&digest) {
             let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
         // The digest was given. It counts if somebody whom the gate names gave it, and took no part in the change.
-        let check = self.carried.policy_check(self.job, self.tip)?;
-        let mut people = self.givers(&check).await?;
-        let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
-        let teams = teams.filter(|name| name.contains('/'));
-        let teams = check.people.teams(teams, &people).await;
-        let named = |login: &String| {
-            self.approval
-                .by
-                .iter()
-                .any(|name| teams.includes(name.trim_start_matches('@'), login))
-        };
-        people.retain(named);
-        let reading = match (people.is_empty(), teams.unreadable.first_key_value()) {
-            (false, _) => GateReading::Approved(digest),
-            (true, Some((team, why))) => {
-                GateReading::Unapproved(format!("the members of {team} cannot be read: {why}"))
-            }
-            (true, None) => GateReading::Unapproved(format!(
+        let wave: Vec<_> = self.targets().collect();
+        let reviews = self.carried.reviews;
+        let judged = reviews.judge_gate_digest(self.carried.planning, self.approval, &wave);
+        let reading = match judged.await? {
+            GateDigest::Counts => GateReading::Approved(digest),
+            GateDigest::ByNobody {
+                unreadable: Some((team, why)),
+            } => GateReading::Unapproved(format!("the members of {team} cannot be read: {why}")),
+            GateDigest::ByNobody { unreadable: None } => GateReading::Unapproved(format!(
                 "the digest was given by nobody of {by}, or by somebody who took part in the change"
             )),
         };
@@ -146,7 +128,7 @@ impl ApprovalGate<'_> {
     fn not_planned(&self, missing: &BTreeSet<StackId>) -> String {
         let mut stacks: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         for target in self.targets().filter(|target| missing.contains(&target.id)) {
-            let of_environment = stacks.entry(self.scope.environment(&target)).or_default();
+            let of_environment = stacks.entry(self.job.scope.environment(&target)).or_default();
             of_environment.push(target.id.to_string());
         }
         let jobs = stacks.into_iter().map(|(environment, stacks)| {
@@ -161,34 +143,6 @@ impl ApprovalGate<'_> {
         });
         let jobs = jobs.collect::<Vec<_>>().join(", and ");
         format!("{jobs} before wave {} can be approved", self.record.wave + 2)
-    }
-
-    /// Returns the people who gave the digest and took no part in the change.
-    async fn givers(&self, check: &PolicyCheck) -> Result<BTreeSet<String>, UserError> {
-        let targets: Vec<_> = self.targets().collect();
-        let records = self.carried.reviews.records.iter();
-        let records = records.filter(|record| {
-            let shows = |target: &Target| record.stacks.iter().any(|stack| stack.id == target.id);
-            targets.iter().any(shows)
-        });
-        let pulls: BTreeSet<_> = records.map(PullHead::from_record).collect();
-        let pulls: Vec<_> = pulls.into_iter().collect();
-        let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
-        for target in &targets {
-            let since = match &self.carried.planning.backend {
-                Some(backend) => backend.states.load(&target.id).await?,
-                None => None,
-            };
-            let since = since.and_then(|prior| prior.state.commit);
-            let covered = Agreed {
-                since: since.as_ref(),
-                until: None,
-            };
-            people = check
-                .without_contributors(people, target.folder(), &pulls, covered)
-                .await?;
-        }
-        Ok(people)
     }
 }
 

@@ -8,16 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::{
-    apply_input::{ApplyTarget, policy_check},
-    environments::EnvironmentScope,
-    job::Job,
-    policy::{
-        policy_check::{PolicyCheck, RestoringApproval},
-        reviews::MergedReviews,
-    },
-    reconcile::writes_no_rotation,
-};
+use super::job::RolloutJob;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -33,18 +24,15 @@ use konverge_run::{
     StateBackend, Target,
     apply::{self, ApprovedPlan, Approver, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
     cluster_selection::GivenCluster,
-    stack_policy_sets::ActiveSets,
     state::{RollbackBase, rollback_under},
 };
 use konverge_state::StoredRollout;
 
 /// A wave that is rolled back.
 pub(super) struct WaveRollback<'a> {
-    pub job: &'a Job,
-    pub tip: &'a ApplyTarget<'a>,
+    pub job: &'a RolloutJob<'a>,
     pub backend: &'a StateBackend,
     pub config: &'a Config,
-    pub scope: &'a EnvironmentScope<'a>,
     pub stored: &'a StoredRollout,
 }
 
@@ -84,7 +72,7 @@ impl WaveRollback<'_> {
         let (mut outcomes, mut decisions, mut failed) = (Vec::new(), Decisions::default(), BTreeMap::new());
         for (id, stack) in record.failing() {
             let target = Target::forgotten(id.clone(), stack.folder.clone());
-            if !stacks.contains(id) || !self.scope.covers(&target) {
+            if !stacks.contains(id) || !self.job.scope.covers(&target) {
                 continue;
             }
             let (outcome, findings) = match self.roll_back_stack(id, stack).await {
@@ -120,23 +108,17 @@ impl WaveRollback<'_> {
             .hint("destroy the stack by hand if it must be removed")
         })?;
         let base = RollbackBase {
-            run: &self.job.run,
-            repository: &self.job.repository,
-            credentials: self.job.credentials.as_ref(),
-            files: self.job.repository.revision(&self.tip.branch.tip)?,
+            run: self.job.run,
+            repository: self.job.repository,
+            credentials: self.job.credentials,
+            files: self.job.repository.revision(self.job.tip)?,
             config: self.config.clone(),
             backend: self.backend.clone(),
         };
         let rollback = rollback_under(base, id, before, GivenCluster::default()).await?;
-        let check = policy_check(
-            self.job,
-            self.tip,
-            self.config,
-            &self.backend.secrets,
-            &MergedReviews::default(),
-        )?;
+        let policies = self.job.policies.rollback_approver(self.config, self.backend)?;
         let approver = Arc::new(RollbackApprover {
-            check: check.for_restoring(),
+            policies,
             backend: self.backend.clone(),
             rollout: self.stored.record.rollout.clone(),
             number: self.stored.number,
@@ -152,7 +134,7 @@ impl WaveRollback<'_> {
 
 /// Approves a rollback that neither deletes nor replaces anything.
 struct RollbackApprover {
-    check: PolicyCheck,
+    policies: Arc<dyn Approver>,
     backend: StateBackend,
     rollout: String,
     number: u64,
@@ -181,31 +163,19 @@ impl Approver for RollbackApprover {
                 ))
                 .into());
         }
-        let follows_rotation = self.check.follows_rotation();
-        for resource in plan.resources.iter().filter(|_| !follows_rotation) {
-            writes_no_rotation(resource)?;
-        }
-        let RestoringApproval {
-            authorization,
-            decisions,
-            sets,
-        } = self.check.approve_restoring(proposed, past).await?;
+        let approved = self.policies.stack(proposed, past).await?;
         Ok(ApprovedPlan {
-            authorization,
-            decisions,
             late: Box::new(RolledBackStack {
-                follows_rotation,
-                sets,
+                policies: approved.late,
             }),
+            ..approved
         })
     }
 }
 
 /// A stack that is being rolled back.
 struct RolledBackStack {
-    follows_rotation: bool,
-    /// The sets that judge values which become known during the apply.
-    sets: ActiveSets,
+    policies: Box<dyn LateApprover>,
 }
 
 #[async_trait]
@@ -216,10 +186,7 @@ impl LateApprover for RolledBackStack {
             return Err(UserError::new(ErrorKind::Policy, what)
                 .hint("check the plan and roll back by hand: `konverge state rollback`"));
         }
-        if !self.follows_rotation {
-            writes_no_rotation(late.shown)?;
-        }
-        self.sets.check(late).await
+        self.policies.resource(late).await
     }
 
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {

@@ -83,7 +83,7 @@ impl RolloutDriver<'_> {
             .iter()
             .filter(|target| chosen.contains(&target.id));
         let targets: Vec<_> = targets
-            .filter(|target| self.scope.covers(target))
+            .filter(|target| self.job.scope.covers(target))
             .cloned()
             .collect();
         let why = blocked.filter(|_| chosen.is_empty());
@@ -101,7 +101,7 @@ impl RolloutDriver<'_> {
         approver: &WaveApprover,
     ) -> Result<bool, UserError> {
         let newer = match &self.older {
-            Some(older) if older.commit == record.commit => older.pending.newer.take_out_of(&mut report),
+            Some(older) if older.commit == record.commit => older.newer.take_out_of(&mut report),
             _ => BTreeMap::new(),
         };
         let mut goes_on = !newer.is_empty();
@@ -154,10 +154,8 @@ impl RolloutDriver<'_> {
     ) -> Result<bool, UserError> {
         let rollback = WaveRollback {
             job: self.job,
-            tip: self.tip,
             backend: self.backend,
             config: self.config,
-            scope: self.scope,
             stored,
         };
         let (outcomes, decisions, failed) = rollback.run(stacks).await?;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::{Target, apply, stack_order::StackOrder};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -12,17 +13,16 @@ use konverge_base::{
     },
 };
 use konverge_config::{Config, StackRules};
-use konverge_run::{Target, apply, stack_order::StackOrder};
 
 /// The stacks that a job applies.
-pub(crate) struct EnvironmentScope<'a> {
+pub struct EnvironmentScope<'a> {
     environment: Option<&'a str>,
     config: &'a Config,
     rules: StackRules<'a>,
 }
 
 /// The pending stacks of a job.
-pub(crate) struct ScopedTargets {
+pub struct ScopedTargets {
     /// Stacks to apply now.
     pub targets: Vec<Target>,
     /// Stacks of the job that wait for another environment, with the reason.
@@ -36,7 +36,7 @@ impl<'a> EnvironmentScope<'a> {
     ///
     /// # Errors
     /// No rule names the environment.
-    pub(crate) fn new(environment: Option<&'a str>, config: &'a Config) -> Result<Self, UserError> {
+    pub fn new(environment: Option<&'a str>, config: &'a Config) -> Result<Self, UserError> {
         let known = config.environments();
         match environment {
             Some(name) if !known.contains(&name) => Err(UserError::new(
@@ -60,7 +60,7 @@ format!("rules name {}", known.join(", ").escape_debug())
     }
 
     /// Returns true if the job applies a stack.
-    pub(crate) fn covers(&self, target: &Target) -> bool {
+    pub fn covers(&self, target: &Target) -> bool {
         let Some(environment) = self.environment else {
             return true;
         };
@@ -68,7 +68,7 @@ format!("rules name {}", known.join(", ").escape_debug())
     }
 
     /// Returns the environment whose job applies a stack.
-    pub(crate) fn environment(&self, target: &Target) -> Option<String> {
+    pub fn environment(&self, target: &Target) -> Option<String> {
         environment_of(&self.rules, target)
     }
 
@@ -77,11 +77,7 @@ format!("rules name {}", known.join(", ").escape_debug())
     ///
     /// # Errors
     /// The `after` rules form a cycle.
-    pub(crate) fn select(
-        &self,
-        pending: Vec<Target>,
-        guarded: &[Target],
-    ) -> Result<ScopedTargets, UserError> {
+    pub fn select(&self, pending: Vec<Target>, guarded: &[Target]) -> Result<ScopedTargets, UserError> {
         if self.environment.is_none() && guarded.is_empty() {
             return Ok(ScopedTargets {
                 targets: pending,

@@ -13,11 +13,11 @@ use konverge_config::Config;
 use konverge_rollout::left_rollout_outcome;
 use konverge_run::{OpenRevision, Target, apply, stack_order::StackOrder};
 
-use super::driver::RolloutRecords;
+use super::records::RolloutRecords;
 
 /// The pending stacks, by rollout.
 #[derive(Default)]
-pub(crate) struct GuardedTargets {
+pub struct GuardedTargets {
     /// Stacks in no rollout.
     pub free: Vec<Target>,
     /// Stacks of each rollout, with their wave from 0.
@@ -33,7 +33,7 @@ impl GuardedTargets {
     ///
     /// # Errors
     /// The `after` rules form a cycle. Without rollouts, the records cannot be read.
-    pub(crate) fn split(
+    pub fn split(
         config: &Config,
         revision: &OpenRevision,
         pending: Vec<Target>,
@@ -97,7 +97,7 @@ impl GuardedTargets {
     }
 
     /// Returns the stacks of all rollouts.
-    pub(crate) fn guarded(&self) -> impl Iterator<Item = &Target> {
+    pub fn guarded(&self) -> impl Iterator<Item = &Target> {
         self.by_rollout.values().flatten().map(|(_, target)| target)
     }
 

@@ -13,9 +13,11 @@ use super::{
     approval::{ApprovalGate, OwnPlans},
     carried_commit::{CarriedCommit, OlderCommit},
     gates::{self, PrometheusNumbers},
+    job::RolloutJob,
+    readiness::readiness,
+    records::RolloutRecords,
     rollback::WaveRollback,
 };
-use crate::{apply_input::ApplyTarget, environments::EnvironmentScope, job::Job};
 use konverge_base::{
     error::UserError,
     interrupt::Interrupt,
@@ -34,8 +36,6 @@ use konverge_rollout::{
 use konverge_run::{
     StateBackend, Target,
     apply::{self, Decisions},
-    overdue_rollouts::overdue_records,
-    stack_health,
 };
 use konverge_state::StoredRollout;
 
@@ -46,7 +46,7 @@ const MOST_STEPS: usize = 10_000;
 
 /// The result of the rollouts of a job.
 #[derive(Default)]
-pub(crate) struct EndedRollouts {
+pub struct EndedRollouts {
     /// One outcome for each stack that was applied, or is pending and may not go yet.
     pub outcomes: Vec<StackOutcome>,
     /// The stacks among the outcomes that have an older commit than the head: they are still pending for the head.
@@ -65,57 +65,8 @@ pub(crate) struct EndedRollouts {
     pub waits: Vec<String>,
 }
 
-/// The records of rollouts. They are read before the pending stacks of a run are listed: a record with a higher number later
-/// shows that another run may have applied some of these stacks.
-pub(crate) struct RolloutRecords(Result<BTreeMap<String, StoredRollout>, UserError>);
-
-impl RolloutRecords {
-    /// Reads the records, if rollouts are configured.
-    pub(crate) async fn load(backend: &StateBackend, config: &Config) -> Self {
-        Self(if config.rollouts.is_empty() {
-            Ok(BTreeMap::new())
-        } else {
-            backend.states.rollouts().await.map_err(UserError::from)
-        })
-    }
-
-    /// Adds the records of earlier rollouts, if the configuration has none any more and stacks are pending: a rollout under way
-    /// still holds its stacks.
-    pub(crate) async fn with_earlier(
-        self,
-        backend: &StateBackend,
-        config: &Config,
-        pending: &[Target],
-    ) -> Self {
-        if config.rollouts.is_empty() && !pending.is_empty() {
-            return Self(backend.states.rollouts().await.map_err(UserError::from));
-        }
-        self
-    }
-
-    /// Returns the rollout under way, other than `rollout`, that has a stack in one of its waves, by the identity of the stack.
-    /// `None` if the records cannot be read: that error is in the outcomes of the rollouts.
-    pub(super) fn under_way(&self, stack: &StackId, rollout: Option<&str>) -> Option<&RolloutRecord> {
-        let records = self.0.iter().flat_map(BTreeMap::values);
-        let mut running = records
-            .map(|stored| &stored.record)
-            .filter(|record| !record.phase.is_over() && Some(record.rollout.as_str()) != rollout);
-        running.find(|record| record.stacks().any(|(_, id, _)| id == stack))
-    }
-
-    /// Returns the error of records that cannot be read.
-    pub(super) fn failure(&self) -> Option<&UserError> {
-        self.0.as_ref().err()
-    }
-
-    /// Returns one line for each rollout that is overdue.
-    pub(crate) fn overdue(&self, config: &Config) -> Vec<String> {
-        overdue_records(config, &self.0)
-    }
-}
-
 /// The rollouts that a run drives.
-pub(crate) struct PendingRollouts<'a> {
+pub struct PendingRollouts<'a> {
     /// The records.
     pub records: RolloutRecords,
     /// The pending stacks of each rollout, with their wave from 0.
@@ -124,11 +75,9 @@ pub(crate) struct PendingRollouts<'a> {
 
 /// Drives every rollout as far as it goes now. `succeeded` are the free stacks that this run applied. An error of a rollout is in
 /// the outcomes of its stacks.
-pub(crate) async fn run(
-    job: &Job,
-    tip: &ApplyTarget<'_>,
+pub async fn run(
+    job: &RolloutJob<'_>,
     head: CarriedCommit<'_>,
-    scope: &EnvironmentScope<'_>,
     PendingRollouts { records, guarded }: PendingRollouts<'_>,
     succeeded: BTreeSet<StackId>,
 ) -> EndedRollouts {
@@ -158,9 +107,7 @@ pub(crate) async fn run(
         let pending = guarded.get(&rollout.name).map_or(&[][..], Vec::as_slice);
         let mut driver = RolloutDriver {
             job,
-            tip,
             head,
-            scope,
             config,
             backend,
             rollout,
@@ -199,10 +146,8 @@ fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &
 
 /// One rollout in a job.
 pub(super) struct RolloutDriver<'a> {
-    pub(super) job: &'a Job,
-    pub(super) tip: &'a ApplyTarget<'a>,
+    pub(super) job: &'a RolloutJob<'a>,
     pub(super) head: CarriedCommit<'a>,
-    pub(super) scope: &'a EnvironmentScope<'a>,
     pub(super) config: &'a Config,
     pub(super) backend: &'a StateBackend,
     pub(super) rollout: &'a RolloutConfig,
@@ -215,7 +160,7 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) first: u64,
     /// The number of the record for which the pending stacks were last compared with the states.
     pub(super) looked_up: u64,
-    pub(super) older: Option<OlderCommit>,
+    pub(super) older: Option<OlderCommit<'a>>,
     /// The number of the last record that this run wrote, and when.
     pub(super) wrote: Option<(u64, Instant)>,
     /// True if this run made the rollout ask people a new question.
@@ -272,14 +217,14 @@ impl RolloutDriver<'_> {
         self.own_plans.take_if(|own| !own.belongs_to(record));
         // Another job of the workflow may have continued with a digest that was given to this job, too. Then the digest was
         // not given in vain.
-        let given = record.approvals.intersection(&self.tip.approved.digests);
+        let given = record.approvals.intersection(self.job.given);
         self.decisions.matched.extend(given);
     }
 
     pub(super) fn now(&self) -> ClockReading {
         ClockReading {
             local: Timestamp::now(),
-            server: self.job.client.as_ref().and_then(|client| client.server_time()),
+            server: self.job.forge.and_then(|forge| forge.server_time()),
         }
     }
 
@@ -338,8 +283,8 @@ impl RolloutDriver<'_> {
         let is_open =
             commit == self.head.commit || self.older.as_ref().is_some_and(|older| older.commit == *commit);
         if !is_open {
-            self.older =
-                Some(OlderCommit::open(self.job, self.tip, self.config, self.backend, commit).await?);
+            let policies = self.job.policies;
+            self.older = Some(policies.open_commit(commit, self.config, self.backend).await?);
         }
         Ok(())
     }
@@ -406,11 +351,8 @@ impl RolloutDriver<'_> {
         let mut health = BTreeMap::new();
         for (id, stack) in record.waves.get(record.wave).into_iter().flatten() {
             let target = carried.target(id, &stack.folder);
-            if self.scope.covers(&target) {
-                health.insert(
-                    id.clone(),
-                    stack_health::readiness(carried.planning, &target).await,
-                );
+            if self.job.scope.covers(&target) {
+                health.insert(id.clone(), readiness(carried.planning, &target).await);
             }
         }
         health
@@ -432,19 +374,18 @@ impl RolloutDriver<'_> {
             };
             // Only a gate that asks people needs the plans of the next wave.
             if gate.approve.is_some() && self.own_plans.is_none() {
-                self.own_plans = Some(OwnPlans::make(self.carried(&record.commit), self.scope, record).await);
+                self.own_plans =
+                    Some(OwnPlans::make(self.carried(&record.commit), self.job.scope, record).await);
             }
             let reading = match (
-                gates::reading(&PrometheusNumbers(self.job), gate).await,
+                gates::reading(&PrometheusNumbers(self.job.run), gate).await,
                 gate.approve.as_ref().zip(self.own_plans.as_ref()),
             ) {
                 (Some(reading), _) => reading,
                 (None, Some((approval, own))) => {
                     let gate = ApprovalGate {
                         job: self.job,
-                        tip: self.tip,
                         carried: self.carried(&record.commit),
-                        scope: self.scope,
                         record,
                         name,
                         approval,
@@ -559,11 +500,10 @@ impl RolloutDriver<'_> {
                 None => is_current && !queued.contains(*id),
             };
             let own: BTreeSet<StackId> = outcomes.keys().filter(is_of_it).cloned().collect();
-            if let Some(deployments) = &older.deployments {
-                let of_it = outcomes.values().filter(|outcome| own.contains(&outcome.id));
-                let stacks = of_it.cloned().collect();
-                deployments.end(&ApplyReport { version: 1, stacks }, None).await;
-            }
+            let of_it = outcomes.values().filter(|outcome| own.contains(&outcome.id));
+            let stacks = of_it.cloned().collect();
+            let report = ApplyReport { version: 1, stacks };
+            older.reviews.end_deployments(&report).await;
             ended.deployed_before.extend(own);
         }
         ended.outcomes.extend(outcomes.into_values());
