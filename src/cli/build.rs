@@ -18,7 +18,6 @@ use konverge_base::{
         spec::{RuntimeKind, Spec},
         stack::Stack,
     },
-    secrets::without_secrets,
 };
 use konverge_report::{
     escape::{self, log},
@@ -27,8 +26,9 @@ use konverge_report::{
 use konverge_run::{
     OpenRequest, Selection,
     compiler::{self, Compilers},
-    redact,
 };
+use konverge_secrets::redact;
+use konverge_secrets::without_secrets;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -30,9 +30,10 @@ use konverge_run::{
     cluster_selection::Live,
     manual_policy_sets::PromptFindings,
     plan_documents::{DocumentVisitor, PlannedDocument},
-    redact, stack_contexts,
+    stack_contexts,
     stack_order::StackOrder,
 };
+use konverge_secrets::redact;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -1,5 +1,5 @@
-//! The vocabulary of all other crates: the plain data that flows ([`model`]), errors, secrets and their masking, YAML,
-//! and a few small things around processes and files.
+//! The vocabulary of all other crates: the plain data that flows ([`model`]), errors, YAML, and a few small
+//! things around processes and files.
 
 pub mod atomic_file;
 pub mod checkout;
@@ -9,7 +9,6 @@ mod kernel;
 pub mod model;
 pub mod process;
 pub mod retry;
-pub mod secrets;
 pub mod spans;
 pub mod variables;
 pub mod yaml;

@@ -39,8 +39,8 @@ use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun, StoppedPlan},
     environments::{EnvironmentScope, ScopedTargets},
-    redact,
 };
+use konverge_secrets::redact;
 
 /// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";

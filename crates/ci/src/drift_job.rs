@@ -35,8 +35,9 @@ use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
-    portal, redact, renamed_stacks, stack_lookup,
+    portal, renamed_stacks, stack_lookup,
 };
+use konverge_secrets::redact;
 use konverge_state::{IndexedStates, Proven};
 
 /// The file of the jobs of a forge that has no folder of workflows, which is GitLab.

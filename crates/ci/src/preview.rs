@@ -34,7 +34,6 @@ use konverge_base::{
         review::ReviewRecord,
         review_difference::ReviewDifference,
     },
-    secrets::Secrets,
     spans::Stages,
 };
 use konverge_forge::StatusState;
@@ -46,10 +45,11 @@ use konverge_run::{
     SkippedRemovals, Target,
     plan_documents::{DocumentVisitor, PlannedDocument},
     preview::{self, Preview},
-    redact::{self, UnreviewableValue},
     stack_contexts,
     stack_order::StackOrder,
 };
+use konverge_secrets::Secrets;
+use konverge_secrets::redact::{self, UnreviewableValue};
 
 /// Previews a pull request or a merge group, and publishes the result.
 pub(super) async fn show(

@@ -23,9 +23,10 @@ use konverge_run::{
     apply::{
         self, ApplyOptions, ApprovedPlan, Approver, EndedRun, LateApprover, PriorState, ProposedPlan, Refusal,
     },
-    recorded_targets, redact,
+    recorded_targets,
     stack_policy_sets::ActiveSets,
 };
+use konverge_secrets::redact;
 
 /// Restores the drift that a check found, and returns what was restored, and what was not and why. A stack in `behind` is left to
 /// the apply of its new code.

@@ -39,8 +39,9 @@ use konverge_run::{
     apply::{self, ApplyOptions, EndedRun},
     drift::{self as drift_check, StackDrift},
     environments::EnvironmentScope,
-    recorded_targets, redact, renamed_stacks,
+    recorded_targets, renamed_stacks,
 };
+use konverge_secrets::redact;
 use konverge_state::{IndexedStates, Proven};
 
 /// The result for the digests that stand for known drift.

@@ -1,6 +1,6 @@
 //! Addresses to which a token may be sent.
 
-use konverge_base::secrets::{AddressParts, credential_in};
+use konverge_secrets::{AddressParts, credential_in};
 
 /// Returns true if a token may be sent to an address.
 pub(super) fn is_safe(address: &str) -> bool {

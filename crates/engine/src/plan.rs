@@ -35,8 +35,8 @@ use konverge_base::{
         ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, resolve::KnownValue,
         spec::RuntimeKind, state::Replacement,
     },
-    secrets::Secrets,
 };
+use konverge_secrets::Secrets;
 
 /// Starts to plan a stack.
 ///

@@ -17,8 +17,8 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Sharing},
         stack_output::{self, MAX_BYTES, OutputName},
     },
-    secrets::{SecretTemplate, Secrets, mask_resource},
 };
+use konverge_secrets::{SecretTemplate, Secrets, mask_resource};
 
 /// The hint for a value that is secret.
 const BY_STORE: &str =

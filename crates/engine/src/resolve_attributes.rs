@@ -11,8 +11,8 @@ use konverge_base::{
         resolve::KnownValue,
         spec::{Resource, RuntimeKind},
     },
-    secrets::{SecretReference, SecretTemplate, decode_base64},
 };
+use konverge_secrets::{SecretReference, SecretTemplate, decode_base64};
 
 /// The resource with the values that its references name. `keep` and `lookup` are those of [`Targets::resolve`].
 ///

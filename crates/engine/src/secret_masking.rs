@@ -9,10 +9,8 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::runtime::PlannedResource;
-use konverge_base::{
-    model::{StackId, masked_value, spec::Resource, state::Recorded},
-    secrets::Secrets,
-};
+use konverge_base::model::{StackId, masked_value, spec::Resource, state::Recorded};
+use konverge_secrets::Secrets;
 
 /// Shorter values would mask parts of many texts and protect nothing.
 const SHORTEST: usize = 4;
@@ -151,7 +149,8 @@ fn mark(value: &mut Value, holds: &dyn Fn(&str) -> bool, secrets: &Secrets) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::{model::spec::RuntimeKind, secrets::HashKey};
+    use konverge_base::model::spec::RuntimeKind;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     #[test]

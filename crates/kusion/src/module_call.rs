@@ -20,9 +20,9 @@ use konverge_base::{
         ResourceId,
         spec::{Resource, RuntimeKind},
     },
-    secrets::without_secrets,
     yaml,
 };
+use konverge_secrets::without_secrets;
 
 /// A call of a module that is not built in. The texts are YAML, and empty if there is nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

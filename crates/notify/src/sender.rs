@@ -19,8 +19,8 @@ use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::NotifyKind,
     retry::{self, RetryDecision, RetryPolicy},
-    secrets::Secrets,
 };
+use konverge_secrets::Secrets;
 
 /// The deadline of an attempt.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::rule::{RuleFinding, shorten};
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// Replacement of a hidden text.
 const MASK: &str = "***";
@@ -76,7 +76,7 @@ fn without_word(text: &str, word: &str) -> String {
 mod tests {
     use super::*;
     use crate::rule::Severity;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use std::collections::BTreeMap;
 
     #[test]

@@ -1,11 +1,9 @@
 //! The one form of a reference to each kind of store: other ways to write the same path would pass by the rules.
 
 use super::secret_refusal::AccessRefusal;
-use konverge_base::{
-    model::RepoPath,
-    secrets::{SecretReference, StoreName},
-};
+use konverge_base::model::RepoPath;
 use konverge_config::{SecretStoreConfig, SecretStoreKind};
+use konverge_secrets::{SecretReference, StoreName};
 
 /// Returns true if the versions of a secret of this kind can be asked for by number.
 pub(super) fn has_versions(store: &SecretStoreConfig) -> bool {
@@ -131,7 +129,7 @@ pub(super) fn normal_form(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::SecretTemplate;
+    use konverge_secrets::SecretTemplate;
 
     #[test]
     fn a_parameter_of_a_folder_is_named_from_the_root() {

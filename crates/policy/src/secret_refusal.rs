@@ -1,9 +1,7 @@
 //! The reasons why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
 
-use konverge_base::{
-    model::{RepoPath, StackId},
-    secrets::{GENERATED, MalformedReference},
-};
+use konverge_base::model::{RepoPath, StackId};
+use konverge_secrets::{GENERATED, MalformedReference};
 
 /// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
 const NEVER: [&str; 8] = [

@@ -14,11 +14,12 @@ use konverge_base::{
         rollout::{ClockReading, RolloutRecord},
         state::StackState,
     },
-    secrets::Secrets,
 };
 use konverge_config::GateApproval;
 use konverge_rollout::{GateReading, NextPlans};
-use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, environments::EnvironmentScope, redact};
+use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, environments::EnvironmentScope};
+use konverge_secrets::Secrets;
+use konverge_secrets::redact;
 
 /// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.
 pub(super) struct OwnPlans {
@@ -176,7 +177,8 @@ async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, User
 
 #[cfg(test)]
 mod tests {
-    use konverge_base::{error::ErrorKind, secrets::HashKey};
+    use konverge_base::error::ErrorKind;
+    use konverge_secrets::HashKey;
 
     use super::*;
 

@@ -435,7 +435,7 @@ impl RolloutDriver<'_> {
                 .note(&format!("rollout {}: {}", record.rollout, wait.why));
         }
         if let Some(failure) = failure {
-            let failure = konverge_run::redact::failure(failure, self.head.planning.secrets());
+            let failure = konverge_secrets::redact::failure(failure, self.head.planning.secrets());
             let what = format!("the rollout {} does not continue", self.rollout.name);
             self.job.run.warn(&what, failure);
         }

@@ -78,7 +78,7 @@ impl WaveRollback<'_> {
             let (outcome, findings) = match self.roll_back_stack(id, stack).await {
                 Ok(done) => done,
                 Err(failure) => {
-                    let failure = konverge_run::redact::failure(&failure, &self.backend.secrets);
+                    let failure = konverge_secrets::redact::failure(&failure, &self.backend.secrets);
                     (
                         apply::stopped_outcome(&target, StackResult::Failed, &failure),
                         Decisions::default(),

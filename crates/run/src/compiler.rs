@@ -36,7 +36,6 @@ use konverge_base::{
         spec::{Sharing, Spec},
         stack::{CompileSetup, SetupError, Stack},
     },
-    secrets::{mask_object, mask_resource, without_secrets},
     variables,
 };
 use konverge_config::Config;
@@ -47,6 +46,7 @@ use konverge_kcl::{
 };
 use konverge_repo::affected::Analysis;
 use konverge_report::errors;
+use konverge_secrets::{mask_object, mask_resource, without_secrets};
 
 /// What the compilations of a run share. The workers of a core start with the first stack that needs them; dropping this
 /// ends them.

@@ -48,7 +48,6 @@ pub mod policy_set_loader;
 pub mod portal;
 pub mod preview;
 mod recorded_objects;
-pub mod redact;
 mod remote_cache;
 mod renamed_stacks;
 mod rescue_file;

@@ -14,10 +14,10 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{authorization::Authorization, policy_finding::PolicyFinding},
-    secrets::Secrets,
 };
 use konverge_engine::LatePlan;
 use konverge_policy_sets::PolicySets;
+use konverge_secrets::Secrets;
 
 /// Approves what another approver approves and no rule denies.
 pub struct WithPolicySets {

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::redact;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -13,8 +12,9 @@ use konverge_base::{
         review::ReviewedStack,
         spec::{RuntimeKind, Spec},
     },
-    secrets::Secrets,
 };
+use konverge_secrets::Secrets;
+use konverge_secrets::redact;
 
 /// Claims of a stack that its Spec has and its plan does not show.
 #[derive(Debug, Default)]

@@ -8,7 +8,6 @@ use crate::RunContext;
 use konverge_base::{
     error::chain,
     model::{ClusterName, RepoPath, file_source::Source},
-    secrets::Secrets,
     variables,
 };
 use konverge_cloud::{
@@ -23,6 +22,7 @@ use konverge_cloud::{
 use konverge_config::{
     SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
 };
+use konverge_secrets::Secrets;
 
 /// The stores by name. `secrets` learns the tokens of logins; `cluster` gives the reader of a cluster's Secrets.
 pub fn open(

@@ -4,7 +4,8 @@
 use serde::Deserialize;
 
 use super::error::{Class, TerraformError};
-use konverge_base::{model::ResourceId, secrets::Secrets};
+use konverge_base::model::ResourceId;
+use konverge_secrets::Secrets;
 
 /// The maximum length of a provider's text that is passed on, in characters.
 const LONGEST: usize = 2000;
@@ -152,7 +153,7 @@ pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     #[test]

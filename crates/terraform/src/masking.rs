@@ -3,10 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::saved_plan::{self, at, mask_below, members};
-use konverge_base::{
-    model::{claim::Claim, masked_value},
-    secrets::{Secrets, mask_terraform, named_texts},
-};
+use konverge_base::model::{claim::Claim, masked_value};
+use konverge_secrets::{Secrets, mask_terraform, named_texts};
 
 /// The object for references of others, with `$unknown` where only the provider knows the value. Nothing is
 /// masked.
@@ -223,7 +221,7 @@ fn without_nulls(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     #[test]

@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{provider_login::ProviderLogin, state_encryption::StateEncryption};
-use konverge_base::{checkout::Checkout, secrets::Secrets};
+use konverge_base::checkout::Checkout;
 use konverge_engine::runtime::RunNotes;
+use konverge_secrets::Secrets;
 
 /// Options of the Terraform runtime.
 #[derive(Debug, Clone)]
@@ -37,7 +38,7 @@ pub struct TerraformOptions {
     pub notes: RunNotes,
     /// The secrets to mask in everything that leaves the runtime.
     pub secrets: Secrets,
-    /// Added to Terraform's environment, besides what [`konverge_base::secrets::is_passed`] allows.
+    /// Added to Terraform's environment, besides what [`konverge_secrets::is_passed`] allows.
     pub environment: Vec<(OsString, OsString)>,
     /// The number of resources that Terraform processes concurrently (its `-parallelism`).
     pub parallelism: usize,

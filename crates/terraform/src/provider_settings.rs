@@ -12,10 +12,8 @@ use super::{
     options::TerraformOptions,
     providers::{ProviderRef, full_source},
 };
-use konverge_base::{
-    model::{ResourceId, field_path::join_path},
-    secrets::SecretTemplate,
-};
+use konverge_base::model::{ResourceId, field_path::join_path};
+use konverge_secrets::SecretTemplate;
 
 /// Settings that a Spec may choose for a provider with one of these names, at the top of its configuration and with
 /// all that is below. The names are those of the published schemas.

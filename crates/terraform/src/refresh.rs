@@ -17,9 +17,9 @@ use super::{
 use konverge_base::{
     error::chain,
     model::{ResourceId, health::Health},
-    secrets::WrittenReferences,
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
+use konverge_secrets::WrittenReferences;
 
 /// The objects as a refresh finds them; `None` for those that are not in the state or are gone. Terraform has
 /// no other notion of health.

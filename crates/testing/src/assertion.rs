@@ -3,19 +3,17 @@
 use cel::Context;
 use serde_json::{Value, json};
 
-use konverge_base::{
-    model::{
-        FieldPath, masked_value,
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::{Resource, RuntimeKind, object_key},
-        stack_test::{FieldMismatch, StackTestFailure},
-    },
-    secrets::{Secrets, mask_resource, without_secrets},
+use konverge_base::model::{
+    FieldPath, masked_value,
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::{Resource, RuntimeKind, object_key},
+    stack_test::{FieldMismatch, StackTestFailure},
 };
 use konverge_cel::{
     cel_expression::{CelError, CelExpression},
     cel_value::to_cel,
 };
+use konverge_secrets::{Secrets, mask_resource, without_secrets};
 
 use super::{
     assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
@@ -358,7 +356,8 @@ fn listed(names: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::test_file::{StackTest, TestBody};
-    use konverge_base::{model::spec::Sharing, secrets::HashKey};
+    use konverge_base::model::spec::Sharing;
+    use konverge_secrets::HashKey;
 
     fn assertions(text: &str) -> Vec<PlacedAssertion> {
         match StackTest::parse(text).unwrap().body {

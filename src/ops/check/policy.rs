@@ -2,17 +2,15 @@
 //! created. The tests of the sets run, too.
 
 use crate::ops::spec_policies::SpecPolicies;
-use konverge_base::{
-    model::{
-        RepoPath,
-        lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::Spec,
-        stack::Stack,
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    RepoPath,
+    lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::Spec,
+    stack::Stack,
 };
 use konverge_run::OpenRevision;
+use konverge_secrets::Secrets;
 
 /// The findings for the Specs, and the tests that fail.
 pub(super) async fn check(

@@ -2,7 +2,7 @@
 //! reads one secret by its path; which stack may read it is decided elsewhere.
 //!
 //! The version of a secret is read without its value where the store can do that. A value is a
-//! [`SecretValue`](konverge_base::secrets::SecretValue) from the answer's bytes on.
+//! [`SecretValue`](konverge_secrets::SecretValue) from the answer's bytes on.
 
 mod alibaba_client;
 mod alibaba_kms;

@@ -15,7 +15,7 @@ use super::{
     secret_document::zeroize_json,
 };
 use crate::JobIdentity;
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// A session of less than this is not renewed after a denial: a denial is meant.
 const RENEWAL_AFTER: Duration = Duration::from_secs(30);

@@ -34,8 +34,8 @@ use konverge_base::{
         stack_status::ObjectStatus,
         state::Recorded,
     },
-    secrets::StackReferences,
 };
+use konverge_secrets::StackReferences;
 
 /// The stack of a call.
 #[derive(Debug, Clone, PartialEq)]

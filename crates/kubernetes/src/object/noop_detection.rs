@@ -19,10 +19,8 @@ use super::super::{
     api::json_ref::{JsonRef, Members},
 };
 use super::managed_fields;
-use konverge_base::{
-    model::Digest,
-    secrets::{SecretPlaces, Secrets, mask_object_at},
-};
+use konverge_base::model::Digest;
+use konverge_secrets::{SecretPlaces, Secrets, mask_object_at};
 
 /// The record of an apply by which it is recognized later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::ModuleError;
-use konverge_base::secrets::without_secrets;
+use konverge_secrets::without_secrets;
 
 /// Bytes that are kept of the end of standard error. The line that names a defect stands before every stack of the
 /// program.

@@ -12,9 +12,9 @@ use konverge_base::{
         stack_output::{RecordedOutput, RecordedRead},
         state::StackState,
     },
-    secrets::Secrets,
 };
 use konverge_engine::Publication;
+use konverge_secrets::Secrets;
 use konverge_state::{Lease, WriteReason};
 
 /// An apply that has ended, with what its record needs.

@@ -15,8 +15,8 @@ use konverge_base::{
         spec::RuntimeKind,
         state::{KusionRelease, StackState},
     },
-    secrets,
 };
+use konverge_secrets::mask_object;
 use konverge_state::{
     Versioned, WriteReason,
     kusion::{self, KusionState},
@@ -136,7 +136,7 @@ pub async fn import(
         // A release of Kusion holds no marks of ours.
         let attributes = Value::Object(recorded.attributes.as_ref().clone());
         if let Value::Object(attributes) = masked_value::escape_marks(&attributes).as_ref() {
-            let masked = secrets::mask_object(&backend.secrets, attributes).into_owned();
+            let masked = mask_object(&backend.secrets, attributes).into_owned();
             if known.is_some_and(|known| *known.attributes == masked) {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use super::{SecretReference, SecretValue};
-use crate::error::UserError;
+use konverge_base::error::UserError;
 
 /// The treatment of a written secret whose version in the store has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::{
     kubernetes_texts::{may_refer, rewrite_texts},
     reference_mark::reference_mark,
 };
-use crate::{
+use konverge_base::{
     error::UserError,
     model::{FieldPath, masked_value},
 };
@@ -155,10 +155,8 @@ pub fn without(message: &str, texts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        error::ErrorKind,
-        secrets::{HashKey, WrittenReference, mask_object_at},
-    };
+    use crate::{HashKey, WrittenReference, mask_object_at};
+    use konverge_base::error::ErrorKind;
     use serde_json::json;
 
     fn map(value: Value) -> Map<String, Value> {

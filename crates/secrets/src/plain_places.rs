@@ -2,7 +2,7 @@
 //! owner reads. A field by which an object is found, or that others copy, shows its value in places that nobody masks.
 
 use super::secret_paths::is_last_applied;
-use crate::model::FieldPath;
+use konverge_base::model::FieldPath;
 
 /// The kind of an object.
 #[derive(Debug, Clone, Copy)]

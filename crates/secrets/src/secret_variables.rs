@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{Secrets, secret_names, token_patterns};
-use crate::variables;
+use konverge_base::variables;
 
 /// The content of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 //! Kubernetes Secret) are masked wherever they occur in text. *Places* that are secret by shape, schema or
 //! name are replaced by a keyed short hash, so that a reviewer sees only whether they changed.
 //!
+//! [`redact`] masks whole plans and reports, once and before they are rendered.
+//!
 //! A [`SecretReference`] names a secret of a store. Its value is a [`SecretValue`], which a [`SecretResolver`]
 //! gives just before it is written.
 
@@ -14,6 +16,7 @@ mod kubernetes_texts;
 mod masking;
 mod name_fields;
 mod plain_places;
+pub mod redact;
 mod reference;
 mod reference_mark;
 mod registry;

@@ -12,7 +12,7 @@ use super::{
     encodings, escapes,
     name_fields::{FieldPath, names_in},
 };
-use crate::model::{masked_value, spec::Resource};
+use konverge_base::model::{masked_value, spec::Resource};
 
 /// The minimum length of a value that is masked in running text: masking `true` or `80` would damage every
 /// output and hide nothing.
@@ -302,7 +302,9 @@ impl Secrets {
     pub fn marked(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => masked_value::secret(&self.hash(text.as_bytes())),
-            other => masked_value::secret(&self.hash(crate::model::digest::canonical_json(other).as_bytes())),
+            other => masked_value::secret(
+                &self.hash(konverge_base::model::digest::canonical_json(other).as_bytes()),
+            ),
         }
     }
 }

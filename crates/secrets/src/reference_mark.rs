@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use serde_json::Value;
 
 use super::{SecretReference, SecretTemplate, Secrets};
-use crate::model::masked_value::{self, ReferenceMark};
+use konverge_base::model::masked_value::{self, ReferenceMark};
 
 /// Stands for a version that is not known, beside one that is.
 const NO_VERSION: &str = "?";
@@ -37,7 +37,7 @@ pub fn reference_mark(secrets: &Secrets, text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secrets::HashKey;
+    use crate::HashKey;
     use serde_json::json;
 
     #[test]

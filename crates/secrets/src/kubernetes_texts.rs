@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroize as _;
 
 use super::secret_paths::place_of;
-use crate::model::{built_in_groups, field_path::join_path};
+use konverge_base::model::{built_in_groups, field_path::join_path};
 
 /// The place of a text.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::{SecretReference, SecretResolver, SecretTemplate, SecretValue, TemplatePart};
-use crate::error::{ErrorKind, UserError};
+use konverge_base::error::{ErrorKind, UserError};
 
 /// The place of a template: what its value may be, and where its references stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
-    use crate::secrets::RotatedVersion;
+    use crate::RotatedVersion;
 
     /// Every secret is `v` in version 7; a recorded one is `r`, and `raw` is not a string.
     struct Store;

@@ -4,11 +4,11 @@ use serde_json::json;
 #[test]
 fn what_is_masked_stays_as_it_is_and_lists_are_masked_item_by_item() {
     let secrets = Secrets::new(HashKey::derive("k"));
-    let once = crate::secrets::mask_provider(&secrets, &json!({"password": "Kusion123456"}));
+    let once = crate::mask_provider(&secrets, &json!({"password": "Kusion123456"}));
     assert!(once["password"].get("$secret").is_some(), "{once}");
-    assert_eq!(crate::secrets::mask_provider(&secrets, &once), once);
+    assert_eq!(crate::mask_provider(&secrets, &once), once);
     let object = json!({"kind": "Secret", "stringData": {"a": ["hunter6666", "x1y2z3w4"]}});
-    let masked = crate::secrets::mask_object(&secrets, object.as_object().expect("an object"));
+    let masked = crate::mask_object(&secrets, object.as_object().expect("an object"));
     assert!(
         masked["stringData"]["a"][1].get("$secret").is_some(),
         "{masked:?}"
@@ -199,7 +199,7 @@ fn a_key_is_kept_as_bytes_and_a_registry_shares_what_it_learned() {
 fn service(name: &str) -> Resource {
     Resource {
         id: format!("v1:Service:shop:{name}").parse().unwrap(),
-        runtime: crate::model::spec::RuntimeKind::Kubernetes,
+        runtime: konverge_base::model::spec::RuntimeKind::Kubernetes,
         attributes: json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": {"name": name}},
             "spec": {"externalName": name, "selector": {"app": name}}})
         .as_object()
@@ -207,7 +207,7 @@ fn service(name: &str) -> Resource {
         .clone(),
         depends_on: Vec::new(),
         extensions: serde_json::Map::new(),
-        sharing: crate::model::spec::Sharing::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     }
 }
 

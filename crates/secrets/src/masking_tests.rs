@@ -28,7 +28,7 @@ fn the_configuration_of_a_provider_is_masked_with_its_resource() {
             .as_object()
             .expect("an object")
             .clone(),
-        sharing: crate::model::spec::Sharing::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     };
     let masked = mask_resource(&secrets, &resource);
     let password = &masked.extensions["providerMeta"]["password"];
@@ -568,7 +568,7 @@ fn the_type_of_a_resource_is_in_its_extensions_or_its_id() {
             .clone(),
         depends_on: Vec::new(),
         extensions: extensions.as_object().expect("an object").clone(),
-        sharing: crate::model::spec::Sharing::default(),
+        sharing: konverge_base::model::spec::Sharing::default(),
     };
     let typed = json!({"resourceType": "acme_setting"});
     assert_eq!(

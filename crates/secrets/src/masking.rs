@@ -15,7 +15,7 @@ use super::{
     secret_places::SecretPlaces,
     token_patterns,
 };
-use crate::model::{
+use konverge_base::model::{
     GroupKind, masked_value,
     spec::{Resource, RuntimeKind},
 };
@@ -432,7 +432,7 @@ impl<'a> Marker<'a> {
         }
         let documents = match serde_json::from_str::<Value>(text) {
             Ok(document) => vec![document],
-            Err(_) if manifest => crate::yaml::documents(text).unwrap_or_default(),
+            Err(_) if manifest => konverge_base::yaml::documents(text).unwrap_or_default(),
             Err(_) => Vec::new(),
         };
         let mut found = Vec::new();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{RotatedVersion, SecretReference, SecretTemplate, Secrets, reference_mark::reference_mark};
-use crate::model::masked_value::FILE_VERSION;
+use konverge_base::model::masked_value::FILE_VERSION;
 
 /// The version of a reference in a text that has several.
 const NO_VERSION: &str = "?";
@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::secrets::HashKey;
+    use crate::HashKey;
 
     fn written(text: &str, versions: &[Option<&str>]) -> WrittenReference {
         let template = SecretTemplate::parse(text).unwrap().unwrap();

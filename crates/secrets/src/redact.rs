@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::{Secrets, mask_resource, without_secrets};
 use konverge_base::{
     error::{Cause, ErrorBody, UserError},
     model::{
@@ -16,7 +17,6 @@ use konverge_base::{
         review::ReviewUnit,
         spec::{Resource, Spec},
     },
-    secrets::{Secrets, mask_resource, without_secrets},
 };
 
 /// A desired value that is masked although its path is not secret, so reviewers cannot see it.

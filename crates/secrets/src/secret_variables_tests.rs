@@ -1,5 +1,5 @@
 use super::*;
-use crate::secrets::HashKey;
+use crate::HashKey;
 
 #[test]
 fn what_a_run_logs_in_with_is_its_own() {
