@@ -26,8 +26,7 @@ use konverge_report::{
     escape::{self, log_each},
     json,
 };
-use konverge_secrets::redact;
-use konverge_secrets::{HashKey, Secrets, learn_environment};
+use konverge_secrets::{HashKey, Secrets, learn_environment, redact};
 #[cfg(feature = "otlp")]
 use konverge_trace::otlp;
 use konverge_trace::{Recorder, log_filter};

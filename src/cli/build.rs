@@ -28,7 +28,6 @@ use konverge_run::{
     compiler::{self, Compilers},
 };
 use konverge_secrets::redact;
-use konverge_secrets::without_secrets;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -120,7 +119,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         let name = stack.map_or("", |stack: &Stack| stack.id.as_str());
         context.note(&format!(
             "{name}: warning: {}",
-            log(&context.secrets.mask(&without_secrets(note)))
+            log(&context.secrets.mask_foreign(note))
         ));
     }
     // In JSON mode stdout is one document: the Specs, or the error.

@@ -28,8 +28,7 @@ use konverge_run::{
     },
     manual_policy_sets::{PromptFindings, WithPolicySets},
 };
-use konverge_secrets::Secrets;
-use konverge_secrets::redact;
+use konverge_secrets::{Secrets, redact};
 
 /// Action that the person confirms. It decides what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,8 +28,7 @@ use konverge_report::{
     terminal::{self, Style},
 };
 use konverge_run::is_ci;
-use konverge_secrets::Secrets;
-use konverge_secrets::redact;
+use konverge_secrets::{Secrets, redact};
 use konverge_trace::Recorder;
 
 /// The context of one run.

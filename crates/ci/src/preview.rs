@@ -48,8 +48,10 @@ use konverge_run::{
     stack_contexts,
     stack_order::StackOrder,
 };
-use konverge_secrets::Secrets;
-use konverge_secrets::redact::{self, UnreviewableValue};
+use konverge_secrets::{
+    Secrets,
+    redact::{self, UnreviewableValue},
+};
 
 /// Previews a pull request or a merge group, and publishes the result.
 pub(super) async fn show(

@@ -18,8 +18,7 @@ use konverge_base::{
 use konverge_config::GateApproval;
 use konverge_rollout::{GateReading, NextPlans};
 use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, environments::EnvironmentScope};
-use konverge_secrets::Secrets;
-use konverge_secrets::redact;
+use konverge_secrets::{Secrets, redact};
 
 /// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.
 pub(super) struct OwnPlans {

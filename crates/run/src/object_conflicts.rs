@@ -13,8 +13,7 @@ use konverge_base::{
         spec::{RuntimeKind, Spec},
     },
 };
-use konverge_secrets::Secrets;
-use konverge_secrets::redact;
+use konverge_secrets::{Secrets, redact};
 
 /// Claims of a stack that its Spec has and its plan does not show.
 #[derive(Debug, Default)]

@@ -21,8 +21,10 @@ use konverge_base::{
     spans,
 };
 use konverge_config::{BrokenBase, Config, WorkflowTime};
-use konverge_secrets::Secrets;
-use konverge_secrets::redact::{self, UnreviewableValue};
+use konverge_secrets::{
+    Secrets,
+    redact::{self, UnreviewableValue},
+};
 
 /// Returns true if a preview fails because of a stack.
 pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {

@@ -6,7 +6,7 @@
 
 use url::{Url, form_urlencoded};
 
-use super::{registry::MASK, secret_names::is_secret_name, token_patterns::secret_parts};
+use super::{masked_text::MASK, secret_names::is_secret_name, token_patterns::secret_parts};
 
 /// The parts that an address may have besides a host, a port and a path.
 #[derive(Debug, Clone, Copy, Default)]

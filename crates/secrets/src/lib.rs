@@ -13,9 +13,11 @@ mod address_credentials;
 mod encodings;
 mod escapes;
 mod kubernetes_texts;
+mod masked_text;
 mod masking;
 mod name_fields;
 mod plain_places;
+mod propagated_secrets;
 pub mod redact;
 mod reference;
 mod reference_mark;
@@ -36,12 +38,14 @@ pub use address_credentials::{
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,
 };
+pub use masked_text::{shows_mask, without, without_texts, without_words};
 pub use masking::{
     hidden_texts, mask_object, mask_object_at, mask_provider, mask_resource, mask_secret_data,
     mask_secret_data_at, mask_terraform,
 };
 pub use name_fields::is_name_field;
 pub use plain_places::{ObjectKind, why_never_secret};
+pub use propagated_secrets::PropagatedSecrets;
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,
 };
@@ -50,7 +54,7 @@ pub use registry::{HashKey, Secrets};
 pub use resolver::{RotatedVersion, SecretResolver, StackReferences};
 pub use secret_names::is_secret_name;
 pub use secret_paths::{is_last_applied, named_texts, secret_texts};
-pub use secret_places::{SecretPlaces, value_at, without, without_texts};
+pub use secret_places::{SecretPlaces, value_at};
 pub use secret_variables::{is_of_run, is_passed, is_provider_credential, learn_environment};
 pub use template_value::TemplatePlace;
 pub use token_patterns::without_secrets;

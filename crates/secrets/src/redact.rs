@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{Secrets, mask_resource, without_secrets};
+use super::{Secrets, mask_resource};
 use konverge_base::{
     error::{Cause, ErrorBody, UserError},
     model::{
@@ -89,7 +89,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
         body(error, secrets);
     }
     for note in &mut plan.notes {
-        *note = secrets.mask(&without_secrets(note));
+        *note = secrets.mask_foreign(note);
     }
     let mut all = Vec::new();
     for resource in &mut plan.resources {

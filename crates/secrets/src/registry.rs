@@ -10,7 +10,9 @@ use zeroize::Zeroizing;
 
 use super::{
     encodings, escapes,
+    masked_text::MASK,
     name_fields::{FieldPath, names_in},
+    token_patterns::without_secrets,
 };
 use konverge_base::model::{masked_value, spec::Resource};
 
@@ -24,9 +26,6 @@ const SHORTEST_LINE: usize = 16;
 
 /// The maximum length of a word that is not treated as a secret: a user, a database, a region, an address.
 const LONGEST_WORD: usize = 12;
-
-/// Replaces a secret in running text.
-pub(super) const MASK: &str = "***";
 
 /// The key of the short hashes. The same key gives the same hash, so that previews of several runs can be
 /// compared.
@@ -167,17 +166,15 @@ impl Secrets {
         if masked_value::is_opaque(secret) {
             return secret.clone();
         }
-        self.learn_texts(secret);
+        each_text(secret, &mut |text| self.learn_value(text));
         self.marked(secret)
     }
 
-    fn learn_texts(&self, secret: &Value) {
-        match secret {
-            Value::String(text) => self.learn_value(text),
-            Value::Array(items) => items.iter().for_each(|item| self.learn_texts(item)),
-            Value::Object(map) => map.values().for_each(|member| self.learn_texts(member)),
-            _ => {}
-        }
+    /// The marker of a value that no Spec holds: of a secret store, or a sensitive one of Terraform. Every text in the value
+    /// is learned, so that the text is masked wherever it occurs.
+    pub fn mark_fetched(&self, secret: &Value) -> Value {
+        each_text(secret, &mut |text| self.learn_fetched(text));
+        self.mark(secret)
     }
 
     /// Learns a credential of the run itself: it is masked in all output.
@@ -235,6 +232,11 @@ impl Secrets {
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
         replace_known(text, &[&known.own, &known.values])
+    }
+
+    /// Masks a message of another program: every known secret, and what looks like a secret.
+    pub fn mask_foreign(&self, text: &str) -> String {
+        self.mask(&without_secrets(text))
     }
 
     /// Masks the run's own credentials in a finished text, such as a comment or a document. Its parts must be
@@ -306,6 +308,16 @@ impl Secrets {
                 &self.hash(konverge_base::model::digest::canonical_json(other).as_bytes()),
             ),
         }
+    }
+}
+
+/// Visits the texts in a value.
+fn each_text(value: &Value, visit: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter().for_each(|item| each_text(item, visit)),
+        Value::Object(map) => map.values().for_each(|member| each_text(member, visit)),
+        _ => {}
     }
 }
 

@@ -10,13 +10,7 @@ use super::{
     kubernetes_texts::{may_refer, rewrite_texts},
     reference_mark::reference_mark,
 };
-use konverge_base::{
-    error::UserError,
-    model::{FieldPath, masked_value},
-};
-
-/// The replacement of a value in a message.
-const MASK: &str = "***";
+use konverge_base::model::{FieldPath, masked_value};
 
 /// The places, as paths of RFC 6901.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -123,40 +117,10 @@ pub fn value_at<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Va
     object.get(&first)?.pointer(rest.as_str())
 }
 
-/// An error without these texts, however short they are: the server repeats what it refuses.
-#[must_use]
-pub fn without_texts(failure: UserError, texts: &[String]) -> UserError {
-    if texts.is_empty() {
-        return failure;
-    }
-    let mut failure = failure;
-    let causes = failure.causes.iter_mut().map(|cause| &mut cause.message);
-    for message in std::iter::once(&mut failure.message)
-        .chain(&mut failure.hints)
-        .chain(causes)
-    {
-        *message = without(message, texts);
-    }
-    failure
-}
-
-/// A message without these texts.
-#[must_use]
-pub fn without(message: &str, texts: &[String]) -> String {
-    // The longest first; otherwise a part would leave the rest.
-    let mut texts: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
-    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    texts.into_iter().fold(message.to_owned(), |message, text| {
-        let quoted = text.escape_debug().to_string();
-        message.replace(&quoted, MASK).replace(text.as_str(), MASK)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{HashKey, WrittenReference, mask_object_at};
-    use konverge_base::error::ErrorKind;
     use serde_json::json;
 
     fn map(value: Value) -> Map<String, Value> {
@@ -205,18 +169,6 @@ mod tests {
         let live = map(json!({"kind": "ConfigMap", "data": {"a": "value"}}));
         let masked = mask_object_at(&secrets, &live, &places);
         assert_eq!(masked["data"]["a"], secrets.marked(&json!("value")));
-    }
-
-    #[test]
-    fn the_server_repeats_no_value_however_short_it_is() {
-        let failure = UserError::new(
-            ErrorKind::Kubernetes,
-            "spec.a: Invalid value: \"x\\\"y\": no `abc`",
-        )
-        .hint("abc");
-        let failure = without_texts(failure, &["abc".to_owned(), "x\"y".to_owned(), String::new()]);
-        assert_eq!(failure.message, "spec.a: Invalid value: \"***\": no `***`");
-        assert_eq!(failure.hints, ["***"]);
     }
 
     #[test]
@@ -280,13 +232,5 @@ mod tests {
         ] {
             assert_eq!(value_at(&object, path), value.as_ref(), "{path}");
         }
-    }
-
-    #[test]
-    fn the_longest_text_is_removed_first() {
-        let texts = ["ab", "abcd", ""].map(str::to_owned);
-        assert_eq!(without("abcd ab x", &texts), "*** *** x");
-        let failure = UserError::new(ErrorKind::Kubernetes, "ab");
-        assert_eq!(without_texts(failure, &[]).message, "ab");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{registry::MASK, secret_names};
+use super::{masked_text::MASK, secret_names};
 
 /// The prefixes of tokens of well-known issuers.
 const TOKENS: [&str; 17] = [

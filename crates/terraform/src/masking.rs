@@ -36,7 +36,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
         return match value {
             _ if masked_value::holds_true(unknown) => masked_value::unknown(),
             Value::Null => Value::Null,
-            secret => mark(secret, secrets),
+            secret => secrets.mark_fetched(secret),
         };
     }
     match value {
@@ -81,20 +81,6 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
         }
         scalar => scalar.clone(),
     }
-}
-
-/// The marker of a secret. Every text in the secret is learned, so that the text is masked wherever it occurs.
-pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
-    fn learn(value: &Value, secrets: &Secrets) {
-        match value {
-            Value::String(text) => secrets.learn_fetched(text),
-            Value::Array(items) => items.iter().for_each(|item| learn(item, secrets)),
-            Value::Object(map) => map.values().for_each(|member| learn(member, secrets)),
-            _ => {}
-        }
-    }
-    learn(secret, secrets);
-    secrets.mark(secret)
 }
 
 /// The texts of an object that are sensitive by a mask or by their name.
@@ -146,7 +132,7 @@ pub(super) fn true_attributes(
     fn overlay_mask(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
         match (given, sensitive) {
             (Value::Null, _) => Value::Null,
-            (secret, Value::Bool(true)) => mark(secret, secrets),
+            (secret, Value::Bool(true)) => secrets.mark_fetched(secret),
             (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => {
                 overlay_mask(given, &blocks[0], secrets)
             }

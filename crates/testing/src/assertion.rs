@@ -13,7 +13,7 @@ use konverge_cel::{
     cel_expression::{CelError, CelExpression},
     cel_value::to_cel,
 };
-use konverge_secrets::{Secrets, mask_resource, without_secrets};
+use konverge_secrets::{Secrets, mask_resource};
 
 use super::{
     assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
@@ -62,7 +62,7 @@ pub fn failures(
                 compile_failure(&format!("policy {name}:"), stack, secrets)
             }
             (_, TestedStack::Refused(message)) => {
-                let message = secrets.mask(&without_secrets(message));
+                let message = secrets.mask_foreign(message);
                 Some(plain(format!("the stack does not compile: {message}")))
             }
             (Assertion::Has(selector), TestedStack::Compiled(spec)) => has_failure(selector, spec, secrets),
@@ -249,7 +249,7 @@ fn cel_failure(
         Err(CelError::Other(why)) => why,
     };
     // What CEL says may hold a value.
-    let why = secrets.mask(&without_secrets(&why));
+    let why = secrets.mask_foreign(&why);
     Some(plain(format!("`{text}` has no value: {why}")))
 }
 
@@ -291,7 +291,7 @@ fn compile_failure(text: &str, stack: &TestedStack<'_>, secrets: &Secrets) -> Op
         TestedStack::Refused(message) if message.contains(text) => None,
         TestedStack::Refused(message) => Some(plain(format!(
             "the stack does not compile, but the message does not contain `{text}`: {}",
-            secrets.mask(&without_secrets(message))
+            secrets.mask_foreign(message)
         ))),
         TestedStack::Compiled(_) => Some(plain(format!(
             "the stack compiles; expected an error with `{text}`"

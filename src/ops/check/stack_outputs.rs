@@ -8,8 +8,7 @@ use konverge_base::model::{
     stack::Stack,
 };
 use konverge_run::{OpenRevision, compiler::Compilers, stack_outputs};
-use konverge_secrets::Secrets;
-use konverge_secrets::redact;
+use konverge_secrets::{Secrets, redact};
 
 /// One finding for each stack with such a problem.
 pub(super) async fn check(

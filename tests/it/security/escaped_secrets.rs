@@ -9,8 +9,7 @@ use konverge_base::{
 };
 use konverge_engine::spec;
 use konverge_report::{COMMENT_BUDGET, escape, html, json as document, markdown, terminal};
-use konverge_secrets::redact;
-use konverge_secrets::{HashKey, Secrets};
+use konverge_secrets::{HashKey, Secrets, redact};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

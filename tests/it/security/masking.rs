@@ -13,8 +13,7 @@ use konverge_base::{
 use konverge_report::{
     COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, outcome, terminal,
 };
-use konverge_secrets::redact;
-use konverge_secrets::{HashKey, Secrets};
+use konverge_secrets::{HashKey, Secrets, redact};
 use serde_json::{Value, json};
 
 use crate::support::{
