@@ -1,5 +1,5 @@
-//! Restores drift if `drift.reconcile` says so: what was applied last is applied again, under the lease, and
-//! only if that removes nothing.
+//! Restores drift if `drift.reconcile` allows it: the last apply is repeated under the lease, and only if that deletes
+//! nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,8 +28,8 @@ use konverge_run::{
 };
 use konverge_secrets::redact;
 
-/// Restores the drift that a check found, and returns what was restored, and what was not and why. A stack in `behind` is left to
-/// the apply of its new code.
+/// Restores the drift that a check found. Returns the restored stacks, and the others with the reason. The stacks in
+/// `behind` are left to the apply of their new code.
 ///
 /// # Errors
 /// The order of the stacks has a cycle.
@@ -46,6 +46,7 @@ pub(super) async fn run(
         .filter(|stack| stack.summary.changed() > 0)
         .map(|stack| &stack.id)
         .collect();
+    // A removed stack is not restored, because the next apply deletes it. A stack with new code is left to its apply.
     let can = |target: &&Target| {
         target.head.is_some() && drifted.contains(&target.id) && !behind.contains(&target.id)
     };
@@ -94,7 +95,7 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
     stacks.map(|stack| stack.id.clone()).collect()
 }
 
-/// Approves a plan for what was applied before, so nothing in it is new. Of drift it approves only creations and updates.
+/// Approves a plan for what was applied before, without a review. Of drift it approves only creations and updates.
 pub(super) struct RestoreApprover {
     policy_check: PolicyCheck,
     /// True if drift is restored; else a rollout is rolled back, and its driver decides what may be taken away.
@@ -141,7 +142,7 @@ impl Approver for RestoreApprover {
 /// A stack that is being restored.
 struct RestoredStack {
     limits: RestoreLimits,
-    /// The sets that judge values which become known during the apply.
+    /// The policy sets that check values which become known during the apply.
     sets: ActiveSets,
 }
 
@@ -178,7 +179,7 @@ impl RestoreLimits {
     }
 }
 
-/// Checks that no new version of a secret would be written: `secrets.rotation` is `stop`.
+/// Checks that the plan writes no new version of a secret, because `secrets.rotation` is `stop`.
 fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
     let mut origins = plan.changes.iter().map(|change| &change.origin);
     if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
@@ -191,7 +192,7 @@ fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("to write it, merge a pull request whose preview shows the new version"))
+    .hint("to write the new version, merge a pull request whose preview shows it"))
 }
 
 fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {

@@ -1,5 +1,5 @@
-//! The rollouts of a job: with its permissions `konverge_rollout_driver` drives them. Here is what a job decides for them: how an
-//! older commit is opened, whose approval of a wave counts, and who approves a rollback.
+//! The rollouts of a job, which `konverge_rollout_driver` drives. The job decides three things for them: how an older commit is
+//! opened, whose approval of a wave counts, and who approves a rollback.
 
 use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 
@@ -137,7 +137,7 @@ impl<R: Borrow<MergedReviews>> ReviewedCommit<'_, R> {
         self.reviews.borrow()
     }
 
-    /// Returns the people who gave the digests of the run and took no part in the changes of these stacks.
+    /// Returns the people who gave the digests of the run and did not contribute to the changes of these stacks.
     async fn givers(
         &self,
         check: &PolicyCheck,

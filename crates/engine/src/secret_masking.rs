@@ -1,4 +1,5 @@
-//! Masks a plan with the secrets that came through references. Everywhere only the keyed hash is shown and recorded.
+//! Masks a plan with the secrets that came through references. Plans and records contain only the keyed hash of such a
+//! value.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use crate::runtime::PlannedResource;
 use konverge_base::model::{StackId, spec::Resource};
 use konverge_secrets::{PropagatedSecrets, Secrets};
 
-/// Masks every text of a plan that contains one of the values, in what is shown and in what is recorded.
-/// What is sent stays unchanged.
+/// Masks every text of a plan that contains one of the secrets, in the public plan and in the record. The values
+/// that are sent to the server stay unchanged.
 pub(super) fn hide(
     carried: &PropagatedSecrets,
     stack: &StackId,
@@ -20,8 +21,8 @@ pub(super) fn hide(
     if let Some(recorded) = &mut planned.recorded {
         let before = Arc::clone(&recorded.attributes);
         carried.hide_recorded(recorded, wanted, secrets);
-        // The recorded form is masked now. Rules also judge values that came through a reference, so the true form
-        // is kept for them.
+        // Policy sets also judge values that came through a reference. The record is masked now, so the true form
+        // is kept separately for them.
         if before != recorded.attributes {
             planned.truth.desired.get_or_insert_with(|| Map::clone(&before));
         }

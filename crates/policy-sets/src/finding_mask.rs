@@ -1,4 +1,4 @@
-//! Masks what a rule says before it leaves. Rules judge true values, and their messages may quote them.
+//! Masks the messages of rules before they are shown. Rules see true values, and their messages may quote them.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use konverge_secrets::{Secrets, without_words};
 #[derive(Clone, Copy)]
 pub(super) struct FindingMask<'a> {
     pub secrets: &'a Secrets,
-    /// The texts of the document that are masked at their places wherever these are shown. They may be words, which
-    /// occur elsewhere as well.
+    /// Texts of the document that are shown masked. They may be common words, so only whole words of a message are
+    /// masked.
     pub hidden: &'a BTreeSet<String>,
 }
 
 impl FindingMask<'_> {
-    /// The finding as it may be shown, and the keyed hash of what the rule said: two findings that look alike are two,
-    /// and nobody can guess a secret from their digests.
+    /// Returns the masked finding, and a keyed hash of the unmasked message. The hash distinguishes findings that
+    /// look alike after masking. Because it has a key, nobody can guess the secret from it.
     pub(super) fn finding(self, found: &RuleFinding) -> (RuleFinding, String) {
         let said = [
             found.resource.as_deref().unwrap_or_default(),

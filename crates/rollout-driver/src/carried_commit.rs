@@ -1,4 +1,5 @@
-//! The commit that a rollout carries, opened for applies: the head of the run, or the older commit that baked.
+//! The commit that a rollout applies, opened for applies: the head of the run, or an older commit whose rollout has
+//! begun.
 
 use std::sync::Arc;
 
@@ -6,39 +7,39 @@ use super::reviews::CommitReviews;
 use konverge_base::model::{CommitId, RepoPath, StackId};
 use konverge_run::{NewerCommits, Planner, SpecSource, Target, apply::ApplyOptions};
 
-/// A commit that is opened for applies: the head of the run, or an older one.
+/// An opened commit for applies: the head of the run, or an older one.
 #[derive(Clone, Copy)]
 pub struct CarriedCommit<'a> {
-    /// The commit.
+    /// The commit to apply.
     pub commit: &'a CommitId,
-    /// The input of its plans.
+    /// The planner for the stacks of the commit.
     pub planning: &'a Planner,
     /// The pending stacks of the rollout.
     pub pending: &'a [Target],
-    /// The options of its applies.
+    /// The options for applies of the commit.
     pub options: &'a ApplyOptions,
-    /// The reviews of what was merged into it, and its deployments.
+    /// The reviews of the pull requests that were merged into the commit, and its deployments.
     pub reviews: &'a dyn CommitReviews,
 }
 
-/// An older commit that a rollout carries, opened for applies.
+/// An older commit that a rollout applies, opened for applies.
 pub struct OlderCommit<'a> {
-    /// The commit.
+    /// The commit to apply.
     pub commit: CommitId,
-    /// The input of its plans.
+    /// The planner for the stacks of the commit.
     pub planning: Planner,
     /// The pending stacks of the commit.
     pub pending: Vec<Target>,
     /// The stacks to which a newer commit was applied.
     pub newer: Arc<NewerCommits>,
-    /// The options of its applies.
+    /// The options for applies of the commit.
     pub options: ApplyOptions,
-    /// The reviews of what was merged into it, and its deployments.
+    /// The reviews of the pull requests that were merged into the commit, and its deployments.
     pub reviews: Box<dyn CommitReviews + 'a>,
 }
 
 impl OlderCommit<'_> {
-    /// Borrows the commit in the form that the head of the run has.
+    /// Returns the commit in the form that the head of the run has.
     pub(super) fn as_carried(&self) -> CarriedCommit<'_> {
         CarriedCommit {
             commit: &self.commit,
@@ -51,7 +52,8 @@ impl OlderCommit<'_> {
 }
 
 impl CarriedCommit<'_> {
-    /// Returns a stack of a rollout at this commit. A stack that the commit removes has no code, only its id and folder.
+    /// Returns the target for a stack of a rollout at this commit. A stack that the commit removes has only its id and
+    /// folder.
     pub(super) fn target(&self, id: &StackId, folder: &RepoPath) -> Target {
         if let Some(target) = self.pending.iter().find(|target| target.id == *id) {
             return target.clone();

@@ -10,8 +10,8 @@ use konverge_run::{
     stack_health::{SeenObject, observe},
 };
 
-/// Returns whether the Kubernetes objects of a stack are ready. Terraform knows no health. A stack without a record is
-/// ready.
+/// Returns whether the Kubernetes objects of a stack are ready. Terraform resources have no health, so they do not
+/// count. A stack without a record is ready.
 pub(super) async fn readiness(planning: &Planner, target: &Target) -> StackReadiness {
     match observed(planning, target).await {
         Ok(readiness) => readiness,

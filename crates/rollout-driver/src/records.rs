@@ -1,5 +1,5 @@
-//! [`RolloutRecords`]: the records as a run read them, and the lines about rollouts that should have continued long ago. Every
-//! run reports those.
+//! [`RolloutRecords`]: the records as a run read them, and the lines about rollouts whose next step is overdue. Every run
+//! reports these.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use konverge_rollout::overdue_warning;
 use konverge_run::{StateBackend, Target};
 use konverge_state::StoredRollout;
 
-/// The records of rollouts. They are read before the pending stacks of a run are listed: a record with a higher number later
-/// shows that another run may have applied some of these stacks.
+/// The records of rollouts. They are read before the pending stacks of a run are listed. If a record later has a higher
+/// number, another run may have applied some of these stacks.
 pub struct RolloutRecords(pub(super) Result<BTreeMap<String, StoredRollout>, UserError>);
 
 impl RolloutRecords {
@@ -27,8 +27,8 @@ impl RolloutRecords {
         })
     }
 
-    /// Adds the records of earlier rollouts, if the configuration has none any more and stacks are pending: a rollout under way
-    /// still holds its stacks.
+    /// Adds the records of earlier rollouts if the configuration has no rollouts any more and stacks are pending,
+    /// because a rollout that is under way still holds its stacks.
     pub async fn with_earlier(self, backend: &StateBackend, config: &Config, pending: &[Target]) -> Self {
         if config.rollouts.is_empty() && !pending.is_empty() {
             return Self(backend.states.rollouts().await.map_err(UserError::from));
@@ -36,8 +36,8 @@ impl RolloutRecords {
         self
     }
 
-    /// Returns the rollout under way, other than `rollout`, that has a stack in one of its waves, by the identity of the stack.
-    /// `None` if the records cannot be read: that error is in the outcomes of the rollouts.
+    /// Returns the rollout under way, other than `rollout`, that has a stack in one of its waves. `None` also if the
+    /// records cannot be read: that error is in the outcomes of the rollouts.
     pub(super) fn under_way(&self, stack: &StackId, rollout: Option<&str>) -> Option<&RolloutRecord> {
         let records = self.0.iter().flat_map(BTreeMap::values);
         let mut running = records
@@ -46,12 +46,12 @@ impl RolloutRecords {
         running.find(|record| record.stacks().any(|(_, id, _)| id == stack))
     }
 
-    /// Returns the error of records that cannot be read.
+    /// Returns the error if the records cannot be read.
     pub(super) fn failure(&self) -> Option<&UserError> {
         self.0.as_ref().err()
     }
 
-    /// Returns one line for each rollout that is overdue.
+    /// Returns one line for each overdue rollout.
     pub fn overdue(&self, config: &Config) -> Vec<String> {
         overdue_records(config, &self.0)
     }
@@ -66,7 +66,7 @@ pub async fn overdue_rollouts(config: &Config, backend: &StateBackend) -> Vec<St
     overdue_records(config, &stored.map_err(UserError::from))
 }
 
-/// Returns one line for each overdue rollout, from records that a run has read already, by the names of the rollouts.
+/// Returns one line for each overdue rollout, from records that the run has already read, sorted by name.
 fn overdue_records(
     config: &Config,
     stored: &Result<BTreeMap<String, StoredRollout>, UserError>,

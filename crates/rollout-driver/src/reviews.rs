@@ -27,9 +27,9 @@ pub trait CommitReviews: Send + Sync {
 /// Whether a digest that was given for a gate counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateDigest {
-    /// Somebody whom the gate names gave it, and took no part in the change.
+    /// A person whom the gate names gave the digest and did not contribute to the change.
     Counts,
-    /// The people whom the gate names did not give it, as far as their teams can be read, or they took part in the change.
+    /// Nobody whom the gate names gave the digest, as far as the teams can be read, or only authors of the change did.
     ByNobody {
         /// The first team whose members cannot be read, with the reason.
         unreadable: Option<(String, String)>,

@@ -7,16 +7,17 @@ use konverge_base::model::{
     rollout::{RolloutPhase, RolloutRecord},
 };
 
-/// A rollout that stopped in this run.
+/// The event that a rollout stopped in this run.
 pub struct RolloutEvent {
     /// The kind of event.
     pub topic: NotifyEvent,
-    /// The stacks that are rolled back, or would be.
+    /// The stacks that are rolled back, or would be rolled back.
     pub stacks: Vec<(StackId, RepoPath)>,
 }
 
 impl RolloutEvent {
-    /// Returns the event of a new record, if there is a notification for it. `failed` are the stacks that failed before it.
+    /// Returns the event of a new record, if there is a notification for it. `failed` are the stacks that failed
+    /// before.
     pub fn from_records(
         before: &RolloutRecord,
         after: &RolloutRecord,

@@ -1,6 +1,6 @@
-//! Rollouts as pure functions: which stacks may go now, and what people read about it. From the record of a rollout, what is
-//! seen of its stacks and gates, and clocks. The caller (`rollout-driver`) reads and writes the records, each change as a
-//! document of its own.
+//! Rollouts as pure functions: which stacks may be applied now, and what people read about it. They use the record of a
+//! rollout, the observed stacks and gates, and the clocks. The caller (`rollout-driver`) reads and writes the records; each
+//! change is a new document.
 
 mod begin;
 mod commands;

@@ -1,4 +1,4 @@
-//! The outcomes of pending stacks that may not go now, because of their rollout.
+//! The outcomes of pending stacks that must wait for their rollout.
 
 use jiff::Timestamp;
 
@@ -22,13 +22,13 @@ pub struct RolloutWait {
     pub why: String,
 }
 
-/// Returns true if a rollout carries this content to a stack.
+/// Returns true if a rollout applies these inputs to a stack.
 pub fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest>) -> bool {
     let mut stacks = record.stacks();
     stacks.any(|(_, other, stack)| other == id && stack.input == input)
 }
 
-/// Returns the outcome of a pending stack whose content an earlier rollout failed with, or was aborted with.
+/// Returns the outcome of a pending stack with a change that failed, or was aborted, in an earlier rollout.
 pub fn held_outcome(stack: &StackId, folder: &RepoPath, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
     let ended = match record.phase {
@@ -46,7 +46,7 @@ pub fn held_outcome(stack: &StackId, folder: &RepoPath, record: &RolloutRecord) 
     StackOutcome::not_changed(stack, folder, StackResult::Stopped, &failure)
 }
 
-/// Returns the outcome of a pending stack that the configuration took out of a rollout under way.
+/// Returns the outcome of a pending stack that was removed from the configuration of a rollout under way.
 pub fn left_rollout_outcome(stack: &StackId, folder: &RepoPath, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
     let failure = UserError::new(
@@ -65,7 +65,7 @@ pub fn left_rollout_outcome(stack: &StackId, folder: &RepoPath, record: &Rollout
     StackOutcome::not_changed(stack, folder, StackResult::Stopped, &failure)
 }
 
-/// Returns the outcome of a pending stack that this run did not apply, because of its rollout.
+/// Returns the outcome of a pending stack that this run did not apply because of its rollout.
 pub fn waiting_outcome(
     stack: &StackId,
     folder: &RepoPath,
@@ -77,6 +77,7 @@ pub fn waiting_outcome(
     let carried = record
         .stacks()
         .find(|(_, id, carried)| *id == stack && carried.input == input);
+    // A stopped rollout needs a person, so its stacks count as stopped and not as waiting.
     if record.phase == RolloutPhase::Stopped {
         let failure = UserError::new(
             ErrorKind::Policy,
@@ -94,6 +95,7 @@ pub fn waiting_outcome(
         return StackOutcome::not_changed(stack, folder, StackResult::Stopped, &failure);
     }
     let (waiting, why) = match (carried, wait) {
+        // The stack is in the current wave, so it waits for the same reason as the rollout.
         (Some((wave, ..)), Some(wait)) if wave == record.wave => {
             let waiting = Waiting {
                 reason: wait.reason,
@@ -102,6 +104,7 @@ pub fn waiting_outcome(
             };
             (waiting, wait.why.clone())
         }
+        // The stack is in a later wave. It waits for that wave, unless a person must act first.
         (Some((wave, ..)), wait) => {
             let waiting = Waiting {
                 reason: match wait {
@@ -124,6 +127,7 @@ pub fn waiting_outcome(
                 ),
             )
         }
+        // The rollout applies an older change, so this change of the stack comes with the next rollout.
         (None, wait) => {
             let waiting = Waiting {
                 reason: WaitReason::Wave,

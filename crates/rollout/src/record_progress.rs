@@ -20,13 +20,13 @@ fn configured<'a>(config: &'a Config, record: &RolloutRecord) -> Option<&'a Roll
     rollouts.find(|rollout| rollout.name == record.rollout)
 }
 
-/// Returns when the bake of the current wave ends.
+/// Returns the end of the bake time of the current wave.
 pub fn bake_end(config: &Config, record: &RolloutRecord) -> Option<Timestamp> {
     let rollout = configured(config, record)?;
     bakes_until(record, &RolloutRules::from_config(rollout, &config.gates))
 }
 
-/// Returns the gates that wait for people now, with the digest that they ask for; `None` if a plan is missing.
+/// Returns the gates that wait for people, each with the digest to approve; `None` if a plan is missing.
 pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String, Option<Digest>> {
     let wave = configured(config, record).and_then(|rollout| rollout.waves.get(record.wave));
     let gates = wave
@@ -40,7 +40,7 @@ pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String,
         .collect()
 }
 
-/// Returns the line about a rollout that should have continued long ago; `None` if it is not overdue.
+/// Returns the line about a rollout if its next step is overdue.
 pub fn overdue_warning(config: &Config, record: &RolloutRecord) -> Option<String> {
     let rollout = configured(config, record)?;
     let from = overdue_from(record, &RolloutRules::from_config(rollout, &config.gates))?;

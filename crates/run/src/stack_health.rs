@@ -7,15 +7,16 @@ use konverge_base::{
 };
 use konverge_state::Versioned;
 
-/// A recorded object as it is now.
+/// The live state of a recorded object.
 pub struct SeenObject {
-    /// Its health.
+    /// The health of the object.
     pub status: ObjectStatus,
     /// The event that the object waits for, if there is one.
     pub waiting: Option<Waiting>,
 }
 
-/// The recorded objects of one runtime as they are now, and the object of the controller that delivers them.
+/// Returns the live state of the recorded objects of one runtime, and of the object of the controller that delivers
+/// them.
 ///
 /// # Errors
 /// The cluster or the provider cannot be reached.

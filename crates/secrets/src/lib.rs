@@ -6,8 +6,8 @@
 //!
 //! [`redact`] masks whole plans and reports, once and before they are rendered.
 //!
-//! A [`SecretReference`] names a secret of a store. Its value is a [`SecretValue`], which a [`SecretResolver`]
-//! gives just before it is written.
+//! A [`SecretReference`] names a secret of a store. A [`SecretResolver`] fetches its value, a [`SecretValue`], just
+//! before the value is written.
 
 mod address_credentials;
 mod encodings;

@@ -14,7 +14,7 @@ pub fn shows_mask(value: &Value) -> bool {
     masked_value::holds_mark(value) || value.to_string().contains(MASK)
 }
 
-/// An error without these texts, however short they are: the server repeats what it refuses.
+/// Removes these texts from an error, however short they are, because a server repeats a refused value in its message.
 #[must_use]
 pub fn without_texts(failure: UserError, texts: &[String]) -> UserError {
     if texts.is_empty() {
@@ -31,10 +31,10 @@ pub fn without_texts(failure: UserError, texts: &[String]) -> UserError {
     failure
 }
 
-/// A message without these texts.
+/// Removes these texts from a message.
 #[must_use]
 pub fn without(message: &str, texts: &[String]) -> String {
-    // The longest first; otherwise a part would leave the rest.
+    // The longest text comes first: otherwise removing a part of it would leave the rest.
     let mut texts: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
     texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
     texts.into_iter().fold(message.to_owned(), |message, text| {
@@ -43,10 +43,10 @@ pub fn without(message: &str, texts: &[String]) -> String {
     })
 }
 
-/// Returns a text without these words. A part of a longer word stays.
+/// Masks words in a text, but not inside longer words.
 #[must_use]
 pub fn without_words(text: &str, words: &BTreeSet<String>) -> String {
-    // The longest first: a part would leave the rest.
+    // The longest words are masked first: otherwise a shorter one would mask only a part of a longer one.
     let mut words: Vec<_> = words.iter().filter(|word| text.contains(word.as_str())).collect();
     words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     words
@@ -54,7 +54,7 @@ pub fn without_words(text: &str, words: &BTreeSet<String>) -> String {
         .fold(text.to_owned(), |text, word| without_word(&text, word))
 }
 
-/// Removes a word from a text. A part of a longer word stays.
+/// Masks a word in a text, but not inside a longer word.
 fn without_word(text: &str, word: &str) -> String {
     let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);

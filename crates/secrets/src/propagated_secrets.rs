@@ -1,5 +1,5 @@
 //! Follows secret values through references into other resources (an environment variable, a URL), from a
-//! Secret or from a Terraform resource. Everywhere only the keyed hash is shown and recorded.
+//! Secret or from a Terraform resource. Plans and records contain only the keyed hash of such a value.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::Secrets;
 use konverge_base::model::{masked_value, plan::FieldChange, spec::Resource, state::Recorded};
 
-/// Shorter values would mask parts of many texts and protect nothing.
+/// The minimum length of a masked value, in bytes. Masking shorter values would hide parts of many texts and protect
+/// nothing.
 const SHORTEST: usize = 4;
 
 /// The known secret texts that references of a stack may read.
@@ -19,7 +20,7 @@ const SHORTEST: usize = 4;
 pub struct PropagatedSecrets(BTreeSet<String>);
 
 impl PropagatedSecrets {
-    /// Adds what a runtime reports as secret in a resource.
+    /// Adds the texts of a resource that its runtime reports as secret.
     pub fn learn(&mut self, texts: Vec<String>) {
         self.0
             .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
@@ -28,8 +29,8 @@ impl PropagatedSecrets {
     /// Returns the changes of a resource with every text masked that contains one of the values; `None` if nothing is known to
     /// be secret. The old value is masked if it was recorded in `prior` as masked, or if the new value is masked.
     ///
-    /// A text that stands literally in `wanted` came from no reference: it stays visible to reviewers even if
-    /// a Secret contains a part of it.
+    /// A text that is literally in `wanted` came from no reference: it stays visible to reviewers even if
+    /// it contains a part of a Secret.
     pub fn hide_changes(
         &self,
         changes: &[FieldChange],
@@ -64,7 +65,7 @@ impl PropagatedSecrets {
         Some(changes)
     }
 
-    /// Masks a record in the same way.
+    /// Masks a record like [`Self::hide`] masks a plan.
     pub fn hide_recorded(&self, recorded: &mut Recorded, wanted: Option<&Resource>, secrets: &Secrets) {
         if self.0.is_empty() {
             return;
@@ -76,7 +77,7 @@ impl PropagatedSecrets {
         }
     }
 
-    /// Returns true if a text of the value has one of the secrets.
+    /// Returns true if a text of the value contains one of the secrets.
     pub fn is_in_value(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => self.is_in(text),
@@ -91,7 +92,8 @@ impl PropagatedSecrets {
     }
 }
 
-/// The literal texts of a resource in the Spec. A text with a reference is not a value of any plan.
+/// Returns the literal texts of a resource in the Spec. A text with a reference is left out, because no plan contains
+/// it.
 fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
         match value {
@@ -107,7 +109,7 @@ fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     found
 }
 
-/// The hashes of the secret markers in a value.
+/// Collects the hashes of the secret markers in a value.
 fn marks(value: &Value, found: &mut HashSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| marks(item, found)),

@@ -10,7 +10,7 @@ use konverge_base::model::{
 use konverge_run::{OpenRevision, compiler::Compilers, stack_outputs};
 use konverge_secrets::{Secrets, redact};
 
-/// One finding for each stack with such a problem.
+/// Returns one finding for each stack with such a problem.
 pub(super) async fn check(
     workspace: &OpenRevision,
     compilers: &Compilers,

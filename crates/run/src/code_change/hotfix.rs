@@ -1,4 +1,4 @@
-//! Keeps a hotfix: what was changed outside Konverge, on the cluster, becomes the code.
+//! Keeps a hotfix: writes a change that somebody made on the cluster, outside Konverge, into the code.
 
 use super::{
     CodeEditor, EditPlace, EditedLine,
@@ -15,8 +15,8 @@ use konverge_base::{
 use konverge_secrets::shows_mask;
 
 impl CodeEditor<'_> {
-    /// Edits the attributes of a stack so that its Spec has the live values of a drift check's difference, and nothing
-    /// else changes.
+    /// Edits the attributes of a stack so that its Spec has the live values that a drift check found, and changes
+    /// nothing else.
     ///
     /// # Errors
     /// An object was created or deleted by hand, a field was added or removed, a value is a secret, or a field has no
@@ -44,7 +44,7 @@ impl CodeEditor<'_> {
     }
 }
 
-/// The fields of a resource with their live values.
+/// Returns the fields of a resource with their live values.
 fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError> {
     if resource.action != Action::Update {
         return Err(not_kept(format!(

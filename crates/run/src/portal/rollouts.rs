@@ -1,5 +1,4 @@
-//! The progress of the rollouts, from their newest records and konverge.yaml: for the portal and for `konverge
-//! rollout`.
+//! The progress of rollouts, from their newest records and `konverge.yaml`, for the portal and for `konverge rollout`.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use konverge_portal::{BegunRollout, RolloutProgress, RolloutView, RolloutsDocume
 use konverge_rollout::{NextPlans, asking_gates, bake_end, overdue_warning};
 use konverge_state::StoredRollout;
 
-/// Reads all rollouts: those of konverge.yaml, and those that have a record.
+/// Reads all rollouts: those in `konverge.yaml`, and those that have a record.
 ///
 /// # Errors
 /// Errors of the store.
@@ -103,7 +102,7 @@ fn waves(config: &Config, record: &RolloutRecord) -> Vec<WaveView> {
         .collect()
 }
 
-/// Returns the standing of the wave with this number, from 0.
+/// Returns the standing of a wave, by its number from 0.
 pub fn wave_standing(record: &RolloutRecord, number: usize) -> WaveStanding {
     match number.cmp(&record.wave) {
         std::cmp::Ordering::Less => WaveStanding::Done,
