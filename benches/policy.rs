@@ -31,7 +31,6 @@ use konverge_policy_sets::{
     workers::{RuleLimits, RuleWorkers},
 };
 use konverge_secrets::{HashKey, Secrets};
-use konverge_secrets::{HashKey, Secrets};
 use konverge_testkit::{performance, process::peak_kib};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
