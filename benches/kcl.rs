@@ -21,12 +21,12 @@ use std::{
 use konverge_base::{
     checkout::Checkout,
     model::{event::NoEvents, stack::Stack},
-    secrets::{HashKey, Secrets},
 };
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 use konverge_repo::{affected::ClosureFile, git::Repository};
 use konverge_run::{NoNotes, OpenRevision, RevisionSpec, RunContext, compiler::Compilers};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -24,11 +24,11 @@ use futures::{StreamExt, stream};
 use konverge_base::{
     checkout::Checkout,
     model::{event::NoEvents, stack::Stack},
-    secrets::{HashKey, Secrets},
 };
 use konverge_kcl::{CompileRequest, DEFAULT_VERSION, Pool, PoolOptions, Toolchain};
 use konverge_repo::affected::ClosureFile;
 use konverge_run::{NoNotes, OpenRevision, RevisionSpec, RunContext};
+use konverge_secrets::{HashKey, Secrets};
 use konverge_testkit::{
     apps::{HELLO_FILE, QUICKSTART, hello_binary, workspace, write_hello_stack, write_stack},
     git::Repository,

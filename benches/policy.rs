@@ -17,15 +17,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_base::{
-    model::{
-        RepoPath, StackId,
-        health::HealthReport,
-        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
-        plan_document::StackDocument,
-        spec::RuntimeKind,
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    RepoPath, StackId,
+    health::HealthReport,
+    plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+    plan_document::StackDocument,
+    spec::RuntimeKind,
 };
 use konverge_config::Config;
 use konverge_kubernetes::health::run_lua;
@@ -33,6 +30,7 @@ use konverge_policy_sets::{
     self as policy_sets, PolicyFile, PolicySet, PolicySets,
     workers::{RuleLimits, RuleWorkers},
 };
+use konverge_secrets::{HashKey, Secrets};
 use konverge_testkit::{performance, process::peak_kib};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -194,7 +192,7 @@ fn measure(name: &'static str, settings: &str, files: &[PolicyFile]) -> Measured
             let found = sets.findings(
                 &document,
                 Timestamp::now(),
-                &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
+                &konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k")),
             );
             wall += started.elapsed();
             processor += processor_time().saturating_sub(used);

@@ -20,18 +20,16 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
-use konverge_base::{
-    model::{
-        Digest, RepoPath, StackId,
-        spec::{RuntimeKind, Sharing},
-        state::{Recorded, RuntimeRecord, StackState},
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    Digest, RepoPath, StackId,
+    spec::{RuntimeKind, Sharing},
+    state::{Recorded, RuntimeRecord, StackState},
 };
 use konverge_run::{
     StateBackend,
     portal::{FolderSite, SiteSources, StackSources, build, read_overview},
 };
+use konverge_secrets::{HashKey, Secrets};
 use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Key, MemoryStore, Store, StoreOptions, open},

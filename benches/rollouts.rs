@@ -23,9 +23,7 @@ use konverge_base::model::{
     rollout::{ClockReading, RolloutStack},
 };
 use konverge_config::Config;
-use konverge_policy::rollout::{
-    ChangedStack, RolloutFacts, RolloutRules, RolloutStart, RolloutStep, begin, step,
-};
+use konverge_rollout::{ChangedStack, RolloutFacts, RolloutRules, RolloutStart, RolloutStep, begin, step};
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
     store::{MemoryStore, Store},

@@ -24,9 +24,9 @@ use konverge_base::{
         spec::{Resource, RuntimeKind},
         state::Recorded,
     },
-    secrets::{HashKey, Secrets},
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, Item, Runtime, StackScope};
+use konverge_secrets::{HashKey, Secrets};
 use konverge_terraform::{AllowedProvider, Terraform, TerraformOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;

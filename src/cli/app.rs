@@ -20,14 +20,13 @@ use tracing_subscriber::{
 use super::{Cli, CliContext, Command, common_args::TextOrJson, context::NOTES};
 use konverge_base::{
     error::{ErrorDocument, ErrorKind, UserError},
-    secrets::{HashKey, Secrets, learn_environment},
     spans, variables,
 };
 use konverge_report::{
     escape::{self, log_each},
     json,
 };
-use konverge_run::redact;
+use konverge_secrets::{HashKey, Secrets, learn_environment, redact};
 #[cfg(feature = "otlp")]
 use konverge_trace::otlp;
 use konverge_trace::{Recorder, log_filter};

@@ -18,7 +18,6 @@ use konverge_base::{
         spec::{RuntimeKind, Spec},
         stack::Stack,
     },
-    secrets::without_secrets,
 };
 use konverge_report::{
     escape::{self, log},
@@ -27,8 +26,8 @@ use konverge_report::{
 use konverge_run::{
     OpenRequest, Selection,
     compiler::{self, Compilers},
-    redact,
 };
+use konverge_secrets::redact;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -120,7 +119,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         let name = stack.map_or("", |stack: &Stack| stack.id.as_str());
         context.note(&format!(
             "{name}: warning: {}",
-            log(&context.secrets.mask(&without_secrets(note)))
+            log(&context.secrets.mask_foreign(note))
         ));
     }
     // In JSON mode stdout is one document: the Specs, or the error.

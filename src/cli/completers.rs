@@ -6,12 +6,9 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use tokio_util::sync::CancellationToken;
 
 use crate::ops::completions::{self, Suggestion};
-use konverge_base::{
-    model::event::NoEvents,
-    secrets::{HashKey, Secrets},
-    variables,
-};
+use konverge_base::{model::event::NoEvents, variables};
 use konverge_run::{NoNotes, RunContext};
+use konverge_secrets::{HashKey, Secrets};
 
 /// Offers the stacks of the repository.
 pub(super) fn stacks() -> ArgValueCompleter {

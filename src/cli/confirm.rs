@@ -18,7 +18,6 @@ use konverge_base::{
         plan::{Action, Plan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
     },
-    secrets::Secrets,
 };
 use konverge_report as report;
 use konverge_run::{
@@ -28,8 +27,8 @@ use konverge_run::{
         Refusal,
     },
     manual_policy_sets::{PromptFindings, WithPolicySets},
-    redact,
 };
+use konverge_secrets::{Secrets, redact};
 
 /// The action that the person confirms. It decides what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -371,7 +370,7 @@ mod tests {
         assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);
 
         let later = |action| stack("", action).resources.remove(0);
-        let secrets = Secrets::new(konverge_base::secrets::HashKey::derive("k"));
+        let secrets = Secrets::new(konverge_secrets::HashKey::derive("k"));
         let mut agrees = async |action| {
             let late = LatePlan {
                 shown: &later(action),

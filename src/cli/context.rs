@@ -21,14 +21,14 @@ use konverge_base::{
         note::{Note, NoteLevel},
         plan::Plan,
     },
-    secrets::Secrets,
     variables,
 };
 use konverge_report::{
     escape::{log_each, log_lines},
     terminal::{self, Style},
 };
-use konverge_run::{is_ci, redact};
+use konverge_run::is_ci;
+use konverge_secrets::{Secrets, redact};
 use konverge_trace::Recorder;
 
 /// The context of one run.

@@ -15,7 +15,6 @@ use crate::ops::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::StackId,
-    secrets::without_secrets,
 };
 use konverge_config::{DeliveryConfig, DeliveryTool};
 use konverge_export::{
@@ -27,6 +26,7 @@ use konverge_run::{
     OpenRequest, Selection,
     compiler::{self, Compilers},
 };
+use konverge_secrets::without_secrets;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

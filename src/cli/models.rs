@@ -4,8 +4,9 @@ use clap::Subcommand;
 
 use super::CliContext;
 use crate::ops::models::{self, ModelImport, RecordRequest};
-use konverge_base::{error::UserError, secrets::without_secrets};
+use konverge_base::error::UserError;
 use konverge_report::{escape::log, plural};
+use konverge_secrets::without_secrets;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

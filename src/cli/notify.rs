@@ -6,7 +6,8 @@ use super::CliContext;
 use crate::ops::notify_test;
 use konverge_base::{error::UserError, model::NotifyKind};
 use konverge_report::escape::log;
-use konverge_run::{notify_receivers, redact};
+use konverge_run::notify_receivers;
+use konverge_secrets::redact;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

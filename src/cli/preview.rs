@@ -30,9 +30,10 @@ use konverge_run::{
     cluster_selection::Live,
     manual_policy_sets::PromptFindings,
     plan_documents::{DocumentVisitor, PlannedDocument},
-    redact, stack_contexts,
+    stack_contexts,
     stack_order::StackOrder,
 };
+use konverge_secrets::redact;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -256,7 +257,7 @@ fn render(
     let stacks = session.targets.iter().map(|target| (&target.id, target.folder()));
     let contexts = stack_contexts(config, stacks.clone());
     let waves = StackOrder::build(config, &session.targets)?.waves();
-    let rollouts = konverge_ci::rollout_sentences(config, stacks);
+    let rollouts = konverge_rollout::preview_sentences(config, stacks);
     let affected = &session.affected;
     let run = RunInfo {
         head: affected.head.clone(),

@@ -3,7 +3,7 @@
 use super::{CliContext, common_args::TextOrJson};
 use crate::ops::rollout::{self, RolloutForm};
 use konverge_base::error::UserError;
-use konverge_policy::rollout::RolloutCommand;
+use konverge_rollout::RolloutCommand;
 
 /// Arguments of `konverge rollout`.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,6 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::{CommitId, StackId, spec::Spec, stack::Stack},
-    secrets::Secrets,
 };
 use konverge_cloud::RegistryLogin;
 use konverge_delivery as delivery;
@@ -23,6 +22,7 @@ use konverge_export::{
 use konverge_publish::{ArtifactReference, Published, RegistryClient};
 use konverge_report::json;
 use konverge_run::{RunContext, repository_root, stack_outputs};
+use konverge_secrets::Secrets;
 
 /// The name of the file with which an export describes itself.
 const DOCUMENT: &str = "konverge.json";

@@ -3,12 +3,9 @@
 
 use std::{fs, path::PathBuf};
 
-use konverge_base::{
-    atomic_file,
-    secrets::{HashKey, Secrets},
-    variables,
-};
+use konverge_base::{atomic_file, variables};
 use konverge_run::RunContext;
+use konverge_secrets::{HashKey, Secrets};
 
 /// The registry of a run, with the key of this machine.
 pub struct MachineKey {

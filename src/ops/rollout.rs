@@ -15,14 +15,15 @@ use konverge_base::{
     },
 };
 use konverge_config::Config;
-use konverge_policy::rollout::{NextPlans, RolloutCommand, RolloutCommandError, command};
 use konverge_portal::RolloutView;
 use konverge_repo::git::Repository;
 use konverge_report::{self as report, escape::log, plural};
+use konverge_rollout::{
+    NextPlans, RolloutCommand, RolloutCommandError, asking_gates, bake_end, command, overdue_warning,
+};
 use konverge_run::{
     KeyUse, Planner, RunContext, StateBackend, Target,
-    overdue_rollouts::overdue,
-    portal::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing},
+    portal::{read_rollouts, rollout_view, wave_standing},
     state,
 };
 use konverge_state::StoredRollout;
@@ -67,7 +68,7 @@ pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserErr
             .map_or_else(|| "never begun".to_owned(), |stored| short(&config, stored));
         let warning = stored
             .get(&rollout.name)
-            .and_then(|stored| overdue(&config, stored));
+            .and_then(|stored| overdue_warning(&config, &stored.record));
         text.push_str(&format!(
             "{}: {}, {line}\n",
             log(&rollout.name),
@@ -102,7 +103,7 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<Note>, UserError> {
     let runs = stored.iter().filter(|(_, stored)| !stored.record.phase.is_over());
     let lines = runs.flat_map(|(name, stored)| {
         let now = format!("rollout {}: {}", log(name), short(&planning.config, stored));
-        let overdue = overdue(&planning.config, stored);
+        let overdue = overdue_warning(&planning.config, &stored.record);
         [Some(Note::remark(now)), overdue.map(Note::warning)]
     });
     Ok(lines.flatten().collect())
@@ -172,7 +173,7 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
         stored.number,
         log(&stored.writer.to_string())
     );
-    text.extend(overdue(&config, &stored).map(|warning| format!("{warning}\n")));
+    text.extend(overdue_warning(&config, record).map(|warning| format!("{warning}\n")));
     for (number, wave) in record.waves.iter().enumerate() {
         let sign = wave_standing(record, number).word();
         let names: Vec<_> = wave.keys().map(|id| log(id.as_str())).collect();

@@ -294,11 +294,9 @@ fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
 
 #[cfg(test)]
 mod tests {
-    use konverge_base::{
-        model::event::NoEvents,
-        secrets::{HashKey, Secrets},
-    };
+    use konverge_base::model::event::NoEvents;
     use konverge_run::NoNotes;
+    use konverge_secrets::{HashKey, Secrets};
 
     use super::*;
 

@@ -19,8 +19,8 @@ use konverge_policy::{self as policy, SecretReader};
 use konverge_run::{
     OpenRevision, RunContext, Target,
     compiler::{self, Compiler, Compilers},
-    redact,
 };
+use konverge_secrets::redact;
 
 /// The number of stacks that are compiled at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;

@@ -20,8 +20,9 @@ use konverge_base::{
 use konverge_repo::{git::Repository, konfig::Changes};
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRequest, RevisionSpec, RunContext, Selection, Target, compiler::Compilers,
-    preview, redact, session,
+    preview, session,
 };
+use konverge_secrets::redact;
 
 /// A working tree that is watched.
 pub struct Watch<'a> {

@@ -3,12 +3,9 @@
 use std::{collections::HashMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
 use super::{dialect::Dialect, workflow_commands};
-use konverge_base::{
-    model::check_run::Annotation,
-    secrets::{AddressParts, credential_in, without_credentials},
-    variables,
-};
+use konverge_base::{model::check_run::Annotation, variables};
 use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
+use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 /// The environment of a runner of GitHub or Gitea.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The common types of all other crates: the plain data types ([`model`]), errors, secrets and their masking, YAML,
-//! and helpers for processes and files.
+//! The common types of all other crates: the plain data types ([`model`]), errors, YAML, and helpers for processes and
+//! files.
 
 pub mod atomic_file;
 pub mod checkout;
@@ -9,7 +9,6 @@ mod kernel;
 pub mod model;
 pub mod process;
 pub mod retry;
-pub mod secrets;
 pub mod spans;
 pub mod variables;
 pub mod yaml;

@@ -16,7 +16,6 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{CommitId, StackId, apply_result::ApplyReport},
-    secrets::Secrets,
 };
 use konverge_config::Config;
 use konverge_forge::DefaultBranch;
@@ -25,6 +24,7 @@ use konverge_run::{
     NewerCommits, OpenRevision, PendingStacks, SkippedRemovals, StateBackend, Target,
     apply::{ApplyOptions, Approver},
 };
+use konverge_secrets::Secrets;
 
 /// The commit that is applied, with its manual approvals.
 pub(super) struct ApplyTarget<'a> {

@@ -9,7 +9,6 @@ use crate::{
     commits_since_apply,
     deployments::Deployments,
     drift_schedule::DriftSchedule,
-    environments::{EnvironmentScope, ScopedTargets},
     job::{Job, JobResult},
     news::ApplyDecisions,
     notifications::Notifications,
@@ -18,7 +17,7 @@ use crate::{
     restore,
     result_counts::counts,
     rolled_back,
-    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutEvent, RolloutRecords},
+    rollout::{self, ReviewedCommit},
     trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
     workflow_coverage,
 };
@@ -35,11 +34,14 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_forge::{DefaultBranch, StatusState};
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_rollout::RolloutEvent;
+use konverge_rollout_driver::{CarriedCommit, GuardedTargets, PendingRollouts, RolloutRecords};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun, StoppedPlan},
-    redact,
+    environments::{EnvironmentScope, ScopedTargets},
 };
+use konverge_secrets::redact;
 
 /// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
@@ -315,7 +317,7 @@ async fn apply_pending(
         planning: &planning,
         pending: &all_pending,
         options: &options,
-        reviews: &reviews,
+        reviews: &ReviewedCommit::head(job, &tip, &reviews),
     };
     let succeeded = report
         .stacks

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::publisher::Publisher;
-use konverge_base::{
-    model::{CommitId, Shard, StackId, check_run::CheckRun, plan::Plan},
-    secrets::Secrets,
-};
+use konverge_base::model::{CommitId, Shard, StackId, check_run::CheckRun, plan::Plan};
 use konverge_forge::ForgeError;
 use konverge_report::checks;
+use konverge_secrets::Secrets;
 
 impl Publisher<'_> {
     /// Creates the check runs of a plan, and returns the URL of the check run of each stack.

@@ -31,12 +31,13 @@ use konverge_report::{
     self as report, RunInfo, SUMMARY_BUDGET,
     markdown::{DriftKeeping, DriftRound, DriftSeen, ManualStart, drift_round},
 };
+use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
-    overdue_rollouts::overdue_rollouts,
-    portal, redact, renamed_stacks, stack_lookup,
+    portal, renamed_stacks, stack_lookup,
 };
+use konverge_secrets::redact;
 use konverge_state::{IndexedStates, Proven};
 
 /// The file with the jobs of GitLab, which has no folder of workflows.

@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use konverge_base::{
-    model::{
-        check_run::{Annotation, Level},
-        note::{Note, NoteLevel},
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    check_run::{Annotation, Level},
+    note::{Note, NoteLevel},
 };
 use konverge_forge::CiJob;
 use konverge_run::{Notes, RunContext};
+use konverge_secrets::Secrets;
 
 /// Passes all notes on, and collects the warnings.
 pub(super) struct JobWarnings {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rollout::RolloutEvent;
 use konverge_base::{
     error::UserError,
     model::{
@@ -13,6 +12,7 @@ use konverge_base::{
 };
 use konverge_config::Notify;
 use konverge_notify::{NotifyDetail, NotifyEvent};
+use konverge_rollout::RolloutEvent;
 use konverge_run::apply;
 
 /// Decisions about the stacks of an apply that are not in its report.

@@ -5,11 +5,11 @@ use crate::{ShardMode, preview_events::find_pull_request};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::comment_marker::{CommentMarker, MarkerKind},
-    secrets::without_credentials,
 };
 use konverge_forge::{CiJob, JobEvent, StickyComments as _};
 use konverge_report::escape;
 use konverge_run::{RunContext, forge};
+use konverge_secrets::without_credentials;
 
 /// Adds a link to the page at `address` to the job summary and, for the event of a pull request, to the comment that
 /// this run has written for `part`.

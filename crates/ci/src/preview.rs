@@ -21,7 +21,6 @@ use crate::{
     },
     preview_feedback::{self, PreviewFeedback},
     publisher::Publisher,
-    rollout,
     trust::job_trust::Trust,
     unprotected_merge,
 };
@@ -35,21 +34,23 @@ use konverge_base::{
         review::ReviewRecord,
         review_difference::ReviewDifference,
     },
-    secrets::Secrets,
     spans::Stages,
 };
 use konverge_forge::StatusState;
 use konverge_policy::Stage;
 use konverge_policy_sets::MovedResources;
 use konverge_report as report;
+use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
     SkippedRemovals, Target,
-    overdue_rollouts::overdue_rollouts,
     plan_documents::{DocumentVisitor, PlannedDocument},
     preview::{self, Preview},
-    redact::{self, UnreviewableValue},
     stack_contexts,
     stack_order::StackOrder,
+};
+use konverge_secrets::{
+    Secrets,
+    redact::{self, UnreviewableValue},
 };
 
 /// Previews a pull request or a merge group, and publishes the result.
@@ -100,7 +101,7 @@ async fn plan_and_publish(
     // Waves and rollouts are computed for the whole change, before the shard is selected, so that each comment shows
     // the same numbers.
     let changed = opened.targets.iter().map(|stack| (&stack.id, stack.folder()));
-    let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
+    let rollouts = konverge_rollout::preview_sentences(&opened.planning.config, changed.clone());
     let contexts = stack_contexts(&opened.planning.config, changed);
     let waves = StackOrder::build(&opened.planning.config, &opened.targets)?.waves();
     if let Some(share) = job.options.part.share() {

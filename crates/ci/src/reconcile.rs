@@ -23,9 +23,10 @@ use konverge_run::{
     apply::{
         self, ApplyOptions, ApprovedPlan, Approver, EndedRun, LateApprover, PriorState, ProposedPlan, Refusal,
     },
-    recorded_targets, redact,
+    recorded_targets,
     stack_policy_sets::ActiveSets,
 };
+use konverge_secrets::redact;
 
 /// Restores the drift that a check found. Returns the restored stacks, and the others with the reason. The stacks in
 /// `behind` are left to the apply of their new code.
@@ -54,7 +55,10 @@ pub(super) async fn run(
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
     let options = ApplyOptions {
-        approver: Arc::new(RestoreApprover { policy_check }),
+        approver: Arc::new(RestoreApprover {
+            policy_check,
+            of_drift: true,
+        }),
         newer: None,
         commit: None,
         merged: None,
@@ -91,18 +95,33 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
     stacks.map(|stack| stack.id.clone()).collect()
 }
 
-/// Approves creations and updates without a review, because the plan is for the Spec that was applied last.
-struct RestoreApprover {
+/// Approves a plan for what was applied before, without a review. Of drift it approves only creations and updates.
+pub(super) struct RestoreApprover {
     policy_check: PolicyCheck,
+    /// True if drift is restored; else a rollout is rolled back, and its driver decides what may be taken away.
+    of_drift: bool,
+}
+
+impl RestoreApprover {
+    /// Creates the approver of a rollback.
+    pub(super) fn of_rollback(policy_check: PolicyCheck) -> Self {
+        Self {
+            policy_check,
+            of_drift: false,
+        }
+    }
 }
 
 #[async_trait]
 impl Approver for RestoreApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
-        let follows_rotation = self.policy_check.follows_rotation();
+        let limits = RestoreLimits {
+            of_drift: self.of_drift,
+            follows_rotation: self.policy_check.follows_rotation(),
+        };
         for resource in &plan.resources {
-            check_restorable(resource, follows_rotation)?;
+            limits.check(resource)?;
         }
         let RestoringApproval {
             authorization,
@@ -111,21 +130,18 @@ impl Approver for RestoreApprover {
         } = self.policy_check.approve_restoring(proposed, past).await?;
         Ok(ApprovedPlan {
             authorization: Authorization {
-                reconciled: true,
+                reconciled: self.of_drift,
                 ..authorization
             },
             decisions,
-            late: Box::new(RestoredStack {
-                follows_rotation,
-                sets,
-            }),
+            late: Box::new(RestoredStack { limits, sets }),
         })
     }
 }
 
 /// A stack that is being restored.
 struct RestoredStack {
-    follows_rotation: bool,
+    limits: RestoreLimits,
     /// The policy sets that check values which become known during the apply.
     sets: ActiveSets,
 }
@@ -133,7 +149,7 @@ struct RestoredStack {
 #[async_trait]
 impl LateApprover for RestoredStack {
     async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
-        check_restorable(late.shown, self.follows_rotation)?;
+        self.limits.check(late.shown)?;
         self.sets.check(late).await
     }
 
@@ -142,19 +158,29 @@ impl LateApprover for RestoredStack {
     }
 }
 
-/// Checks that a resource may be restored without a person. With `follows_rotation`, a new version of a secret may be
-/// written, too.
-fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(), UserError> {
-    takes_nothing_away(resource)?;
-    if follows_rotation {
-        Ok(())
-    } else {
-        writes_no_rotation(resource)
+/// The limits of what is restored without a person.
+#[derive(Clone, Copy)]
+struct RestoreLimits {
+    of_drift: bool,
+    /// True if a new version of a secret may be written, too.
+    follows_rotation: bool,
+}
+
+impl RestoreLimits {
+    fn check(self, resource: &ResourcePlan) -> Result<(), UserError> {
+        if self.of_drift {
+            takes_nothing_away(resource)?;
+        }
+        if self.follows_rotation {
+            Ok(())
+        } else {
+            writes_no_rotation(resource)
+        }
     }
 }
 
 /// Checks that the plan writes no new version of a secret, because `secrets.rotation` is `stop`.
-pub(super) fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
+fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
     let mut origins = plan.changes.iter().map(|change| &change.origin);
     if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
         return Ok(());

@@ -10,7 +10,6 @@ use std::{
 use crate::{
     drift_job::{self, DriftResult},
     drift_schedule::DriftSchedule,
-    environments::EnvironmentScope,
     job::{Job, JobResult},
     news::ApplyDecisions,
     notifications::Notifications,
@@ -39,8 +38,10 @@ use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
     apply::{self, ApplyOptions, EndedRun},
     drift::{self as drift_check, StackDrift},
-    recorded_targets, redact, renamed_stacks,
+    environments::EnvironmentScope,
+    recorded_targets, renamed_stacks,
 };
+use konverge_secrets::redact;
 use konverge_state::{IndexedStates, Proven};
 
 /// The result of restoring the drift that approved digests belong to.

@@ -45,9 +45,9 @@ use konverge_report::{
     test_check,
 };
 use konverge_run::{
-    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers,
-    forge, redact,
+    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers, forge,
 };
+use konverge_secrets::redact;
 
 /// A change whose stacks are tested.
 pub struct TestedChange {

@@ -21,7 +21,8 @@ use konverge_report::{
     markdown::{self, Failed},
     timeline,
 };
-use konverge_run::{RunContext, redact};
+use konverge_run::RunContext;
+use konverge_secrets::redact;
 
 /// Publishes the end of a run.
 pub(super) struct RunSummary<'a> {

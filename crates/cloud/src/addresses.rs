@@ -4,7 +4,7 @@
 use url::{Host, Url};
 
 use super::CloudError;
-use konverge_base::secrets::{AddressParts, credential_in};
+use konverge_secrets::{AddressParts, credential_in};
 
 /// Parses an address from a setting. It must be HTTPS at one of these hosts, or a service of this machine. A
 /// host that begins with a dot allows all hosts below it.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::CloudError;
-use konverge_base::secrets::without_secrets;
 use konverge_http::xml_text;
+use konverge_secrets::without_secrets;
 
 /// The maximum duration of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);

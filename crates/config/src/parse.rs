@@ -8,9 +8,9 @@ use konverge_base::{
         file_source::{Source, SourceError},
         stack::LayoutRules,
     },
-    secrets::without_secrets,
     yaml::{self, YamlError},
 };
+use konverge_secrets::without_secrets;
 
 /// The path of the file, at the root of the repository.
 pub const FILE_NAME: &str = "konverge.yaml";

@@ -2,10 +2,10 @@
 //! that contradict each other.
 
 use super::{Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule, logins};
-use konverge_base::{
-    model::{ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name},
-    secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
+use konverge_base::model::{
+    ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name,
 };
+use konverge_secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials};
 
 /// The schemes of `state.url` that are supported.
 const STORES: [&str; 9] = [

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::key_recipients::{self, StateRecipient};
 use super::token_address::is_safe;
-use konverge_base::{model::ClusterName, secrets::GENERATED};
+use konverge_base::model::ClusterName;
+use konverge_secrets::GENERATED;
 
 /// The secret stores. A Spec refers to a secret by `ref+STORE://PATH#/KEY` and never contains it. Only the
 /// default branch's file counts.

@@ -1,6 +1,6 @@
 //! Decides to which addresses a token may be sent.
 
-use konverge_base::secrets::{AddressParts, credential_in};
+use konverge_secrets::{AddressParts, credential_in};
 
 /// Returns true if a token may be sent to an address: it contains no credentials, and the traffic is encrypted or stays
 /// on this machine.

@@ -6,12 +6,12 @@ use konverge_base::{
     error::UserError,
     interrupt::Interrupt,
     model::{ClusterName, StackId, state::StackState},
-    secrets::Secrets,
 };
 use konverge_cloud::RegistryLogin;
 use konverge_config::{Config, DeliveryTool};
 use konverge_engine::{RuntimeRegistry, runtime::Runtime};
 use konverge_kubernetes::Kubernetes;
+use konverge_secrets::Secrets;
 
 use super::{
     controller::DeliveryTarget,

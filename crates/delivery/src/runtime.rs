@@ -14,7 +14,6 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
     },
-    secrets::{Secrets, mask_object},
 };
 use konverge_cloud::RegistryLogin;
 use konverge_engine::runtime::{
@@ -22,6 +21,7 @@ use konverge_engine::runtime::{
 };
 use konverge_kubernetes::Kubernetes;
 use konverge_publish::{PublishError, RegistryClient};
+use konverge_secrets::{Secrets, mask_object};
 
 use super::{
     artifact::{DeliveredFiles, delivered_files},
@@ -478,8 +478,8 @@ impl Runtime for DeliveredObjects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
     use konverge_engine::runtime::Needs;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     /// An object, and what a plan recorded of it.

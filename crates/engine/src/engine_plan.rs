@@ -12,8 +12,8 @@ use konverge_base::{
         ResourceId, plan::StackPlan, reference::Targets, spec::Resource, stack_status::ObjectStatus,
         state::Replacement,
     },
-    secrets::Secrets,
 };
+use konverge_secrets::Secrets;
 
 /// A plan: what is shown, and what [`super::apply`] needs to execute exactly that.
 pub struct EnginePlan {

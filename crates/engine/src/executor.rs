@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Journal, Publication, Review, apply_order, engine_plan::EnginePlan, plan_failures, schedule::Schedule,
-    secret_masking::PropagatedSecrets,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -29,6 +28,7 @@ use konverge_base::{
         state::{JournalEntry, Recorded},
     },
 };
+use konverge_secrets::PropagatedSecrets;
 
 /// The input of an apply.
 pub struct ApplyRequest<'a> {

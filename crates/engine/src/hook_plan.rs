@@ -18,8 +18,8 @@ use konverge_base::{
         spec::Resource,
         state::{Recorded, StackState},
     },
-    secrets::{Secrets, mask_resource},
 };
+use konverge_secrets::{Secrets, mask_resource};
 use serde_json::Value;
 
 /// Reads the hooks of the desired resources, and puts them into their order.

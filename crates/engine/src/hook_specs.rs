@@ -15,8 +15,8 @@ use konverge_base::{
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         spec::{Resource, Spec},
     },
-    secrets::Secrets,
 };
+use konverge_secrets::Secrets;
 
 /// Shows the hooks of the head in a comparison of Specs. A hook is shown as run if its digest differs from that of the
 /// base.

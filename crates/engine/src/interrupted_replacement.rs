@@ -6,15 +6,13 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::runtime::PlannedResource;
-use konverge_base::{
-    model::{
-        ResourceId, StackId,
-        digest::canonical_json,
-        plan::{Action, ResourcePlan},
-        state::Replacement,
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    ResourceId, StackId,
+    digest::canonical_json,
+    plan::{Action, ResourcePlan},
+    state::Replacement,
 };
+use konverge_secrets::Secrets;
 
 /// Returns the replacement of a plan in the form that is recorded before the old object is deleted.
 pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Option<Replacement> {

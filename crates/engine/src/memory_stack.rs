@@ -20,8 +20,8 @@ use konverge_base::{
         spec::{Resource, Spec},
         state::{JournalEntry, StackState},
     },
-    secrets::{HashKey, Secrets, StackReferences},
 };
+use konverge_secrets::{HashKey, Secrets, StackReferences};
 
 /// A stack with its state on such a runtime.
 pub(super) struct MemoryStack {

@@ -23,8 +23,7 @@ use super::{
     plan_request::PlanRequest,
     published_outputs::PublishedOutputs,
     resolve_attributes::resolve_attributes,
-    secret_masking::PropagatedSecrets,
-    secret_reference_check,
+    secret_masking, secret_reference_check,
 };
 use crate::{
     runtime::{EarlierChange, Granularity, Item, Needs, PlannedResource, StackScope},
@@ -36,8 +35,8 @@ use konverge_base::{
         ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, resolve::KnownValue,
         spec::RuntimeKind, state::Replacement,
     },
-    secrets::Secrets,
 };
+use konverge_secrets::{PropagatedSecrets, Secrets};
 
 /// Starts to plan a stack.
 ///
@@ -386,7 +385,13 @@ impl PlanBuilder<'_> {
         // The comparison before and after masking shows whether a secret reached an object that a controller delivers.
         let recorded = planned.recorded.as_ref().filter(|_| draft.is_delivered());
         let before = recorded.map(|recorded| Arc::clone(&recorded.attributes));
-        carried.hide(&self.stack, &mut planned, draft.wanted.as_ref(), self.secrets);
+        secret_masking::hide(
+            carried,
+            &self.stack,
+            &mut planned,
+            draft.wanted.as_ref(),
+            self.secrets,
+        );
         awaited_outputs::name(&self.stack, &mut planned);
         if let (Some(before), Some(masked)) = (before, &planned.recorded)
             && let Err(failure) = delivered_secrets::check_masked(&id, &before, &masked.attributes)

@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::RuntimeRegistry;
-use konverge_base::{
-    model::{
-        ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec,
-        stack_output::OutputName, state::StackState,
-    },
-    secrets::{Secrets, StackReferences},
+use konverge_base::model::{
+    ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec, stack_output::OutputName,
+    state::StackState,
 };
+use konverge_secrets::{Secrets, StackReferences};
 
 /// The input of a plan.
 pub struct PlanRequest<'a> {

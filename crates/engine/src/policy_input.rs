@@ -11,16 +11,14 @@ use super::{
     spec_diff::{ComparedSpecs, SpecMask, plan_against_spec},
 };
 use crate::runtime::TrueValues;
-use konverge_base::{
-    model::{
-        ClusterName, ResourceId,
-        kind_scopes::KindScopes,
-        plan::{Action, ResourcePlan, StackPlan},
-        plan_document::DesiredResource,
-        spec::{Resource, RuntimeKind, Spec, terraform_type},
-    },
-    secrets::{Secrets, hidden_texts},
+use konverge_base::model::{
+    ClusterName, ResourceId,
+    kind_scopes::KindScopes,
+    plan::{Action, ResourcePlan, StackPlan},
+    plan_document::DesiredResource,
+    spec::{Resource, RuntimeKind, Spec, terraform_type},
 };
+use konverge_secrets::{Secrets, hidden_texts};
 
 /// A plan with true values, for policy sets. Only the data of Secrets and sensitive attributes are masked. Never print
 /// or store it.
@@ -220,7 +218,7 @@ fn kind(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     /// Terraform takes the type from the id where nothing else says it: a rule must see the same.

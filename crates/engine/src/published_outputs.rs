@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
-use super::{
-    delivered_secrets::SensitivePaths, normalize::NormalizedResources, secret_masking::PropagatedSecrets,
-};
+use super::{delivered_secrets::SensitivePaths, normalize::NormalizedResources};
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
     model::{
@@ -17,8 +15,8 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Sharing},
         stack_output::{self, MAX_BYTES, OutputName},
     },
-    secrets::{SecretTemplate, Secrets, mask_resource},
 };
+use konverge_secrets::{PropagatedSecrets, SecretTemplate, Secrets, mask_resource};
 
 /// The hint for an output whose value is secret.
 const BY_STORE: &str =

@@ -11,8 +11,8 @@ use konverge_base::{
         resolve::KnownValue,
         spec::{Resource, RuntimeKind},
     },
-    secrets::{SecretReference, SecretTemplate, decode_base64},
 };
+use konverge_secrets::{SecretReference, SecretTemplate, decode_base64};
 
 /// Returns the resource with its references replaced by their values. `keep` and `lookup` are passed to
 /// [`Targets::resolve`].

@@ -10,8 +10,8 @@ use konverge_base::{
         reference::{MARK, Reference, Targets},
         spec::{Resource, RuntimeKind},
     },
-    secrets::{SecretTemplate, may_refer, rewrite_texts},
 };
+use konverge_secrets::{SecretTemplate, may_refer, rewrite_texts};
 
 /// The path of a value in a resource.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,14 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use konverge_base::{
-    model::{
-        ClusterName, RepoPath, ResourceId, StackId, diff, object_rules,
-        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
-        spec::{Resource, RuntimeKind, Spec},
-    },
-    secrets::{Secrets, mask_resource, mask_secret_data},
+use konverge_base::model::{
+    ClusterName, RepoPath, ResourceId, StackId, diff, object_rules,
+    plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
+    spec::{Resource, RuntimeKind, Spec},
 };
+use konverge_secrets::{Secrets, mask_resource, mask_secret_data};
 
 /// Chooses the secrets that are masked in the resources of a Spec.
 #[derive(Clone, Copy)]
@@ -155,7 +153,7 @@ fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::{Map, json};
 
     fn spec(objects: &[Value]) -> Spec {

@@ -5,18 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use konverge_base::{
-    model::{
-        CommitId, Digest, GroupKind, ResourceId, StackId,
-        field_path::join_path,
-        hook::HOOK,
-        kind_scopes::KindScopes,
-        masked_value,
-        spec::{Resource, RuntimeKind, Spec},
-    },
-    secrets::{HashKey, Secrets, mask_object},
+use konverge_base::model::{
+    CommitId, Digest, GroupKind, ResourceId, StackId,
+    field_path::join_path,
+    hook::HOOK,
+    kind_scopes::KindScopes,
+    masked_value,
+    spec::{Resource, RuntimeKind, Spec},
 };
 use konverge_engine::spec::graph::{Edge, ResourceGraph};
+use konverge_secrets::{HashKey, Secrets, mask_object};
 
 use crate::{
     error::{ExportError, ExportRefusal, Why},

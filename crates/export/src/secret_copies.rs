@@ -8,16 +8,14 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use konverge_base::{
-    model::{
-        GroupKind, ResourceId,
-        field_path::join_path,
-        masked_value,
-        reference::MARK,
-        spec::{Resource, RuntimeKind},
-    },
-    secrets::{HashKey, SecretTemplate, Secrets, encode_base64, is_name_field, rewrite_texts},
+use konverge_base::model::{
+    GroupKind, ResourceId,
+    field_path::join_path,
+    masked_value,
+    reference::MARK,
+    spec::{Resource, RuntimeKind},
 };
+use konverge_secrets::{HashKey, SecretTemplate, Secrets, encode_base64, is_name_field, rewrite_texts};
 
 use crate::value_places::{RequiredValue, ValueCode, ValueGroup, place_name};
 

@@ -10,16 +10,14 @@ use std::{
 use flate2::{Compression, write::DeflateEncoder};
 use serde_json::{Map, Value, json};
 
-use konverge_base::{
-    model::{
-        Digest, GroupKind, ResourceId,
-        field_path::join_path,
-        masked_value,
-        reference::{MARK, Reference, Targets},
-        resolve::KnownValue,
-    },
-    secrets::{SecretTemplate, TemplatePart, is_last_applied},
+use konverge_base::model::{
+    Digest, GroupKind, ResourceId,
+    field_path::join_path,
+    masked_value,
+    reference::{MARK, Reference, Targets},
+    resolve::KnownValue,
 };
+use konverge_secrets::{SecretTemplate, TemplatePart, is_last_applied};
 
 use crate::{
     error::{ExportRefusal, Why},

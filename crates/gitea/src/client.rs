@@ -12,12 +12,12 @@ use konverge_base::{
     error::SharedError,
     model::{CommitId, InvalidId},
     retry::RetryPolicy,
-    secrets::Secrets,
 };
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_rest::{
     Answer, ApiAddress, Exchange, HttpApi, RestApi, RestClient, TokenPermission, check_token,
 };
+use konverge_secrets::Secrets;
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;

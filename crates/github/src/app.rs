@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use konverge_base::{
     retry::RetryPolicy,
-    secrets::Secrets,
     variables::{KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY},
 };
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_rest::{Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission};
+use konverge_secrets::Secrets;
 use octocrab::{
     AuthState, Octocrab,
     auth::AppAuth,

@@ -6,11 +6,12 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use konverge_base::{retry::RetryPolicy, secrets::Secrets};
+use konverge_base::retry::RetryPolicy;
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_rest::{
     Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission, check_token, http_client,
 };
+use konverge_secrets::Secrets;
 use octocrab::{AuthState, Octocrab};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;

@@ -3,12 +3,9 @@
 
 use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
-use konverge_base::{
-    model::check_run::Annotation,
-    secrets::{AddressParts, credential_in, without_credentials},
-    variables,
-};
+use konverge_base::{model::check_run::Annotation, variables};
 use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
+use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 use crate::{
     environment::{Environment, is_project},

@@ -16,9 +16,9 @@ use konverge_base::{
     checkout::{Checkout, Executable},
     error::SharedError,
     process::Program,
-    secrets::{AddressParts, credential_in, without_credentials},
     variables,
 };
+use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 const PINS: &str = include_str!("pins.txt");
 

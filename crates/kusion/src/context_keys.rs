@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use konverge_base::secrets::is_secret_name;
+use konverge_secrets::is_secret_name;
 
 /// Keys by which Kusion chooses the cluster.
 const CLUSTER_KEYS: [&str; 2] = ["KUBECONFIG_CONTENT", "KUBECONFIG_PATH"];

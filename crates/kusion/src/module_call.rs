@@ -20,9 +20,9 @@ use konverge_base::{
         ResourceId,
         spec::{Resource, RuntimeKind},
     },
-    secrets::without_secrets,
     yaml,
 };
+use konverge_secrets::without_secrets;
 
 /// A request to a module that is not built in. The texts are YAML; a missing one is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,10 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{KusionError, apps::App, kubernetes_object::ObjectName};
-use konverge_base::{
-    model::spec::Resource,
-    secrets::{SecretReference, SecretTemplate},
-};
+use konverge_base::model::spec::Resource;
+use konverge_secrets::{SecretReference, SecretTemplate};
 
 /// A secret as the developer declares it.
 #[derive(Debug, Deserialize)]

@@ -11,9 +11,9 @@ use super::{
 };
 use konverge_base::{
     model::{RepoPath, workspace_name::is_workspace_name},
-    secrets::{AddressParts, credential_in},
     yaml::{self, ScalarRules, Written, YamlError},
 };
+use konverge_secrets::{AddressParts, credential_in};
 
 /// The folder of the workspaces, at the root of the repository.
 pub const FOLDER: &str = "workspaces";

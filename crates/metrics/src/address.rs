@@ -3,7 +3,7 @@
 use url::{Host, Url};
 
 use crate::MetricsError;
-use konverge_base::secrets::{AddressParts, credential_in};
+use konverge_secrets::{AddressParts, credential_in};
 
 /// The path segments of instant queries below the address.
 const QUERY: [&str; 3] = ["api", "v1", "query"];

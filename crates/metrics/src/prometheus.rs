@@ -10,7 +10,8 @@ use reqwest::{
 use url::{Url, form_urlencoded};
 
 use crate::{Measurement, MetricsError, address::query_url, answer};
-use konverge_base::{error::chain, secrets::without_secrets};
+use konverge_base::error::chain;
+use konverge_secrets::without_secrets;
 
 /// The maximum duration of a query. It is also sent to the server.
 const DEADLINE: Duration = Duration::from_secs(30);

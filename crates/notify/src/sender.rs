@@ -19,8 +19,8 @@ use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::NotifyKind,
     retry::{self, RetryDecision, RetryPolicy},
-    secrets::Secrets,
 };
+use konverge_secrets::Secrets;
 
 /// The time limit of one attempt.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -10,18 +10,16 @@ use super::{
     rule::{NoOutcomes, RuleOutcome},
     set::{PolicySet, is_no_verdict},
 };
-use konverge_base::{
-    model::{
-        Digest,
-        digest::DigestBuilder,
-        other_names::OtherNames,
-        plan_document::StackDocument,
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::RuntimeKind,
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    Digest,
+    digest::DigestBuilder,
+    other_names::OtherNames,
+    plan_document::StackDocument,
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::RuntimeKind,
 };
 use konverge_config::{EndedNameConfig, PolicyExceptionConfig};
+use konverge_secrets::Secrets;
 
 /// The policy sets of a revision. Two values are equal if all settings and files are.
 #[derive(Debug, Clone)]

@@ -3,10 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::rule::{RuleFinding, shorten};
-use konverge_base::secrets::Secrets;
-
-/// The text that replaces a secret.
-const MASK: &str = "***";
+use konverge_secrets::{Secrets, without_words};
 
 /// The secrets that a finding must not show.
 #[derive(Clone, Copy)]
@@ -42,56 +39,17 @@ impl FindingMask<'_> {
     }
 
     fn text(self, text: &str) -> String {
-        // The longest texts are masked first: otherwise a shorter one would mask only a part of a longer one.
-        let mut hidden: Vec<_> = self
-            .hidden
-            .iter()
-            .filter(|hidden| text.contains(hidden.as_str()))
-            .collect();
-        hidden.sort_by_key(|hidden| std::cmp::Reverse(hidden.len()));
-        let text = hidden
-            .into_iter()
-            .fold(text.to_owned(), |text, hidden| without_word(&text, hidden));
+        let text = without_words(text, self.hidden);
         shorten(&self.secrets.mask(&text))
     }
-}
-
-/// Masks a word in a text, but not inside a longer word.
-fn without_word(text: &str, word: &str) -> String {
-    let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-    let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(word).filter(|_| !word.is_empty()) {
-        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
-        masked.push_str(before);
-        let joins = is_inside(masked.chars().next_back()) && is_inside(word.chars().next())
-            || is_inside(word.chars().next_back()) && is_inside(after.chars().next());
-        masked.push_str(if joins { word } else { MASK });
-        rest = after;
-    }
-    masked.push_str(rest);
-    masked
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rule::Severity;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use std::collections::BTreeMap;
-
-    #[test]
-    fn a_word_is_masked_and_a_part_of_a_word_stays() {
-        for (text, word, masked) in [
-            ("the password is blue", "blue", "the password is ***"),
-            ("blueberry, blue.berry", "blue", "blueberry, ***.berry"),
-            ("a=1, b=12, c=1", "1", "a=***, b=12, c=***"),
-            ("größer groß", "groß", "größer ***"),
-            ("x", "", "x"),
-            ("blue", "blue", "***"),
-        ] {
-            assert_eq!(without_word(text, word), masked);
-        }
-    }
 
     #[test]
     fn two_findings_that_look_alike_have_two_digests() {

@@ -11,18 +11,16 @@ use super::{
     rule::{ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE},
     set_rules::{SetRules, SetSource, UnreadableSet},
 };
-use konverge_base::{
-    model::{
-        Digest,
-        digest::DigestBuilder,
-        other_names::OtherNames,
-        plan_document::{DocumentResource, DocumentStack, StackDocument},
-        policy_finding::{Enforcement, PolicyFinding, SetPlace},
-        review::OVERRIDE_ALL_SHOWN,
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    Digest,
+    digest::DigestBuilder,
+    other_names::OtherNames,
+    plan_document::{DocumentResource, DocumentStack, StackDocument},
+    policy_finding::{Enforcement, PolicyFinding, SetPlace},
+    review::OVERRIDE_ALL_SHOWN,
 };
 use konverge_config::{PolicyEnforcement, PolicySetConfig, StackGlob};
+use konverge_secrets::Secrets;
 
 /// The maximum size of the files of a set in bytes.
 const LARGEST_SET: usize = 8 * 1024 * 1024;

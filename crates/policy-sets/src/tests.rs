@@ -1,18 +1,16 @@
 use super::*;
 use crate as policy;
 use jiff::Timestamp;
-use konverge_base::{
-    model::{
-        RepoPath,
-        other_names::OtherNames,
-        plan::{Action, Basis, ResourcePlan, StackPlan},
-        plan_document::{DesiredResource, StackDocument},
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::RuntimeKind,
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    RepoPath,
+    other_names::OtherNames,
+    plan::{Action, Basis, ResourcePlan, StackPlan},
+    plan_document::{DesiredResource, StackDocument},
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::RuntimeKind,
 };
 use konverge_config::{Config, PolicySetConfig};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::{Value, json};
 
 pub(super) fn secrets() -> Secrets {

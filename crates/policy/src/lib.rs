@@ -7,7 +7,6 @@ mod evaluate;
 mod own_secret_store;
 mod reference_form;
 mod review_match;
-pub mod rollout;
 mod rules;
 mod secret_access;
 mod secret_refusal;

@@ -2,11 +2,9 @@
 //! the same path would evade a rule.
 
 use super::secret_refusal::AccessRefusal;
-use konverge_base::{
-    model::RepoPath,
-    secrets::{SecretReference, StoreName},
-};
+use konverge_base::model::RepoPath;
 use konverge_config::{SecretStoreConfig, SecretStoreKind};
+use konverge_secrets::{SecretReference, StoreName};
 
 /// Returns true if a secret in a store of this kind can be read in a version by number.
 pub(super) fn has_versions(store: &SecretStoreConfig) -> bool {
@@ -134,7 +132,7 @@ pub(super) fn normal_form(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::SecretTemplate;
+    use konverge_secrets::SecretTemplate;
 
     #[test]
     fn a_parameter_of_a_folder_is_named_from_the_root() {

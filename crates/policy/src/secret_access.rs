@@ -12,12 +12,12 @@ use konverge_base::{
         RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
-    secrets::{
-        GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, is_of_run, may_refer,
-        rewrite_texts, why_never_secret,
-    },
 };
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretTarget, SecretsConfig, StackGlob};
+use konverge_secrets::{
+    GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, is_of_run, may_refer,
+    rewrite_texts, why_never_secret,
+};
 
 use super::{
     own_secret_store,

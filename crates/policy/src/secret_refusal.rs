@@ -1,9 +1,7 @@
 //! The reasons why a stack may not use a secret reference, with the key of `konverge.yaml` that would change that.
 
-use konverge_base::{
-    model::{RepoPath, StackId},
-    secrets::{GENERATED, MalformedReference},
-};
+use konverge_base::model::{RepoPath, StackId};
+use konverge_secrets::{GENERATED, MalformedReference};
 
 /// Schemes of vals that run a command, read a file or open an address. A store's kind never has such a name.
 const NEVER: [&str; 8] = [

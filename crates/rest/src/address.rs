@@ -1,8 +1,8 @@
 //! Validates the address of an API and a token, which both come from the environment.
 
 use http::{HeaderValue, Uri};
-use konverge_base::secrets::{AddressParts, credential_in, without_credentials};
 use konverge_forge::ForgeError;
+use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 /// The address of an API.
 #[derive(Debug, Clone)]

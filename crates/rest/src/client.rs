@@ -22,10 +22,10 @@ use konverge_base::{
     error::{SharedError, chain},
     interrupt::{Interrupt, StopTimeouts},
     retry::{RetryDecision, RetryPolicy},
-    secrets::Secrets,
     spans,
 };
 use konverge_forge::ForgeError;
+use konverge_secrets::Secrets;
 
 use crate::{Answer, Exchange, RestApi, TokenPermission, links};
 
@@ -469,8 +469,8 @@ fn to_json(body: &impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use konverge_base::secrets::HashKey;
     use konverge_forge::ForgeKind;
+    use konverge_secrets::HashKey;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::Mutex;
 
 use crate::{
-    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, apply::stopped_outcome, redact,
+    AnalysisCache, OpenRevision, Planner, RevisionSpec, SpecSource, Target, apply::stopped_outcome,
     target::RecordedSpec,
 };
 use konverge_base::{
@@ -23,6 +23,7 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_repo::git::{GitError, Repository};
+use konverge_secrets::redact;
 
 /// Replaces the head's Spec of each target by the Spec that was applied last. Returns the targets, and an outcome for
 /// each stack whose last Spec is not available.

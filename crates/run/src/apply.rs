@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 
-use crate::{Planner, StateBackend, StepCounter, Target, redact, stack_order::StackOrder};
+use crate::{Planner, StateBackend, StepCounter, Target, stack_order::StackOrder};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{
@@ -24,6 +24,7 @@ use konverge_base::{
         event::Step,
     },
 };
+use konverge_secrets::redact;
 
 use awaited_stacks::AwaitedStacks;
 pub use consent::{

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{ComparedRevisions, OpenRevision, RunContext, compiler::Compilers, redact};
+use crate::{ComparedRevisions, OpenRevision, RunContext, compiler::Compilers};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -24,6 +24,7 @@ use konverge_base::{
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_kcl::AttributePath;
+use konverge_secrets::redact;
 
 /// The files in which an attribute may be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -35,7 +35,6 @@ use konverge_base::{
         spec::{Sharing, Spec},
         stack::{CompileSetup, SetupError, Stack},
     },
-    secrets::{mask_object, mask_resource, without_secrets},
     variables,
 };
 use konverge_config::Config;
@@ -46,6 +45,7 @@ use konverge_kcl::{
 };
 use konverge_repo::affected::Analysis;
 use konverge_report::errors;
+use konverge_secrets::{mask_object, mask_resource};
 
 /// The shared state of all compilations of a run. The workers of a core start with the first stack that needs them;
 /// dropping this value ends them.
@@ -244,7 +244,7 @@ impl Compilers {
             }
         }
         for line in compiled.warnings.iter().take(MOST_SAID) {
-            let line = secrets.mask(&without_secrets(line));
+            let line = secrets.mask_foreign(line);
             self.run.notes.say(Note::info(line).of(&stack.id));
         }
         let more = compiled.warnings.len().saturating_sub(MOST_SAID);

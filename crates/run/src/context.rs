@@ -20,10 +20,10 @@ use konverge_base::{
         note::Note,
         timeline::Timeline,
     },
-    secrets::Secrets,
     variables,
 };
 use konverge_repo::git::Repository;
+use konverge_secrets::Secrets;
 use konverge_trace::Recorder;
 
 /// Prints notes to the user, for example assumptions and warnings.

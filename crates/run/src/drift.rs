@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use crate::{
     Planner, StateBackend, StepCounter, Target, TargetPlan,
     applied_spec::{self, AppliedSpec},
-    redact, stack_outputs,
+    stack_outputs,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -31,6 +31,7 @@ use konverge_base::{
     spans,
 };
 use konverge_delivery as delivery;
+use konverge_secrets::redact;
 use konverge_state::Versioned;
 
 /// The number of stacks that are checked concurrently.

@@ -12,7 +12,6 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
     model::{ClusterName, file_source::Source, spec::Spec},
-    secrets::{SecretValue, Secrets},
     variables,
 };
 use konverge_cloud::{
@@ -25,6 +24,7 @@ use konverge_kubernetes::{
     ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options, SecretData,
     health::HealthRules,
 };
+use konverge_secrets::{SecretValue, Secrets};
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 

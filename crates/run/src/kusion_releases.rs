@@ -9,9 +9,9 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, KusionRelease, StackState},
     },
-    secrets::{self, Secrets},
 };
 use konverge_config::Config;
+use konverge_secrets::{Secrets, mask_object};
 use konverge_state::{
     Lease,
     kusion_releases::{BegunRelease, NewestRelease, Releases},
@@ -225,7 +225,7 @@ impl ReleaseTurn {
             _ => "failed",
         };
         let mask = |resource: &Resource| Resource {
-            attributes: secrets::mask_object(secrets, &resource.attributes).into_owned(),
+            attributes: mask_object(secrets, &resource.attributes).into_owned(),
             ..resource.clone()
         };
         let wanted: Vec<_> = wanted.resources.iter().map(mask).collect();

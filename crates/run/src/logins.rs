@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use crate::RunContext;
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
-    secrets::{Secrets, learn_environment},
     variables,
 };
 use konverge_cloud::{
     AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, StackIdentity, job_subject,
 };
 use konverge_config::{Config, EffectiveStack, LoginConfig};
+use konverge_secrets::{Secrets, learn_environment};
 use konverge_terraform::{ProviderCredentials, ProviderLogin};
 
 /// The purpose of a login.

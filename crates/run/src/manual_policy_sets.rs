@@ -14,10 +14,10 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{authorization::Authorization, policy_finding::PolicyFinding},
-    secrets::Secrets,
 };
 use konverge_engine::LatePlan;
 use konverge_policy_sets::PolicySets;
+use konverge_secrets::Secrets;
 
 /// Approves a plan that another approver approves and that no rule denies.
 pub struct WithPolicySets {

@@ -20,7 +20,6 @@ use konverge_base::{
     checkout::Checkout,
     error::{ErrorKind, UserError},
     model::{RepoPath, file_source::Source, stack::Stack},
-    secrets::{without_credentials, without_secrets},
     variables,
 };
 use konverge_config::ModuleConfig;
@@ -30,6 +29,7 @@ use konverge_kusion::{
     module_host::{self, ModuleError, ModuleLimits, ModuleRequest, ModuleSetup},
 };
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
+use konverge_secrets::{without_credentials, without_secrets};
 
 /// The trust in the code that uses a module.
 #[derive(Debug, Clone)]

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::redact;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -12,8 +11,8 @@ use konverge_base::{
         review::ReviewedStack,
         spec::{RuntimeKind, Spec},
     },
-    secrets::Secrets,
 };
+use konverge_secrets::{Secrets, redact};
 
 /// The claims that are in a stack's Spec, but not visible in its plan.
 #[derive(Debug, Default)]

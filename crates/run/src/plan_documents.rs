@@ -4,15 +4,13 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use crate::TargetPlan;
-use konverge_base::{
-    model::{
-        plan::{FieldChange, ResourcePlan, StackPlan},
-        plan_document::{DesiredResource, StackDocument},
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    plan::{FieldChange, ResourcePlan, StackPlan},
+    plan_document::{DesiredResource, StackDocument},
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask, TruePlan};
 use konverge_policy_sets as policy_sets;
+use konverge_secrets::Secrets;
 
 /// Receives each stack of a preview as soon as it is planned, so that no plan must stay in memory.
 #[async_trait]

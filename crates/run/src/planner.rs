@@ -33,7 +33,6 @@ use konverge_base::{
         stack::Stack,
         state::StackState,
     },
-    secrets::{Secrets, StackReferences},
 };
 use konverge_config::{Config, EffectiveStack, HookTool};
 use konverge_delivery::{
@@ -43,6 +42,7 @@ use konverge_engine::{
     self as engine, ComparedSpecs, EnginePlan, PlanRequest, PlanStep, RuntimeRegistry, SpecMask,
 };
 use konverge_kubernetes::Kubernetes;
+use konverge_secrets::{Secrets, StackReferences};
 use konverge_state::{IndexedStates, Proven, Versioned};
 
 /// The recorded state from which a plan starts.

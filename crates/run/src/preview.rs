@@ -9,7 +9,6 @@ use crate::{
     Planner, StepCounter, Target, adoption_notes, earlier_failure,
     object_conflicts::{self, DeclaredClaims},
     plan_documents::{DocumentVisitor, PlannedDocument},
-    redact::{self, UnreviewableValue},
 };
 use konverge_base::{
     error::UserError,
@@ -19,10 +18,13 @@ use konverge_base::{
         plan::{Basis, Plan, StackPlan},
         review::{ReviewedStack, stack_units},
     },
-    secrets::Secrets,
     spans,
 };
 use konverge_config::{BrokenBase, Config, WorkflowTime};
+use konverge_secrets::{
+    Secrets,
+    redact::{self, UnreviewableValue},
+};
 
 /// Returns true if the whole preview fails because of this stack.
 pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {

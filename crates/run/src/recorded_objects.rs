@@ -6,9 +6,9 @@ use crate::{Planner, Target, cluster_selection};
 use konverge_base::{
     error::UserError,
     model::{spec::RuntimeKind, state::StackState},
-    secrets::StackReferences,
 };
 use konverge_engine::runtime::{Item, Needs, ObservedObject, StackScope};
+use konverge_secrets::StackReferences;
 
 /// Reads the recorded objects of one runtime, each with the item of the request.
 ///

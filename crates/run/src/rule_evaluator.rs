@@ -9,15 +9,13 @@ use std::{
 
 use jiff::Timestamp;
 
-use konverge_base::{
-    model::{plan_document::StackDocument, policy_finding::PolicyFinding},
-    secrets::Secrets,
-};
+use konverge_base::model::{plan_document::StackDocument, policy_finding::PolicyFinding};
 use konverge_kubernetes::health;
 use konverge_policy_sets::{
     FailedTest, PolicySet, PolicySets,
     workers::{self, RuleLimits, RuleWorkers, ServeError},
 };
+use konverge_secrets::Secrets;
 
 /// Evaluates rules. Cheap to clone; all clones share the workers.
 #[derive(Debug, Clone)]

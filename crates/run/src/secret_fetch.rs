@@ -14,13 +14,13 @@ use crate::{RunContext, secret_stores, sops_copies::SopsCopies};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{ClusterName, file_source::Source, spec::Spec},
-    secrets::{SecretReference, SecretValue, Secrets, StoreName},
 };
 use konverge_cloud::secret_stores::{
     ClusterSecrets, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
 };
 use konverge_config::SecretsConfig;
 use konverge_policy as policy;
+use konverge_secrets::{SecretReference, SecretValue, Secrets, StoreName};
 
 /// The key of a secret: the name of its store, and the query for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,7 +8,6 @@ use crate::RunContext;
 use konverge_base::{
     error::chain,
     model::{ClusterName, RepoPath, file_source::Source},
-    secrets::Secrets,
     variables,
 };
 use konverge_cloud::{
@@ -23,6 +22,7 @@ use konverge_cloud::{
 use konverge_config::{
     SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
 };
+use konverge_secrets::Secrets;
 
 /// Opens the stores by name. `secrets` gets the tokens of logins for masking; `cluster` returns the reader for the
 /// Secrets of a cluster.

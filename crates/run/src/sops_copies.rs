@@ -14,11 +14,11 @@ use konverge_base::{
         CommitId, RepoPath,
         file_source::{FileKind, Source, SourceError},
     },
-    secrets::{SecretReference, StoreName},
 };
 use konverge_cloud::secret_stores::{SopsCommon, SopsFileMark, SopsText};
 use konverge_config::{SecretStoreKind, SecretsConfig};
 use konverge_policy::{self as policy, SecretReader};
+use konverge_secrets::{SecretReference, StoreName};
 
 /// The word that every SOPS file contains in any format.
 const WORD: &[u8] = b"sops";

@@ -27,9 +27,9 @@ use konverge_base::{
         stack::Stack,
         stack_output::{self, FilledTexts, MARK, OutputFill, OutputId, OutputName, RecordedRead, StackReads},
     },
-    secrets::{Secrets, mask_resource},
 };
 use konverge_config::Config;
+use konverge_secrets::{Secrets, mask_resource};
 use konverge_state::Versioned;
 
 /// An error source: the stacks that must be applied first, because the stack reads their outputs.

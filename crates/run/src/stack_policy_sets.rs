@@ -150,18 +150,16 @@ fn refusal(what: fmt::Arguments<'_>, denied: &[&PolicyFinding]) -> Option<UserEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::{
-        model::{
-            StackId,
-            other_names::OtherNames,
-            plan::{Action, Basis, ResourcePlan},
-            plan_document::DocumentStack,
-            spec::RuntimeKind,
-        },
-        secrets::{HashKey, Secrets},
+    use konverge_base::model::{
+        StackId,
+        other_names::OtherNames,
+        plan::{Action, Basis, ResourcePlan},
+        plan_document::DocumentStack,
+        spec::RuntimeKind,
     };
     use konverge_config::Config;
     use konverge_policy_sets::{PolicyFile, PolicySet};
+    use konverge_secrets::{HashKey, Secrets};
 
     fn secrets() -> Secrets {
         Secrets::new(HashKey::derive("k"))

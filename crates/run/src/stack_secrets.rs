@@ -18,11 +18,11 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{RepoPath, StackId, masked_value::VALUE_VERSION, spec::Spec},
-    secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, StoreName},
 };
 use konverge_cloud::secret_stores::{FetchedSecret, SecretRights, SecretStoreError};
 use konverge_config::{Rotation, SecretTarget};
 use konverge_policy::{self as policy, SecretReader};
+use konverge_secrets::{RotatedVersion, SecretReference, SecretResolver, SecretValue, StoreName};
 
 /// The number of secrets that are read at the same time.
 const AT_ONCE: usize = 16;

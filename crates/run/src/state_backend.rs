@@ -5,11 +5,11 @@ use std::{path::Path, sync::Arc};
 use crate::{RevisionSpec, RunContext, checkout_addresses, key_services};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
-    secrets::{HashKey, Secrets},
     variables,
 };
 use konverge_config::Config;
 use konverge_repo::git::Repository;
+use konverge_secrets::{HashKey, Secrets};
 use konverge_state::{
     DocumentWriter, IDENTITY_VARIABLE, RepositoryId, SealScope, Sealer, StateError, StateStore,
     store::{self, Key, StoreOptions, StorePart},

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 
 use super::{StateError, StateStore, document_format, keys};
-use konverge_base::secrets::HashKey;
+use konverge_secrets::HashKey;
 
 #[derive(Serialize, Deserialize)]
 struct KeyDocument {

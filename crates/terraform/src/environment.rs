@@ -6,10 +6,8 @@ use std::{
     path::Path,
 };
 
-use konverge_base::{
-    secrets::{is_passed, is_provider_credential},
-    variables,
-};
+use konverge_base::variables;
+use konverge_secrets::{is_passed, is_provider_credential};
 
 /// Terraform and its providers run briefly, and garbage collection takes a quarter of their time on small
 /// modules. A larger `GOGC` delays it, and `GOMEMLIMIT` keeps several processes from filling the memory of a

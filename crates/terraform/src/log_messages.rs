@@ -4,7 +4,8 @@
 use serde::Deserialize;
 
 use super::error::{Class, TerraformError};
-use konverge_base::{model::ResourceId, secrets::Secrets};
+use konverge_base::model::ResourceId;
+use konverge_secrets::Secrets;
 
 /// Maximum number of characters of a provider's text that are passed on.
 const LONGEST: usize = 2000;
@@ -153,7 +154,7 @@ pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     #[test]

@@ -3,10 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::saved_plan::{self, at, mask_below, members};
-use konverge_base::{
-    model::{claim::Claim, masked_value},
-    secrets::{Secrets, mask_terraform, named_texts},
-};
+use konverge_base::model::{claim::Claim, masked_value};
+use konverge_secrets::{Secrets, mask_terraform, named_texts};
 
 /// Returns the object that references of other resources read, unmasked, with `$unknown` where only the
 /// provider knows the value.
@@ -38,7 +36,7 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
         return match value {
             _ if masked_value::holds_true(unknown) => masked_value::unknown(),
             Value::Null => Value::Null,
-            secret => mark(secret, secrets),
+            secret => secrets.mark_fetched(secret),
         };
     }
     match value {
@@ -84,21 +82,6 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
         }
         scalar => scalar.clone(),
     }
-}
-
-/// Returns the marker of a secret. All texts in the secret are added to `secrets`, so that they are masked
-/// wherever they occur.
-pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
-    fn learn(value: &Value, secrets: &Secrets) {
-        match value {
-            Value::String(text) => secrets.learn_fetched(text),
-            Value::Array(items) => items.iter().for_each(|item| learn(item, secrets)),
-            Value::Object(map) => map.values().for_each(|member| learn(member, secrets)),
-            _ => {}
-        }
-    }
-    learn(secret, secrets);
-    secrets.mark(secret)
 }
 
 /// Returns the texts of an object that are sensitive by the mask or by their name.
@@ -150,7 +133,7 @@ pub(super) fn true_attributes(
     fn overlay_mask(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
         match (given, sensitive) {
             (Value::Null, _) => Value::Null,
-            (secret, Value::Bool(true)) => mark(secret, secrets),
+            (secret, Value::Bool(true)) => secrets.mark_fetched(secret),
             (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => {
                 overlay_mask(given, &blocks[0], secrets)
             }
@@ -225,7 +208,7 @@ fn without_nulls(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     #[test]

@@ -349,7 +349,7 @@ mod tests {
             holding: None,
             moved_from: None,
             made: None,
-            written: konverge_base::secrets::WrittenReferences::new(),
+            written: konverge_secrets::WrittenReferences::new(),
         }
     }
 

@@ -9,17 +9,15 @@ use super::{
     providers::{self, ProviderRef},
     resource_state::ResourceState,
 };
-use konverge_base::{
-    model::{
-        Digest, ResourceId,
-        claim::{IMPORT_ID, MOVED_FROM},
-        field_path::join_path,
-        reference,
-        spec::Resource,
-    },
-    secrets::WrittenReferences,
+use konverge_base::model::{
+    Digest, ResourceId,
+    claim::{IMPORT_ID, MOVED_FROM},
+    field_path::join_path,
+    reference,
+    spec::Resource,
 };
 use konverge_engine::runtime::Item;
+use konverge_secrets::WrittenReferences;
 
 /// The extension that keeps the object when its resource is removed: the resource is only removed from the
 /// state.

@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{provider_login::ProviderLogin, state_encryption::StateEncryption};
-use konverge_base::{checkout::Checkout, secrets::Secrets};
+use konverge_base::checkout::Checkout;
 use konverge_engine::runtime::RunNotes;
+use konverge_secrets::Secrets;
 
 /// Options of the Terraform runtime.
 #[derive(Debug, Clone)]
@@ -38,7 +39,7 @@ pub struct TerraformOptions {
     pub notes: RunNotes,
     /// The secrets to mask in all output of the runtime.
     pub secrets: Secrets,
-    /// Variables for Terraform's environment, besides those that [`konverge_base::secrets::is_passed`]
+    /// Variables for Terraform's environment, besides those that [`konverge_secrets::is_passed`]
     /// allows.
     pub environment: Vec<(OsString, OsString)>,
     /// The number of resources that Terraform processes concurrently (its `-parallelism`).

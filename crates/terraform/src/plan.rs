@@ -18,11 +18,9 @@ use super::{
     secret_references::{self, ModuleSecrets},
     state_document::TerraformState,
 };
-use konverge_base::{
-    model::{ResourceId, spec::RuntimeKind},
-    secrets::mask_resource,
-};
+use konverge_base::model::{ResourceId, spec::RuntimeKind};
 use konverge_engine::runtime::{Item, PlannedResource, StackScope};
+use konverge_secrets::mask_resource;
 
 /// Plans items. Returns one result for each item, in the same order.
 pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Item>) -> Vec<ItemResult> {

@@ -15,16 +15,14 @@ use super::{
     secret_changes,
     state_document::TerraformState,
 };
-use konverge_base::{
-    model::{
-        StackId, masked_value,
-        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
-        spec::RuntimeKind,
-        state::{Recorded, Replacement},
-    },
-    secrets::{Secrets, mask_provider},
+use konverge_base::model::{
+    StackId, masked_value,
+    plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
+    spec::RuntimeKind,
+    state::{Recorded, Replacement},
 };
 use konverge_engine::runtime::{Item, PlannedResource, Preparation, TrueValues};
+use konverge_secrets::{Secrets, mask_provider};
 
 /// The context of a conversion.
 pub(super) struct Segment<'a> {

@@ -12,10 +12,8 @@ use super::{
     resource_state::ResourceState,
     state_document::InFlight,
 };
-use konverge_base::{
-    model::{ResourceId, plan::Action},
-    secrets::Secrets,
-};
+use konverge_base::model::{ResourceId, plan::Action};
+use konverge_secrets::Secrets;
 
 #[derive(Debug, Default)]
 struct ResourceProgress {

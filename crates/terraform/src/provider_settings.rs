@@ -12,10 +12,8 @@ use super::{
     options::TerraformOptions,
     providers::{ProviderRef, full_source},
 };
-use konverge_base::{
-    model::{ResourceId, field_path::join_path},
-    secrets::SecretTemplate,
-};
+use konverge_base::model::{ResourceId, field_path::join_path};
+use konverge_secrets::SecretTemplate;
 
 /// Settings that a Spec may choose, by the name of the provider. They are at the top of the configuration,
 /// and include everything below them. The names are those of the published schemas.

@@ -8,10 +8,8 @@ mod schema;
 use serde_json::json;
 
 use super::*;
-use konverge_base::{
-    error::{ErrorKind, UserError},
-    secrets::{HashKey, Secrets},
-};
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_secrets::{HashKey, Secrets};
 
 /// What the default branch allows.
 fn allowing(

@@ -17,9 +17,9 @@ use super::{
 use konverge_base::{
     error::chain,
     model::{ResourceId, health::Health},
-    secrets::WrittenReferences,
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
+use konverge_secrets::WrittenReferences;
 
 /// Returns the live objects as a refresh finds them; `None` for an object that is not in the state or no
 /// longer exists. Terraform knows no health of an object.

@@ -13,14 +13,12 @@ use super::{
     providers::{self, ProviderRef},
     state_document::TerraformState,
 };
-use konverge_base::{
-    model::{
-        ResourceId,
-        spec::{Resource, RuntimeKind},
-    },
-    secrets::WrittenReferences,
+use konverge_base::model::{
+    ResourceId,
+    spec::{Resource, RuntimeKind},
 };
 use konverge_engine::runtime::Item;
+use konverge_secrets::WrittenReferences;
 
 /// The items of a batch, grouped by what has to be done.
 #[derive(Debug, Default)]
@@ -213,8 +211,8 @@ fn admit(
 mod tests {
     use super::*;
     use crate::{AllowedProvider, address::Address, resource_state::ResourceState, state_document::InFlight};
-    use konverge_base::secrets::{HashKey, Secrets};
     use konverge_engine::runtime::Needs;
+    use konverge_secrets::{HashKey, Secrets};
     use serde_json::{Value, json};
 
     fn item(id: &str, extensions: Option<Value>) -> Item {

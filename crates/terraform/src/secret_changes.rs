@@ -4,14 +4,12 @@
 use serde_json::Value;
 
 use super::{module_resource::ModuleResource, secret_references::TerraformRecord};
-use konverge_base::{
-    model::{
-        FieldPath, masked_value,
-        plan::{Action, ChangeOrigin, FieldChange},
-        state::RuntimeRecord,
-    },
-    secrets::{Secrets, WrittenReference, WrittenReferences},
+use konverge_base::model::{
+    FieldPath, masked_value,
+    plan::{Action, ChangeOrigin, FieldChange},
+    state::RuntimeRecord,
 };
+use konverge_secrets::{Secrets, WrittenReference, WrittenReferences};
 
 /// Adds changes of references, and marks changes that come only from a new version of a secret.
 pub(super) fn with_references(

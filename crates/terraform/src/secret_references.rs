@@ -23,8 +23,8 @@ use super::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{ResourceId, field_path::join_path, reference, state::Recorded},
-    secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences},
 };
+use konverge_secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences};
 
 /// The record of a Terraform resource in the state, besides its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,19 +3,17 @@
 use cel::Context;
 use serde_json::{Value, json};
 
-use konverge_base::{
-    model::{
-        FieldPath, masked_value,
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::{Resource, RuntimeKind, object_key},
-        stack_test::{FieldMismatch, StackTestFailure},
-    },
-    secrets::{Secrets, mask_resource, without_secrets},
+use konverge_base::model::{
+    FieldPath, masked_value,
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::{Resource, RuntimeKind, object_key},
+    stack_test::{FieldMismatch, StackTestFailure},
 };
 use konverge_cel::{
     cel_expression::{CelError, CelExpression},
     cel_value::to_cel,
 };
+use konverge_secrets::{Secrets, mask_resource};
 
 use super::{
     assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
@@ -64,7 +62,7 @@ pub fn failures(
                 compile_failure(&format!("policy {name}:"), stack, secrets)
             }
             (_, TestedStack::Refused(message)) => {
-                let message = secrets.mask(&without_secrets(message));
+                let message = secrets.mask_foreign(message);
                 Some(plain(format!("the stack does not compile: {message}")))
             }
             (Assertion::Has(selector), TestedStack::Compiled(spec)) => has_failure(selector, spec, secrets),
@@ -252,7 +250,7 @@ fn cel_failure(
         Err(CelError::Other(why)) => why,
     };
     // An error text of CEL may contain values.
-    let why = secrets.mask(&without_secrets(&why));
+    let why = secrets.mask_foreign(&why);
     Some(plain(format!("`{text}` has no value: {why}")))
 }
 
@@ -294,7 +292,7 @@ fn compile_failure(text: &str, stack: &TestedStack<'_>, secrets: &Secrets) -> Op
         TestedStack::Refused(message) if message.contains(text) => None,
         TestedStack::Refused(message) => Some(plain(format!(
             "the stack does not compile, but the message does not contain `{text}`: {}",
-            secrets.mask(&without_secrets(message))
+            secrets.mask_foreign(message)
         ))),
         TestedStack::Compiled(_) => Some(plain(format!(
             "the stack compiles; expected an error with `{text}`"
@@ -359,7 +357,8 @@ fn listed(names: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::test_file::{StackTest, TestBody};
-    use konverge_base::{model::spec::Sharing, secrets::HashKey};
+    use konverge_base::model::spec::Sharing;
+    use konverge_secrets::HashKey;
 
     fn assertions(text: &str) -> Vec<PlacedAssertion> {
         match StackTest::parse(text).unwrap().body {

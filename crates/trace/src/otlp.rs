@@ -8,9 +8,9 @@ use std::{
 use konverge_base::{
     error::{SharedError, chain},
     model::timeline::{PartKind, Timeline, TimelinePart},
-    secrets::Secrets,
     variables,
 };
+use konverge_secrets::Secrets;
 use opentelemetry::{
     InstrumentationScope, KeyValue,
     trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState},
@@ -176,7 +176,7 @@ fn attributes(part: &TimelinePart, secrets: &Secrets) -> Vec<KeyValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
 
     fn part(kind: PartKind, name: &str, within: Option<usize>) -> TimelinePart {
         TimelinePart {

@@ -20,11 +20,11 @@ use konverge_base::{
         spec::{Resource, Spec},
         stack::Stack,
     },
-    secrets::{Secrets, mask_resource},
 };
 use konverge_engine::spec;
 use konverge_report as report;
 use konverge_run::OpenRevision;
+use konverge_secrets::{Secrets, mask_resource};
 
 const FILE: &str = "stdout.golden.yaml";
 
@@ -253,7 +253,7 @@ fn show(value: &Value) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
 
     fn spec(data: &str) -> Spec {
         let text = format!(

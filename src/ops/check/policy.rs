@@ -2,17 +2,15 @@
 //! runs the tests of the sets.
 
 use crate::ops::spec_policies::SpecPolicies;
-use konverge_base::{
-    model::{
-        RepoPath,
-        lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::Spec,
-        stack::Stack,
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    RepoPath,
+    lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::Spec,
+    stack::Stack,
 };
 use konverge_run::OpenRevision;
+use konverge_secrets::Secrets;
 
 /// Returns the findings for the Specs, and the tests that fail.
 pub(super) async fn check(

@@ -1,16 +1,14 @@
 //! Checks the outputs that stacks publish and read: names that nobody publishes, stacks that do not exist or may not
 //! be read, and circles.
 
-use konverge_base::{
-    model::{
-        RepoPath,
-        lint::{Diagnostic, LintRule},
-        spec::Spec,
-        stack::Stack,
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    RepoPath,
+    lint::{Diagnostic, LintRule},
+    spec::Spec,
+    stack::Stack,
 };
-use konverge_run::{OpenRevision, compiler::Compilers, redact, stack_outputs};
+use konverge_run::{OpenRevision, compiler::Compilers, stack_outputs};
+use konverge_secrets::{Secrets, redact};
 
 /// Returns one finding for each stack with such a problem.
 pub(super) async fn check(

@@ -10,7 +10,7 @@ use konverge_base::{
     },
 };
 use konverge_lsp::ResourceView;
-use konverge_run::redact;
+use konverge_secrets::redact;
 use serde_json::Value;
 
 use super::{reached_stacks::ReachedStacks, saved_state::SavedState};

@@ -14,8 +14,9 @@ use konverge_report::{
 };
 use konverge_run::{
     KeyUse, OpenRequest, Selection, StackSelector, cluster_selection::Live, compiler, preview as previews,
-    redact, session,
+    session,
 };
+use konverge_secrets::redact;
 use tempfile::TempDir;
 
 use super::{reached_stacks::ReachedStacks, saved_state::SavedState};

@@ -148,7 +148,7 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
         wrong(
             format!(
                 "`{}` is an address",
-                konverge_base::secrets::without_secrets(text).escape_debug()
+                konverge_secrets::without_secrets(text).escape_debug()
             ),
             "download the document into the repository, and give the file",
         )

@@ -15,7 +15,8 @@ use konverge_report::{
     RunInfo,
     markdown::{self, Failed},
 };
-use konverge_run::{RunContext, redact};
+use konverge_run::RunContext;
+use konverge_secrets::redact;
 
 /// Writes on the drift issue of a stack why its difference was not kept. Each difference has one comment.
 ///

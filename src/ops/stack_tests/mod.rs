@@ -24,9 +24,9 @@ use konverge_kcl::KclError;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
     compiler::{self, Compilers},
-    redact,
     stack_outputs::{self, GivenOutputs},
 };
+use konverge_secrets::redact;
 use konverge_testing::{TestBody, TestedSpec, TestedStack, assertion};
 use test_files::{FoundTest, TestFiles};
 use variants::Variant;

@@ -12,8 +12,8 @@ use konverge_base::model::CommitId;
 use konverge_base::model::check_run::{Annotation, CheckRun, Conclusion, Level};
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge_base::retry::RetryPolicy;
-use konverge_base::secrets::{HashKey, Secrets};
 use konverge_github::{Client, Login};
+use konverge_secrets::{HashKey, Secrets};
 
 use crate::support::github::FakeGithub;
 

@@ -1,10 +1,10 @@
 //! Notifications against a server of the test's own.
 
-use konverge_base::secrets::{HashKey, Secrets};
 use konverge_notify::{
     Notification, NotifyDetail, NotifyError, NotifyEvent, NotifyKind, NotifyLanguage, NotifyTarget, Sender,
     signature,
 };
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::Value;
 
 use crate::support::webhook_receiver::receiver;

@@ -6,11 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use konverge_base::{
-    model::{CommitId, event::NoEvents},
-    secrets::{HashKey, Secrets},
-};
+use konverge_base::model::{CommitId, event::NoEvents};
 use konverge_run::{BranchHistory, CloneHistory, NoNotes, RunContext};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::{Value, json};
 
 use super::deployments::only_dry_runs_of;

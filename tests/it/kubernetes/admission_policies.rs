@@ -65,7 +65,7 @@ pub(super) fn denied(
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
     let findings = set.findings(
         &policy_sets::document(&plan, Vec::new()),
-        &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
+        &konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k")),
     );
     let findings = findings
         .into_iter()

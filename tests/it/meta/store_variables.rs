@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use konverge_base::secrets::is_of_run;
+use konverge_secrets::is_of_run;
 use regex::Regex;
 
 use super::rooms::rust_files;

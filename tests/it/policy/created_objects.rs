@@ -2,17 +2,15 @@
 
 use std::{fs, path::PathBuf};
 
-use konverge_base::{
-    model::{
-        RepoPath, StackId,
-        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
-        plan_document::StackDocument,
-        spec::RuntimeKind,
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    RepoPath, StackId,
+    plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+    plan_document::StackDocument,
+    spec::RuntimeKind,
 };
 use konverge_config::Config;
 use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySet};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::Value;
 
 /// A folder of `tests/fixtures/policy`.

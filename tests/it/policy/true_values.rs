@@ -5,17 +5,15 @@ use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use konverge_base::{
-    model::{
-        RepoPath,
-        plan_document::StackDocument,
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::{Resource, RuntimeKind, Sharing, Spec},
-    },
-    secrets::Secrets,
+use konverge_base::model::{
+    RepoPath,
+    plan_document::StackDocument,
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::{Resource, RuntimeKind, Sharing, Spec},
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySets};
+use konverge_secrets::Secrets;
 use serde_json::{Map, Value, json};
 
 use super::created_objects;

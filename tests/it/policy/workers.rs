@@ -7,21 +7,19 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_base::{
-    model::{
-        RepoPath,
-        plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
-        plan_document::StackDocument,
-        policy_finding::{Enforcement, PolicyFinding},
-        spec::RuntimeKind,
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    RepoPath,
+    plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+    plan_document::StackDocument,
+    policy_finding::{Enforcement, PolicyFinding},
+    spec::RuntimeKind,
 };
 use konverge_config::Config;
 use konverge_policy_sets::{
     self as policy_sets, PolicyFile, PolicySet, PolicySets,
     workers::{RuleLimits, RuleWorkers},
 };
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::json;
 
 /// The limits of these tests: two seconds to be exact on a machine without optimization.

@@ -5,12 +5,11 @@ use konverge_base::{
         plan::{Action, ChangeOrigin},
         spec::Resource,
     },
-    secrets::{HashKey, Secrets},
     yaml,
 };
 use konverge_engine::spec;
 use konverge_report::{COMMENT_BUDGET, escape, html, json as document, markdown, terminal};
-use konverge_run::redact;
+use konverge_secrets::{HashKey, Secrets, redact};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -135,7 +134,7 @@ fn outputs(resources: &[Resource], secrets: &Secrets) -> Vec<(&'static str, Stri
         ("build -o manifests", objects.join("---\n")),
     ];
     let changes = resources.iter().map(|resource| {
-        let attributes = konverge_base::secrets::mask_resource(secrets, resource).attributes;
+        let attributes = konverge_secrets::mask_resource(secrets, resource).attributes;
         let change = sample_plans::change("", None, Some(Value::Object(attributes)), ChangeOrigin::Change);
         sample_plans::resource("shop/dev", resource.id.as_str(), Action::Create, vec![change])
     });

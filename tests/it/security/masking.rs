@@ -9,12 +9,11 @@ use konverge_base::{
         authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan},
     },
-    secrets::{HashKey, Secrets},
 };
 use konverge_report::{
     COMMENT_BUDGET, SUMMARY_BUDGET, checks, html, json as document, markdown, outcome, terminal,
 };
-use konverge_run::redact;
+use konverge_secrets::{HashKey, Secrets, redact};
 use serde_json::{Value, json};
 
 use crate::support::{

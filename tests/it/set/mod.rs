@@ -14,11 +14,9 @@ pub mod refusals;
 
 use std::sync::Arc;
 
-use konverge_base::{
-    model::event::NoEvents,
-    secrets::{HashKey, Secrets},
-};
+use konverge_base::model::event::NoEvents;
 use konverge_run::{NoNotes, RunContext};
+use konverge_secrets::{HashKey, Secrets};
 
 use crate::support::{
     git::Repository,

@@ -8,9 +8,9 @@ use konverge_base::{
         comment_marker::{CommentMarker, MarkerKind},
     },
     retry::RetryPolicy,
-    secrets::{HashKey, Secrets},
 };
 use konverge_gitea::Client;
+use konverge_secrets::{HashKey, Secrets};
 
 use super::{
     git::Repository,

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use konverge_base::{
-    retry::RetryPolicy,
-    secrets::{HashKey, Secrets},
-};
+use konverge_base::retry::RetryPolicy;
 use konverge_gitlab::{Client, Environment};
+use konverge_secrets::{HashKey, Secrets};
 
 use super::{
     git::Repository,

@@ -7,19 +7,17 @@ use std::{
     time::Duration,
 };
 
-use konverge_base::{
-    model::{
-        RepoPath,
-        apply_result::{StackOutcome, StackResult},
-        event::NoEvents,
-        plan::Action,
-        spec::{Resource, RuntimeKind, Spec},
-        state::{JournalEntry, StackState},
-    },
-    secrets::{HashKey, Secrets, StackReferences},
+use konverge_base::model::{
+    RepoPath,
+    apply_result::{StackOutcome, StackResult},
+    event::NoEvents,
+    plan::Action,
+    spec::{Resource, RuntimeKind, Spec},
+    state::{JournalEntry, StackState},
 };
 use konverge_engine::{self as engine, ApplyRequest, EnginePlan, NoReview, PlanRequest, RuntimeRegistry};
 use konverge_kubernetes::{ClusterAccess, ClusterCredentials, Kubernetes, Options};
+use konverge_secrets::{HashKey, Secrets, StackReferences};
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, Terraform};
 use serde_json::{Value, json};

@@ -107,7 +107,7 @@ fn ours(plan: StackPlan, wanted: &[Resource]) -> BTreeSet<String> {
     });
     let findings = set.findings(
         &policy_sets::document(&plan, desired.collect()),
-        &konverge_base::secrets::Secrets::new(konverge_base::secrets::HashKey::derive("k")),
+        &konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k")),
     );
     let denied = findings
         .into_iter()

@@ -19,11 +19,11 @@ use konverge_base::{
         spec::{Resource, RuntimeKind},
         state::Recorded,
     },
-    secrets::{HashKey, Secrets},
 };
 use konverge_engine::runtime::{
     AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope, StoreUnavailable,
 };
+use konverge_secrets::{HashKey, Secrets};
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 use serde_json::{Value, json};

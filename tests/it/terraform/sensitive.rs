@@ -10,7 +10,7 @@ use konverge_base::{
     },
 };
 use konverge_engine::runtime::Runtime;
-use konverge_run::redact;
+use konverge_secrets::redact;
 use konverge_terraform::STATE;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, RepoPath, ResourceId, StackId, authorization::Authorization, plan::Action};
-use crate::error::ErrorBody;
+use crate::error::{ErrorBody, UserError};
 
 /// The output of `konverge apply --output json`. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -63,6 +63,21 @@ pub struct StackOutcome {
 }
 
 impl StackOutcome {
+    /// Returns the outcome of a stack that was not changed, with the reason.
+    pub fn not_changed(id: &StackId, folder: &RepoPath, result: StackResult, failure: &UserError) -> Self {
+        Self {
+            stack: folder.clone(),
+            id: id.clone(),
+            result,
+            digest: Digest::of_set([]),
+            serial: None,
+            grounds: Authorization::default(),
+            waiting: None,
+            resources: Vec::new(),
+            error: Some(failure.body()),
+        }
+    }
+
     /// Returns the number of resources that changed. A change counts once it is written, even if it waits or is not
     /// ready.
     pub fn changed(&self) -> usize {

@@ -30,7 +30,6 @@ use konverge_base::{
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
     },
-    secrets::Secrets,
 };
 use konverge_config::{DriftPolicy, Rotation};
 use konverge_policy::{self as policy, CodeOwners, EffectivePolicy, PolicyFacts, Role, Stage};
@@ -41,6 +40,7 @@ use konverge_run::{
     rule_evaluator::RuleEvaluator,
     stack_policy_sets::ActiveSets,
 };
+use konverge_secrets::Secrets;
 
 /// The range of commits that an approved digest of a plan covers.
 #[derive(Debug, Clone, Copy)]

@@ -2,19 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use konverge_base::{
-    model::{
-        CommitId, RepoPath,
-        event::NoEvents,
-        plan::{Action, Basis, ResourcePlan, StackPlan},
-        spec::RuntimeKind,
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    CommitId, RepoPath,
+    event::NoEvents,
+    plan::{Action, Basis, ResourcePlan, StackPlan},
+    spec::RuntimeKind,
 };
 use konverge_config::Config;
 use konverge_policy::Stage;
 use konverge_repo::git::Repository;
 use konverge_run::{NoNotes, RunContext, rule_evaluator::RuleEvaluator};
+use konverge_secrets::{HashKey, Secrets};
 
 use crate::{
     policy::{

@@ -1,15 +1,13 @@
 //! What reviews, digests and policies approve, and what they do not.
 
-use konverge_base::{
-    model::{
-        RepoPath,
-        other_names::OtherNames,
-        plan::{Action, Basis, ChangeOrigin, FieldChange},
-        plan_document::{DocumentStack, StackDocument},
-        review::ReviewedStack,
-    },
-    secrets::{HashKey, Secrets},
+use konverge_base::model::{
+    RepoPath,
+    other_names::OtherNames,
+    plan::{Action, Basis, ChangeOrigin, FieldChange},
+    plan_document::{DocumentStack, StackDocument},
+    review::ReviewedStack,
 };
+use konverge_secrets::{HashKey, Secrets};
 
 use super::*;
 use crate::{

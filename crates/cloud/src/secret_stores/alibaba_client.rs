@@ -11,7 +11,7 @@ use super::{
     http::{SecretHttpAnswer, SecretHttpClient, service_url, unexpected},
 };
 use crate::{AlibabaKeys, AlibabaLogin, SignedAlibabaCall};
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// The version of the API.
 const VERSION: &str = "2016-01-20";

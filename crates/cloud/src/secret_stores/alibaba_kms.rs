@@ -13,7 +13,7 @@ use super::{
     http::unexpected,
     secret_document::{secret_in, text_in},
 };
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// A symmetric key of Alibaba Cloud's KMS.
 pub struct AlibabaKmsKey {

@@ -9,7 +9,7 @@ use super::{
     AlibabaSettings, FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
     alibaba_client::AlibabaClient, http::unexpected, secret_document::zeroize_json,
 };
-use konverge_base::secrets::{SecretValue, Secrets, decode_base64};
+use konverge_secrets::{SecretValue, Secrets, decode_base64};
 
 /// The stage of the current version.
 const CURRENT: &str = "ACSCurrent";

@@ -11,7 +11,7 @@ use super::{
     http::{SecretHttpAnswer, SecretHttpClient, service_url, unexpected},
 };
 use crate::{AwsKeys, AwsLogin, SignedJsonPost, aws_host};
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// Keys are renewed this long before they expire.
 const EARLY: Duration = Duration::from_secs(120);

@@ -13,7 +13,7 @@ use super::{
     http::unexpected,
     secret_document::{secret_in, text_in, zeroize_json},
 };
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// A symmetric key of AWS KMS.
 pub struct AwsKmsKey {

@@ -10,7 +10,7 @@ use super::{
     aws_client::{AwsClient, AwsSettings},
     http::unexpected,
 };
-use konverge_base::secrets::{SecretValue, Secrets};
+use konverge_secrets::{SecretValue, Secrets};
 
 /// The parameters of an account in a region.
 pub struct AwsParametersStore {

@@ -11,7 +11,7 @@ use super::{
     http::unexpected,
     secret_document::zeroize_json,
 };
-use konverge_base::secrets::{SecretValue, Secrets, decode_base64};
+use konverge_secrets::{SecretValue, Secrets, decode_base64};
 
 /// The label of the version that AWS returns by default.
 const CURRENT: &str = "AWSCURRENT";

@@ -16,7 +16,7 @@ use super::{
     secret_document::zeroize_json,
 };
 use crate::AzureLogin;
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 const ALGORITHM: &str = "RSA-OAEP-256";
 

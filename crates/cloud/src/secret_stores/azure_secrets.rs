@@ -12,7 +12,7 @@ use super::{
     secret_document::zeroize_json,
 };
 use crate::AzureLogin;
-use konverge_base::secrets::{SecretValue, Secrets};
+use konverge_secrets::{SecretValue, Secrets};
 
 pub(super) const API: &str = "7.4";
 /// The scope of a token, by the end of the vault's host.

@@ -12,7 +12,7 @@ use super::{
     http::{SecretHttpClient, service_url, unexpected},
 };
 use crate::{AccessToken, CloudError};
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// A token is renewed this long before it expires.
 const EARLY: Duration = Duration::from_secs(120);

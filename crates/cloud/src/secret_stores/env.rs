@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use super::{FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore};
-use konverge_base::secrets::{SecretValue, is_of_run};
+use konverge_secrets::{SecretValue, is_of_run};
 
 /// The environment of the job as a store, without the variables that Konverge logs in with. It has no
 /// versions.

@@ -13,7 +13,7 @@ use super::{
     secret_document::{secret_in, text_in, zeroize_json},
 };
 use crate::GoogleLogin;
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 const ADDRESS: &str = "https://cloudkms.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/cloudkms";

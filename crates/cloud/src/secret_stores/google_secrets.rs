@@ -11,7 +11,7 @@ use super::{
     secret_document::zeroize_json,
 };
 use crate::GoogleLogin;
-use konverge_base::secrets::{SecretValue, Secrets, decode_base64};
+use konverge_secrets::{SecretValue, Secrets, decode_base64};
 
 const ADDRESS: &str = "https://secretmanager.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";

@@ -10,8 +10,8 @@ use super::SecretProblem;
 use konverge_base::{
     error::SharedError,
     retry::{self, RetryDecision, RetryPolicy},
-    secrets::{AddressParts, Secrets, credential_in, without_secrets},
 };
+use konverge_secrets::{AddressParts, Secrets, credential_in, without_secrets};
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -203,7 +203,7 @@ pub(super) fn unexpected(why: impl Into<SharedError>) -> SecretProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// A server that answers each request with this head and then with bytes without end.

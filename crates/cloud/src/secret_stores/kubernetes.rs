@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 
 use super::{FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore};
-use konverge_base::secrets::SecretValue;
+use konverge_secrets::SecretValue;
 
 /// Reads Secrets of a cluster.
 #[async_trait]

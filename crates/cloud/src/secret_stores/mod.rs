@@ -2,7 +2,7 @@
 //! one secret by its path; which stack may read it is decided elsewhere.
 //!
 //! The version of a secret is read without its value where the store allows it. A value is held in a
-//! [`SecretValue`](konverge_base::secrets::SecretValue) as soon as the response was read.
+//! [`SecretValue`](konverge_secrets::SecretValue) as soon as the response was read.
 
 mod alibaba_client;
 mod alibaba_kms;

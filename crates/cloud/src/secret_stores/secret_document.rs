@@ -7,7 +7,7 @@ use serde_json::Value;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{SecretProblem, http::unexpected};
-use konverge_base::secrets::SecretValue;
+use konverge_secrets::SecretValue;
 
 /// A secret that was read.
 pub struct FetchedSecret {

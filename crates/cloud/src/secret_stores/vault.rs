@@ -11,7 +11,7 @@ use super::{
     http::unexpected,
     vault_client::{VaultClient, VaultServer},
 };
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// The address of the engine.
 pub struct VaultSettings {

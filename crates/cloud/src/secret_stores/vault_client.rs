@@ -15,7 +15,7 @@ use super::{
     secret_document::zeroize_json,
 };
 use crate::JobIdentity;
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// After a denial, only a session older than this is renewed: the token of a newer one cannot have expired, so
 /// the denial is final.

@@ -12,7 +12,7 @@ use super::{
     secret_document::{secret_in, text_in, zeroize_json},
     vault_client::{VaultClient, VaultServer},
 };
-use konverge_base::secrets::Secrets;
+use konverge_secrets::Secrets;
 
 /// The address of a key in a transit engine.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use crate::{
     policy_input::LatePlan,
     resolve_attributes::resolve_attributes,
     runtime::{AppliedResource, ApplySink, Granularity, Needs, PlannedResource, StackScope},
+    secret_masking,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -187,7 +188,8 @@ impl Executor<'_> {
         let results: Vec<PlannedResource> = results.into_iter().collect::<Result<_, _>>()?;
         let (stack, secrets) = (&self.plan.scope.stack, &self.plan.secrets);
         let planned = results.into_iter().zip(nodes).map(|(mut planned, node)| {
-            lock(&self.carried).hide(stack, &mut planned, node.wanted.as_ref(), secrets);
+            let wanted = node.wanted.as_ref();
+            secret_masking::hide(&lock(&self.carried), stack, &mut planned, wanted, secrets);
             interrupted_replacement::as_approved_replacement(&self.plan.begun, stack, planned, secrets)
         });
         Ok(planned.collect())

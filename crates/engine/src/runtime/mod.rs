@@ -34,8 +34,8 @@ use konverge_base::{
         stack_status::ObjectStatus,
         state::Recorded,
     },
-    secrets::StackReferences,
 };
+use konverge_secrets::StackReferences;
 
 /// The stack for which a runtime is called, with the data that every call needs.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,8 @@ use std::fmt;
 use serde_json::Value;
 
 use super::super::KclError;
-use konverge_base::{
-    model::{digest::DigestBuilder, package_lock::is_whole_commit, stack::RemotePackage},
-    secrets::{AddressParts, credential_in, without_credentials},
-};
+use konverge_base::model::{digest::DigestBuilder, package_lock::is_whole_commit, stack::RemotePackage};
+use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 /// The registry for packages that `kcl.mod` names by a version only, as in the official tools.
 const DEFAULT_REGISTRY: &str = "oci://ghcr.io/kcl-lang";

@@ -16,8 +16,9 @@ use super::{
     options::Options,
     watches::Watches,
 };
-use konverge_base::{error::UserError, interrupt::Interrupt, model::built_in_groups, secrets::Secrets};
+use konverge_base::{error::UserError, interrupt::Interrupt, model::built_in_groups};
 use konverge_engine::runtime::RunNotes;
+use konverge_secrets::Secrets;
 
 /// The default limit of concurrent requests. More only increase the server's latency.
 const IN_FLIGHT: usize = 16;

@@ -14,9 +14,9 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::ClusterName,
-    secrets::{SecretValue, Secrets, decode_base64},
 };
 use konverge_cloud::StackIdentity;
+use konverge_secrets::{SecretValue, Secrets, decode_base64};
 
 /// The result of reading a Secret.
 pub enum SecretData {

@@ -24,8 +24,8 @@ use konverge_base::{
     checkout::Untrusted,
     error::{ErrorKind, UserError, chain},
     model::ClusterName,
-    secrets::{AddressParts, Secrets, credential_in, is_secret_name, without_secrets},
 };
+use konverge_secrets::{AddressParts, Secrets, credential_in, is_secret_name, without_secrets};
 
 /// A cluster by its name in `konverge.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]

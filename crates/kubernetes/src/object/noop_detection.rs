@@ -19,10 +19,8 @@ use super::super::{
     api::json_ref::{JsonRef, Members},
 };
 use super::managed_fields;
-use konverge_base::{
-    model::Digest,
-    secrets::{SecretPlaces, Secrets, mask_object_at},
-};
+use konverge_base::model::Digest;
+use konverge_secrets::{SecretPlaces, Secrets, mask_object_at};
 
 /// The digests of an apply, by which a later plan recognizes that the same apply would change nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

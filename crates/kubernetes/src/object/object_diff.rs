@@ -3,15 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::drift_author;
-use konverge_base::{
-    model::{
-        FieldPath, diff,
-        field_path::{self, unescape},
-        masked_value,
-        plan::{ChangeOrigin, FieldChange},
-    },
-    secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at, mask_secret_data_at},
+use konverge_base::model::{
+    FieldPath, diff,
+    field_path::{self, unescape},
+    masked_value,
+    plan::{ChangeOrigin, FieldChange},
 };
+use konverge_secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at, mask_secret_data_at};
 
 /// The objects that a comparison uses.
 pub(crate) struct DiffSides<'a> {
@@ -232,7 +230,7 @@ fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::secrets::HashKey;
+    use konverge_secrets::HashKey;
     use serde_json::json;
 
     #[test]

@@ -10,11 +10,9 @@ use super::{
     noop_detection::AppliedFingerprint, precondition::Precondition, secret_references::PlannedReferences,
     volume_expansion::Expansion,
 };
-use konverge_base::{
-    model::state::Recorded,
-    secrets::{SecretPlaces, WrittenReferences},
-};
+use konverge_base::model::state::Recorded;
 use konverge_engine::runtime::Item;
+use konverge_secrets::{SecretPlaces, WrittenReferences};
 
 /// The part of a record that only the Kubernetes runtime uses.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

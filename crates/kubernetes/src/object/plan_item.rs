@@ -22,9 +22,9 @@ use super::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::state::Recorded,
-    secrets::{SecretPlaces, secret_texts},
 };
 use konverge_engine::runtime::Item;
+use konverge_secrets::{SecretPlaces, secret_texts};
 
 /// The extension with a `healthPolicy`, and the key in it for assertions in KCL.
 pub(crate) const HEALTH_POLICY: &str = "healthPolicy";

@@ -16,11 +16,11 @@ use konverge_base::{
         spec::Resource,
         state::Recorded,
     },
-    secrets::{
-        ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
-        WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts,
-        value_at, why_never_secret,
-    },
+};
+use konverge_secrets::{
+    ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
+    WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts, value_at,
+    why_never_secret,
 };
 
 /// The keys of a Secret whose value the server parses as JSON.

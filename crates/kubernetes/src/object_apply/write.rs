@@ -27,10 +27,10 @@ use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::state::Recorded,
     retry::{self, RetryDecision},
-    secrets::{without_texts, zeroize_texts},
     spans,
 };
 use konverge_engine::runtime::StackScope;
+use konverge_secrets::{without_texts, zeroize_texts};
 
 /// Writes the object. Returns the object and its record.
 pub(super) async fn write_and_record(

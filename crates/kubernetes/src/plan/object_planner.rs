@@ -31,9 +31,9 @@ use konverge_base::{
         spec::RuntimeKind,
         state::{Recorded, RuntimeRecord},
     },
-    secrets::{mask_object_at, mask_secret_data_at},
 };
 use konverge_engine::runtime::{Foreign, Item, Needs, PlannedResource, Preparation, StackScope, TrueValues};
+use konverge_secrets::{mask_object_at, mask_secret_data_at};
 
 /// The inputs and results that all items of a call share.
 pub(super) struct ObjectPlanner<'a> {

@@ -26,9 +26,9 @@ use konverge_base::{
         plan::{Action, ChangeOrigin, FieldChange, Validation},
         state::Recorded,
     },
-    secrets::{without, without_texts},
 };
 use konverge_engine::runtime::{Foreign, Item, PlannedResource};
+use konverge_secrets::{without, without_texts};
 
 impl ObjectPlanner<'_> {
     /// Plans one item with its live object. Also returns the server's refusal, if earlier resources of the

@@ -20,9 +20,9 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{Digest, GroupKind, state::Recorded},
-    secrets::{mask_object_at, mask_secret_data_at},
 };
 use konverge_engine::runtime::{Item, PlannedResource};
+use konverge_secrets::{mask_object_at, mask_secret_data_at};
 
 /// The minimum number of tasks per thread.
 const WORTH_A_THREAD: usize = 100;

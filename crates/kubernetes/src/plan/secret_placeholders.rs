@@ -15,12 +15,9 @@ use crate::{
         secret_references::{self, KnownObject},
     },
 };
-use konverge_base::{
-    error::UserError,
-    model::GroupKind,
-    secrets::{SecretPlaces, WrittenReferences, may_refer},
-};
+use konverge_base::{error::UserError, model::GroupKind};
 use konverge_engine::runtime::{Item, StackScope};
+use konverge_secrets::{SecretPlaces, WrittenReferences, may_refer};
 
 /// Replaces the references of an item. The plan item keeps the references.
 pub(super) async fn stand_in(

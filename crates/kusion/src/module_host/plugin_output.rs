@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::ModuleError;
-use konverge_base::secrets::without_secrets;
+use konverge_secrets::without_secrets;
 
 /// Number of bytes kept from the end of standard error. A crash of Go prints its cause before the stacks of
 /// all goroutines, so the end must be long.

@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::KusionError;
-use konverge_base::{model::spec::Resource, secrets::without_secrets};
+use konverge_base::model::spec::Resource;
+use konverge_secrets::without_secrets;
 
 /// Arguments of a call of a built-in module.
 pub(crate) struct ModuleCall<'a> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use konverge_base::secrets::without_secrets;
+use konverge_secrets::without_secrets;
 
 /// A probe as the developer writes it.
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::kcl_mod::KclMod;
-use konverge_base::secrets::without_credentials;
+use konverge_secrets::without_credentials;
 
 /// One entry of `[dependencies]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use konverge_base::{
         stack_output::{RecordedOutput, RecordedRead},
         state::StackState,
     },
-    secrets::Secrets,
 };
 use konverge_engine::Publication;
+use konverge_secrets::Secrets;
 use konverge_state::{Lease, WriteReason};
 
 /// A finished apply of one stack, with the inputs of its record.

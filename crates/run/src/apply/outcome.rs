@@ -3,26 +3,12 @@
 use crate::{RunContext, Target};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{
-        Digest,
-        apply_result::{ApplyReport, StackOutcome, StackResult},
-        authorization::Authorization,
-    },
+    model::apply_result::{ApplyReport, StackOutcome, StackResult},
 };
 
 /// Returns the outcome of a stack that was not changed, with the reason.
 pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError) -> StackOutcome {
-    StackOutcome {
-        stack: target.folder().clone(),
-        id: target.id.clone(),
-        result,
-        digest: Digest::of_set([]),
-        serial: None,
-        grounds: Authorization::default(),
-        waiting: None,
-        resources: Vec::new(),
-        error: Some(failure.body()),
-    }
+    StackOutcome::not_changed(&target.id, target.folder(), result, failure)
 }
 
 /// Returns the outcome of a stack that was not changed because of an error.

@@ -1,7 +1,5 @@
 //! Keeps a hotfix: writes a change that somebody made on the cluster, outside Konverge, into the code.
 
-use serde_json::Value;
-
 use super::{
     CodeEditor, EditPlace, EditedLine,
     attribute_edit::UnsetAttribute,
@@ -10,14 +8,11 @@ use super::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        masked_value,
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         stack::Stack,
     },
 };
-
-/// The mask in place of a secret part of a text.
-const MASK: &str = "***";
+use konverge_secrets::shows_mask;
 
 impl CodeEditor<'_> {
     /// Edits the attributes of a stack so that its Spec has the live values that a drift check found, and changes
@@ -66,7 +61,7 @@ fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError>
             let (Some(live), Some(recorded)) = (&change.from, &change.to) else {
                 return Err(not_kept(format!("{name} was added or removed by hand")));
             };
-            if [live, recorded].into_iter().any(is_hidden) {
+            if [live, recorded].into_iter().any(shows_mask) {
                 return Err(not_kept(format!("{name} is a secret, which never becomes code")));
             }
             let field = SpecField {
@@ -80,11 +75,6 @@ fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError>
         .collect()
 }
 
-/// Returns true if a value contains a mask in place of a secret.
-fn is_hidden(value: &Value) -> bool {
-    masked_value::holds_mark(value) || value.to_string().contains(MASK)
-}
-
 fn not_kept(why: String) -> UserError {
     UserError::new(
         ErrorKind::Kcl,
@@ -96,8 +86,8 @@ fn not_kept(why: String) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::model::spec::RuntimeKind;
-    use serde_json::json;
+    use konverge_base::model::{masked_value, spec::RuntimeKind};
+    use serde_json::{Value, json};
 
     fn changed(live: &Value, recorded: &Value) -> ResourcePlan {
         let change = FieldChange {

@@ -24,7 +24,6 @@ use crate::StateBackend;
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{Digest, StackId},
-    secrets::Secrets,
 };
 use konverge_config::Config;
 use konverge_portal::{
@@ -32,6 +31,7 @@ use konverge_portal::{
     html::{self, PageMode, StackPage},
     site_path,
 };
+use konverge_secrets::Secrets;
 
 /// The number of stacks that are read concurrently.
 const STACKS_AT_ONCE: usize = 8;

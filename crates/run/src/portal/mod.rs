@@ -19,7 +19,7 @@ pub use overview::trends;
 pub use overview::{StackSources, read_overview, recorded_facts};
 pub use permissions::permissions;
 pub use publish::{SiteStore, publish};
-pub use rollouts::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing};
+pub use rollouts::{read_rollouts, rollout_view, wave_standing};
 pub use seen::SeenRecords;
 pub use site::{FolderSite, Site, SiteError};
 pub use stack::{HistoryRange, StackRead, read_difference, read_stack};

@@ -1,21 +1,13 @@
 //! The progress of rollouts, from their newest records and `konverge.yaml`, for the portal and for `konverge rollout`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::Timestamp;
+use std::collections::BTreeSet;
 
 use super::seen::writer;
-use crate::{StateBackend, overdue_rollouts::overdue};
-use konverge_base::{
-    error::UserError,
-    model::{
-        Digest,
-        rollout::{RolloutPhase, RolloutRecord},
-    },
-};
-use konverge_config::{Config, GateConfig, WaveConfig};
-use konverge_policy::rollout::{NextPlans, RolloutRules, bakes_until};
+use crate::StateBackend;
+use konverge_base::{error::UserError, model::rollout::RolloutRecord};
+use konverge_config::{Config, WaveConfig};
 use konverge_portal::{BegunRollout, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView};
+use konverge_rollout::{NextPlans, asking_gates, bake_end, overdue_warning};
 use konverge_state::StoredRollout;
 
 /// Reads all rollouts: those in `konverge.yaml`, and those that have a record.
@@ -69,7 +61,7 @@ fn begun(backend: &StateBackend, config: &Config, stored: &StoredRollout) -> Beg
         since: record.since.local,
         until: bake_end(config, record),
         why: mask(&record.why),
-        overdue: overdue(config, stored).is_some(),
+        overdue: overdue_warning(config, record).is_some(),
         gates: measured.map(|(gate, said)| (gate.clone(), mask(said))).collect(),
         approvers: approvers.collect(),
         unplanned: if approve.is_empty() {
@@ -86,32 +78,6 @@ fn begun(backend: &StateBackend, config: &Config, stored: &StoredRollout) -> Beg
             .map(|(_, id, stack)| (id.clone(), stack.folder.clone()))
             .collect(),
     }
-}
-
-/// Returns the gates that wait for people, each with the digest to approve; `None` if a plan is missing.
-pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String, Option<Digest>> {
-    let wave = configured_wave(config, record, record.wave);
-    let gates = wave
-        .filter(|_| record.phase == RolloutPhase::Gate)
-        .map(|wave| &wave.gates);
-    let asks_people = |gate: &&String| {
-        config
-            .gates
-            .get(*gate)
-            .is_some_and(|gate: &GateConfig| gate.approve.is_some())
-    };
-    let plans = NextPlans::new(record, None);
-    let gates = gates.into_iter().flatten().filter(asks_people);
-    gates
-        .map(|gate| (gate.clone(), plans.approval(record, gate)))
-        .collect()
-}
-
-/// Returns the end of the bake time of the current wave.
-pub fn bake_end(config: &Config, record: &RolloutRecord) -> Option<Timestamp> {
-    let mut rollouts = config.rollouts.iter();
-    let rollout = rollouts.find(|rollout| rollout.name == record.rollout)?;
-    bakes_until(record, &RolloutRules::from_config(rollout, &config.gates))
 }
 
 fn configured_wave<'a>(config: &'a Config, record: &RolloutRecord, number: usize) -> Option<&'a WaveConfig> {

@@ -16,12 +16,12 @@ use konverge_base::{
         StackId,
         state::{RuntimeRecord, StackState},
     },
-    secrets::mask_terraform,
 };
 use konverge_portal::{
     HistoryDocument, HistoryRow, LeaseView, SeenStack, StackCondition, StackDetails, StackIndex,
     StateAtSerial, StateDifference,
 };
+use konverge_secrets::mask_terraform;
 use konverge_state::{Holder, StateError, Versioned};
 
 /// The number of serials of one stack that are read concurrently, because each may be large.

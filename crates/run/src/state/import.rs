@@ -15,8 +15,8 @@ use konverge_base::{
         spec::RuntimeKind,
         state::{KusionRelease, StackState},
     },
-    secrets,
 };
+use konverge_secrets::mask_object;
 use konverge_state::{
     Versioned, WriteReason,
     kusion::{self, KusionState},
@@ -138,7 +138,7 @@ pub async fn import(
         // Text in a release of Kusion that looks like one of Konverge's masks is plain data, so it is escaped first.
         let attributes = Value::Object(recorded.attributes.as_ref().clone());
         if let Value::Object(attributes) = masked_value::escape_marks(&attributes).as_ref() {
-            let masked = secrets::mask_object(&backend.secrets, attributes).into_owned();
+            let masked = mask_object(&backend.secrets, attributes).into_owned();
             if known.is_some_and(|known| *known.attributes == masked) {
                 continue;
             }

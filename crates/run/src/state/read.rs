@@ -10,10 +10,10 @@ use crate::{KeyUse, RevisionSpec, RunContext, StateBackend, state_backend};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{RepoPath, StackId, claim::Marks, spec::RuntimeKind, state::StackState},
-    secrets::{mask_object, mask_terraform},
 };
 use konverge_config::Config;
 use konverge_repo::git::Repository;
+use konverge_secrets::{mask_object, mask_terraform};
 use konverge_state::{IndexEntry, StateError, Versioned};
 
 /// One line of `state list`.

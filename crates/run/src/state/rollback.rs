@@ -13,7 +13,7 @@ use crate::{
     apply::{self, ApplyOptions, Approver},
     cluster_selection::{GivenCluster, Live},
     manual_policy_sets::WithPolicySets,
-    policy_set_loader, redact, state_backend,
+    policy_set_loader, state_backend,
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
@@ -25,6 +25,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_policy_sets::PolicySets;
 use konverge_repo::git::{GitCredentials, GitError, Repository};
+use konverge_secrets::redact;
 
 /// A prepared rollback, which can be shown and applied.
 pub struct Rollback {

@@ -23,10 +23,10 @@ use super::{
 use konverge_base::{
     error::{SharedError, chain},
     retry::{RetryDecision, RetryPolicy},
-    secrets::{AddressParts, credential_in},
     variables,
 };
 use konverge_cloud::{AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin};
+use konverge_secrets::{AddressParts, credential_in};
 
 /// The maximum duration of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use super::{
     location::{StoreLocation, not_a_url},
     sql,
 };
-use konverge_base::secrets::{AddressParts, AddressQuery, credential_in};
+use konverge_secrets::{AddressParts, AddressQuery, credential_in};
 
 /// Reads a state from Kusion's HTTP backend. The address is `urlPrefix` plus `getLatestURLFormat`, whose `%s`
 /// stand for tenant, project, stack and cluster in this order. An address without `%s` is used unchanged.

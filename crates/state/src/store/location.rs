@@ -3,11 +3,8 @@
 use url::Url;
 
 use super::{StoreError, options::StoreOptions};
-use konverge_base::{
-    error::SharedError,
-    model::store_setting::STORE_SETTINGS,
-    secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
-};
+use konverge_base::{error::SharedError, model::store_setting::STORE_SETTINGS};
+use konverge_secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials};
 
 /// A parsed URL, with the options in its query.
 pub(super) struct StoreLocation {

@@ -20,8 +20,8 @@ use konverge_base::{
 use konverge_run::{
     OpenRevision, apply_freeze,
     compiler::{self, Compilers},
-    redact,
 };
+use konverge_secrets::redact;
 use konverge_testing::{
     LiveStep, PlacedStep, TestBody,
     moving::{MoveRefusal, MovedSpec, move_spec, replace_resources},

@@ -20,8 +20,9 @@ use konverge_run::{
     HolderWatch, KeyUse, Planner, RunBuilder, SpecSource, StateBackend, Target,
     apply::{self, ApplyOptions, AutoApprove},
     cluster_selection::Live,
-    observe_recorded, redact, state_backend,
+    observe_recorded, state_backend,
 };
+use konverge_secrets::redact;
 use konverge_state::{
     Lease, LeaseOptions,
     store::{Key, Store},

@@ -1,11 +1,9 @@
 //! A GitHub App that logs in with its own key.
 
-use konverge_base::{
-    error::UserError,
-    secrets::{HashKey, Secrets},
-};
+use konverge_base::error::UserError;
 use konverge_forge::{Checks as _, ForgeError, Publishing as _, StickyComments as _};
 use konverge_github::{Client, Login};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::json;
 
 use super::{body, marker};

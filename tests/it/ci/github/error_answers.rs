@@ -5,12 +5,12 @@ use std::time::Duration;
 use konverge_base::error::{UserError, chain};
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge_base::retry::RetryPolicy;
-use konverge_base::secrets::{HashKey, Secrets};
 use konverge_forge::{
     Changes as _, Checks as _, Deployments as _, ForgeError, KeptIssues as _, People as _, Publishing as _,
     ReviewEdits as _, StatusState, StickyComments as _,
 };
 use konverge_github::{Client, Login};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::json;
 
 use super::{body, check, client, client_with, marker, sha};

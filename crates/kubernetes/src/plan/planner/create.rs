@@ -18,9 +18,9 @@ use konverge_base::{
         Digest, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
-    secrets::mask_object_at,
 };
 use konverge_engine::runtime::{EarlierChange, Item};
+use konverge_secrets::mask_object_at;
 
 impl ObjectPlanner<'_> {
     pub(super) async fn create(&self, item: &Item, subject: &PlanItem) -> Result<DraftPlan, UserError> {

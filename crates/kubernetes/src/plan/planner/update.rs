@@ -44,9 +44,9 @@ use konverge_base::{
         FieldPath, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
-    secrets::mask_object_at,
 };
 use konverge_engine::runtime::{Item, TrueValues};
+use konverge_secrets::mask_object_at;
 
 impl ObjectPlanner<'_> {
     pub(super) async fn update(

@@ -7,8 +7,8 @@ use konverge_base::model::{
     health::Health,
     plan::Action,
 };
-use konverge_base::secrets::StackReferences;
 use konverge_engine::runtime::{Item, Needs, Runtime as _, StackScope};
+use konverge_secrets::StackReferences;
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -18,13 +18,13 @@ use konverge_base::{
         spec::{Resource, RuntimeKind, Spec},
         state::{JournalEntry, StackState},
     },
-    secrets::{HashKey, Secrets, StackReferences},
 };
 use konverge_engine::{
     self as engine, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, RuntimeRegistry,
     runtime::Runtime,
 };
 use konverge_kubernetes::{ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options};
+use konverge_secrets::{HashKey, Secrets, StackReferences};
 use konverge_state::merge_journal;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
