@@ -3,7 +3,6 @@
 use clap::ValueEnum;
 
 use super::{CliContext, common_args::LiveArg};
-use crate::ops::stack_tests::JobTester;
 use konverge_base::{
     error::{ErrorKind, UserError},
     variables,
@@ -127,7 +126,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     // The result of the run must be published on GitHub.
     run.begin_writes()?;
     let ended = if tests {
-        ci::run_tests(&run, &options, &JobTester).await?
+        ci::run_tests(&run, &options).await?
     } else {
         ci::run(&run, &options).await?
     };

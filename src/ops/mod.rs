@@ -25,8 +25,6 @@ pub mod rollout;
 pub mod selected_stacks;
 pub mod set;
 pub mod spec_difference;
-pub mod spec_policies;
-pub mod stack_tests;
 pub mod status;
 pub mod toolchains;
 pub mod watch;

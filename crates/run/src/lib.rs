@@ -63,6 +63,7 @@ pub mod session;
 pub mod setting_changes;
 mod skipped_removals;
 mod sops_copies;
+pub mod spec_policies;
 mod spec_source;
 mod stack_contexts;
 pub mod stack_health;

@@ -1,7 +1,6 @@
 //! The policy sets of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
 //! created. The tests of the sets run, too.
 
-use crate::ops::spec_policies::SpecPolicies;
 use konverge_base::{
     model::{
         RepoPath,
@@ -12,7 +11,7 @@ use konverge_base::{
     },
     secrets::Secrets,
 };
-use konverge_run::OpenRevision;
+use konverge_run::{OpenRevision, spec_policies::SpecPolicies};
 
 /// The findings for the Specs, and the tests that fail.
 pub(super) async fn check(

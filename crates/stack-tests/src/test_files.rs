@@ -12,7 +12,7 @@ use konverge_base::{
 };
 use konverge_repo::affected::find_stack_tests;
 use konverge_run::OpenRevision;
-use konverge_testing::StackTest;
+use konverge_stack_test_language::StackTest;
 
 /// A test of a stack.
 pub(super) struct FoundTest<'a> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::trusted_side::TrustedSide;
-use crate::ops::stack_tests::known_kinds::KnownKinds;
+use crate::known_kinds::KnownKinds;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -22,13 +22,13 @@ use konverge_run::{
     cluster_selection::Live,
     observe_recorded, redact, state_backend,
 };
+use konverge_stack_test_language::{
+    PlacedAssertion, TestedSpec, TestedStack, assertion,
+    moving::{MovedSpec, owned_key},
+};
 use konverge_state::{
     Lease, LeaseOptions,
     store::{Key, Store},
-};
-use konverge_testing::{
-    PlacedAssertion, TestedSpec, TestedStack, assertion,
-    moving::{MovedSpec, owned_key},
 };
 
 /// The folder of the store with a part for each test.

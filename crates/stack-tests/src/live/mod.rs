@@ -17,32 +17,61 @@ use self::{
     stage::TestStage,
     trusted_side::{AT_ONCE, TrustedSide},
 };
-use super::{
+use crate::{
     known_kinds::KnownKinds,
     test_files::{FoundTest, TestFiles},
 };
-use crate::ops::{selected_stacks::SelectedStacks, spec_policies::SpecPolicies};
 use konverge_base::{
     error::UserError,
     model::{
         CommitId,
         event::Step,
+        stack::Stack,
         stack_test::{StackTestReport, StackTestResult},
     },
 };
-use konverge_run::{OpenRevision, RunContext, StepCounter, compiler::Compilers};
-use konverge_testing::TestBody;
+use konverge_run::{OpenRevision, RunContext, StepCounter, compiler::Compilers, spec_policies::SpecPolicies};
+use konverge_stack_test_language::TestBody;
 
-/// Runs the live tests of the selected stacks, and cleans up what earlier runs left.
+/// Runs the live tests of some stacks of a revision, and cleans up what earlier runs left.
 ///
 /// # Errors
 /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
-pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTestReport, UserError> {
-    let compilers = Compilers::new(run, &selected.workspace.config);
-    let files = TestFiles::find(&selected.workspace, &selected.stacks)?;
+pub async fn run(
+    run: &RunContext,
+    workspace: &OpenRevision,
+    stacks: &[Stack],
+) -> Result<StackTestReport, UserError> {
+    let compilers = Compilers::new(run, &workspace.config);
+    let files = TestFiles::find(workspace, stacks)?;
     let mut results = files.invalid;
-    results.extend(run_at(run, &selected.workspace, files.tests, &compilers, None).await?);
-    Ok(StackTestReport::new(selected.stacks.len(), results))
+    results.extend(run_at(run, workspace, files.tests, &compilers, None).await?);
+    Ok(StackTestReport::new(stacks.len(), results))
+}
+
+/// Returns the number of live tests of some stacks.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn count(workspace: &OpenRevision, stacks: &[Stack]) -> Result<usize, UserError> {
+    let tests = TestFiles::find(workspace, stacks)?.tests;
+    Ok(tests.iter().filter(|found| is_live(found)).count())
+}
+
+/// Runs the live tests of a job, and cleans up after killed tests. Store, clusters and rules are those of the commit
+/// `trusted` of the default branch. Invalid test files have no result here, because the offline tests report them.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_of_job(
+    run: &RunContext,
+    compilers: &Compilers,
+    workspace: &OpenRevision,
+    stacks: &[Stack],
+    trusted: &CommitId,
+) -> Result<Vec<StackTestResult>, UserError> {
+    let tests = TestFiles::find(workspace, stacks)?.tests;
+    run_at(run, workspace, tests, compilers, Some(trusted)).await
 }
 
 /// Runs the live ones among some tests of a revision. `trusted_commit` is the commit of the default branch whose store,
@@ -50,7 +79,7 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
 ///
 /// # Errors
 /// As [`run`].
-pub(super) async fn run_at(
+async fn run_at(
     run: &RunContext,
     workspace: &OpenRevision,
     mut tests: Vec<FoundTest<'_>>,
@@ -58,7 +87,7 @@ pub(super) async fn run_at(
     trusted_commit: Option<&CommitId>,
 ) -> Result<Vec<StackTestResult>, UserError> {
     let trusted = TrustedSide::open(run, trusted_commit).await?;
-    tests.retain(|found| matches!(found.test.body, TestBody::Live(_)));
+    tests.retain(is_live);
     if tests.is_empty() {
         run.notes
             .note("no selected stack has a live test: a test file with `steps`");
@@ -87,6 +116,10 @@ pub(super) async fn run_at(
     run.check_interrupted()?;
     sweep::sweep(&trusted).await?;
     Ok(results)
+}
+
+fn is_live(found: &FoundTest<'_>) -> bool {
+    matches!(found.test.body, TestBody::Live(_))
 }
 
 /// Deletes what killed tests left; returns the number of tests that were cleaned up.

@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 
 use super::{test_run::TestRun, trusted_side::TrustedSide};
-use crate::ops::{
-    spec_policies::SpecPolicies,
-    stack_tests::{known_kinds::KnownKinds, test_files::FoundTest, variants},
-};
+use crate::{known_kinds::KnownKinds, test_files::FoundTest, variants};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -21,8 +18,9 @@ use konverge_run::{
     OpenRevision, apply_freeze,
     compiler::{self, Compilers},
     redact,
+    spec_policies::SpecPolicies,
 };
-use konverge_testing::{
+use konverge_stack_test_language::{
     LiveStep, PlacedStep, TestBody,
     moving::{MoveRefusal, MovedSpec, move_spec, replace_resources},
 };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::{OpenRevision, plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 use konverge_base::{
     model::{policy_finding::PolicyFinding, spec::Spec, stack::Stack},
     secrets::Secrets,
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy_sets::PolicySets;
-use konverge_run::{OpenRevision, plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 
 /// The policy sets of a revision, for Specs alone.
 pub struct SpecPolicies<'a> {

@@ -1,4 +1,4 @@
-//! Stack tests as pure functions: no I/O, no process.
+//! The language of stack tests as pure functions: no I/O, no process. The crate `konverge-stack-tests` finds and runs them.
 //!
 //! A test file lies in `<stack>/test/` and ends in `.test.yaml`. [`StackTest::parse`] reads one,
 //! [`failures`](assertion::failures) says which assertions do not hold for a [`TestedSpec`]. A live test has steps on a

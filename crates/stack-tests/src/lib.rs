@@ -1,7 +1,6 @@
-//! The `test` use case: runs stack tests on the compiled Specs of a revision. It queries no cluster and writes nothing;
-//! [`live`] does.
+//! Runs stack tests, whose language is the crate [`konverge_stack_test_language`]: finds the tests of a revision, compiles
+//! their stacks, and judges the Specs. It queries no cluster and writes nothing; [`live`] does.
 
-mod job_tester;
 mod known_kinds;
 pub mod live;
 mod test_files;
@@ -9,7 +8,6 @@ mod variants;
 
 use futures::{StreamExt as _, stream};
 
-use super::{selected_stacks::SelectedStacks, spec_policies::SpecPolicies};
 use known_kinds::KnownKinds;
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -25,35 +23,34 @@ use konverge_run::{
     OpenRevision, RunContext, StepCounter,
     compiler::{self, Compilers},
     redact,
+    spec_policies::SpecPolicies,
     stack_outputs::{self, GivenOutputs},
 };
-use konverge_testing::{TestBody, TestedSpec, TestedStack, assertion};
+use konverge_stack_test_language::{TestBody, TestedSpec, TestedStack, assertion};
 use test_files::{FoundTest, TestFiles};
 use variants::Variant;
-
-pub use job_tester::JobTester;
 
 /// The number of stacks that are compiled at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;
 
-/// Runs the tests of the selected stacks. `is_named`: the stacks were named, or are all of the repository.
+/// Runs the tests of some stacks of a revision. `is_named`: the stacks were named, or are all of the repository.
 ///
 /// # Errors
 /// The core is not available, an object cannot be read, the run is interrupted, or stacks were named and none has a test.
 pub async fn run(
     run: &RunContext,
-    selected: &SelectedStacks,
+    workspace: &OpenRevision,
+    stacks: &[Stack],
     is_named: bool,
 ) -> Result<StackTestReport, UserError> {
-    let compilers = Compilers::new(run, &selected.workspace.config);
-    let tests = run_in(run, &compilers, &selected.workspace, &selected.stacks).await?;
-    if tests.is_empty() && is_named && !selected.stacks.is_empty() {
-        let what = match selected.stacks.as_slice() {
+    let compilers = Compilers::new(run, &workspace.config);
+    let tests = run_in(run, &compilers, workspace, stacks).await?;
+    if tests.is_empty() && is_named && !stacks.is_empty() {
+        let what = match stacks {
             [stack] => format!("stack {} has no tests", stack.id),
             _ => "none of these stacks has tests".to_owned(),
         };
-        let example = selected
-            .stacks
+        let example = stacks
             .first()
             .map(|stack| stack.folder.to_string())
             .unwrap_or_default();
@@ -61,13 +58,14 @@ pub async fn run(
             "a test is a file such as `{example}/test/replicas.test.yaml` with `name` and `assert`"
         )));
     }
-    Ok(StackTestReport::new(selected.stacks.len(), tests))
+    Ok(StackTestReport::new(stacks.len(), tests))
 }
 
-/// Runs the tests of some stacks of a revision.
+/// Runs the tests of some stacks with compilers whose workers may be started already. An invalid test file has a result,
+/// too.
 ///
 /// # Errors
-/// As [`run`].
+/// The core is not available, an object cannot be read, or the run is interrupted.
 pub async fn run_in(
     run: &RunContext,
     compilers: &Compilers,
