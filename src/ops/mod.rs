@@ -16,7 +16,6 @@ pub mod health;
 pub mod init;
 pub mod machine_key;
 pub mod manual_approver;
-pub mod models;
 pub mod notify_test;
 pub mod package_lock_update;
 #[cfg(feature = "serve")]

@@ -31,7 +31,6 @@ mod kusion_releases;
 mod lease_wait;
 pub mod logins;
 pub mod manual_policy_sets;
-pub mod model_changes;
 mod module_binaries;
 pub mod module_runner;
 mod newer_commits;

@@ -8,7 +8,7 @@ use konverge_base::{
     model::RepoPath,
 };
 use konverge_config::Config;
-use konverge_models::{ProviderVersion, record_provider};
+use konverge_kcl_models::{ProviderVersion, record_provider};
 use konverge_repo::git::Repository;
 use konverge_run::{RunBuilder, RunContext};
 use serde_json::Value;

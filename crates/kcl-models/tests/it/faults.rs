@@ -1,6 +1,6 @@
 //! The faults of `kcl import` and `kcl-openapi` that their users reported, each as a case.
 
-use konverge_models::{GenerateOptions, ModelRoot, generate, read_crds, read_openapi};
+use konverge_kcl_models::{GenerateOptions, ModelRoot, generate, read_crds, read_openapi};
 use serde_json::{Value, json};
 
 use crate::core::Core;

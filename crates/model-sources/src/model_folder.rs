@@ -13,7 +13,7 @@ use konverge_base::{
     },
 };
 use konverge_kcl::{CompileRequest, Formatting, KclError, Pool};
-use konverge_models::{HEAD, ModelFiles};
+use konverge_kcl_models::{HEAD, ModelFiles};
 
 /// The number of files that are formatted at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;

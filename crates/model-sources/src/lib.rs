@@ -1,8 +1,10 @@
-//! The `models` use case: generated KCL models of custom resources, of Kubernetes' kinds and of Terraform resources,
-//! imported, recorded in `konverge.yaml`, and compared with what they were made from.
+//! KCL models of custom resources, of Kubernetes' kinds and of Terraform resources, which the crate
+//! [`konverge_kcl_models`] makes: imported from their sources, recorded in `konverge.yaml`, and compared with what they
+//! were made from.
 
 mod comparison;
 mod kubernetes_release;
+pub mod model_changes;
 mod model_folder;
 mod provider_record;
 mod record;
@@ -13,13 +15,15 @@ use konverge_base::{
     model::{RepoPath, file_source::Source},
 };
 use konverge_config::{Config, ModelSourceConfig};
-use konverge_models::{GenerateOptions, ModelFiles, generate, is_package_path, read_documents};
+use konverge_kcl_models::{GenerateOptions, ModelFiles, generate, is_package_path, read_documents};
 use konverge_repo::git::Repository;
 use konverge_run::{RunContext, compiler::Compilers};
 
-pub use comparison::{StaleModel, describe, stale_files};
+pub use comparison::StaleModel;
+use comparison::stale_files;
 pub use provider_record::{RecordRequest, record};
-pub use sources::{SourceContent, read_repository_source};
+pub use sources::repository_paths;
+use sources::{SourceContent, read_repository_source};
 
 /// Models to import.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,11 +132,28 @@ pub async fn check(run: &RunContext) -> Result<(usize, Vec<StaleModel>), UserErr
     Ok((config.models.sources.len(), stale))
 }
 
+/// Returns the models of an entry that differ from what its sources in a revision give. A source outside of the repository is not
+/// read.
+///
+/// # Errors
+/// A source cannot be read or translated, or the folder cannot be imported.
+pub fn stale_in_revision(
+    revision: &dyn Source,
+    entry: &ModelSourceConfig,
+) -> Result<Vec<StaleModel>, UserError> {
+    let mut documents = Vec::new();
+    for path in entry.from.iter().filter_map(|from| RepoPath::normalize(from)) {
+        documents.extend(read_repository_source(revision, &path)?);
+    }
+    let files = generated(revision, entry, &SourceContent::new(documents, None))?;
+    stale_files(revision, entry, &files)
+}
+
 /// The files of an entry, from the content of its sources.
 ///
 /// # Errors
 /// The content cannot be translated, or the folder cannot be imported.
-pub fn generated(
+fn generated(
     source: &dyn Source,
     entry: &ModelSourceConfig,
     content: &SourceContent,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use konverge_models::{ModelRoot, read_crds, read_openapi};
+use konverge_kcl_models::{ModelRoot, read_crds, read_openapi};
 use konverge_testkit::{
     cluster::Cluster,
     performance,
@@ -365,7 +365,7 @@ async fn of_every_kind_no_false_refusal_and_few_false_acceptances() {
     assert!(count > 40, "only {count} kinds");
     let custom = compare_custom_resource(&client, objects).await;
     let mut section = format!(
-        "## Generated models against the API server\n\n{objects} random objects of each kind, valid and broken, sent to the dry run of Kubernetes 1.34 and checked by the models: {count} kinds of the server, and a custom resource whose schema has every keyword. A model that refuses what the server accepts fails the test: there is none. `KONVERGE_WRITE_PERFORMANCE=1 cargo test -p konverge-models --test it -- --ignored of_every_kind` writes this.\n\n| | kinds of the server | custom resource |\n|---|---|---|\n"
+        "## Generated models against the API server\n\n{objects} random objects of each kind, valid and broken, sent to the dry run of Kubernetes 1.34 and checked by the models: {count} kinds of the server, and a custom resource whose schema has every keyword. A model that refuses what the server accepts fails the test: there is none. `KONVERGE_WRITE_PERFORMANCE=1 cargo test -p konverge-kcl-models --test it -- --ignored of_every_kind` writes this.\n\n| | kinds of the server | custom resource |\n|---|---|---|\n"
     );
     let mut row = |what: &str, own: u64, custom: u64| {
         let _ = writeln!(section, "| {what} | {own} | {custom} |");

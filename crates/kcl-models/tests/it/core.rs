@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use konverge_models::{GenerateOptions, ModelFiles, ModelRoot, generate};
+use konverge_kcl_models::{GenerateOptions, ModelFiles, ModelRoot, generate};
 use konverge_testkit::kcl;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use konverge_base::yaml;
-use konverge_models::{GenerateOptions, generate, read_crds};
+use konverge_kcl_models::{GenerateOptions, generate, read_crds};
 use konverge_testkit::{cache, installed};
 use serde_json::Value;
 

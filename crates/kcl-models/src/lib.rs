@@ -1,4 +1,5 @@
-//! KCL models of custom resources, of Kubernetes' own kinds and of Terraform resources, made from their schemas.
+//! KCL models of custom resources, of Kubernetes' own kinds and of Terraform resources, made from their schemas. The crate
+//! `konverge-model-sources` reads these, and writes the models.
 //!
 //! Three readers ([`read_crds`], [`read_openapi`], [`read_terraform`]) translate a document into [`ModelRoot`]s: a
 //! small typed schema. [`generate`] writes them as KCL: one package for each version, one file for each kind, equal

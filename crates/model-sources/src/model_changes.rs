@@ -5,7 +5,6 @@ use std::{
     fmt::Write as _,
 };
 
-use crate::{OpenRevision, RunContext};
 use konverge_base::{
     error::chain,
     model::{
@@ -16,13 +15,24 @@ use konverge_base::{
     },
 };
 use konverge_config::{Config, ModelSourceConfig};
-use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};
+use konverge_kcl_models::{HEAD, ModelDifference, PropertyChange, differences};
+use konverge_run::{OpenRevision, RunContext, Session, SpecSource};
 
 /// The records of one folder.
 #[derive(Default)]
 struct Records {
     base: Option<ModelSourceConfig>,
     head: Option<ModelSourceConfig>,
+}
+
+/// Returns the changes of an opened request. A Spec from a file has none.
+pub fn find_in_session(session: &Session) -> Vec<ModelChange> {
+    match &session.planning.wanted {
+        SpecSource::Compiled { head, base, .. } => {
+            find(&session.planning.run, base.as_deref(), head, &session.affected)
+        }
+        SpecSource::File(_) => Vec::new(),
+    }
 }
 
 /// Returns the changes by folder; nothing without a base. A file that cannot be read gets a note; it does not stop the

@@ -7,7 +7,7 @@ use konverge_base::{
     model::{RepoPath, file_source::Source},
 };
 use konverge_config::ModelSourceConfig;
-use konverge_models::{ModelDifference, ModelFiles, PropertyChange, differences};
+use konverge_kcl_models::{ModelDifference, ModelFiles, PropertyChange, differences};
 
 /// The maximum number of differences that are listed of one file.
 const MOST_LISTED: usize = 20;
@@ -41,7 +41,7 @@ impl StaleModel {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn stale_files(
+pub(super) fn stale_files(
     source: &dyn Source,
     entry: &ModelSourceConfig,
     generated: &ModelFiles,
@@ -91,7 +91,7 @@ fn shorten(mut listed: Vec<String>) -> Vec<String> {
 }
 
 /// A difference in words. The old text is the model, the new one what the source gives.
-pub fn describe(found: &ModelDifference) -> String {
+fn describe(found: &ModelDifference) -> String {
     let name = match found.property.as_str() {
         "" => format!("schema `{}`", found.schema),
         property => match property.strip_prefix("check ") {

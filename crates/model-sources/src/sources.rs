@@ -15,8 +15,8 @@ use konverge_base::{
     },
     yaml,
 };
-use konverge_config::Config;
-use konverge_models::package_segment;
+use konverge_config::{Config, ModelSourceConfig};
+use konverge_kcl_models::package_segment;
 use konverge_run::{RunBuilder, RunContext};
 
 use super::kubernetes_release;
@@ -41,13 +41,24 @@ pub(super) enum ModelSource {
 
 /// The documents of sources.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SourceContent {
+pub(super) struct SourceContent {
     /// The documents.
-    pub documents: Vec<Value>,
+    pub(super) documents: Vec<Value>,
     /// The version, if a source has one.
-    pub version: Option<String>,
+    pub(super) version: Option<String>,
     /// The digest of the documents, in any order.
-    pub digest: Digest,
+    pub(super) digest: Digest,
+}
+
+impl SourceContent {
+    pub(super) fn new(documents: Vec<Value>, version: Option<String>) -> Self {
+        let digest = Digest::of_set(documents.iter().map(Digest::of_json));
+        Self {
+            documents,
+            version,
+            digest,
+        }
+    }
 }
 
 impl fmt::Display for ModelSource {
@@ -114,6 +125,15 @@ pub(super) fn recorded(texts: &[String]) -> Result<Vec<ModelSource>, UserError> 
             }),
     };
     texts.iter().map(parse).collect()
+}
+
+/// Returns the paths of an entry of `konverge.yaml`, its folder first; `None` if a source is not in the repository.
+pub fn repository_paths(entry: &ModelSourceConfig) -> Option<Vec<RepoPath>> {
+    if entry.from.iter().any(|from| from.contains([':', '@'])) {
+        return None;
+    }
+    let sources = entry.from.iter().filter_map(|from| RepoPath::normalize(from));
+    Some(entry.folder().into_iter().chain(sources).collect())
 }
 
 /// A source that is not a path.
@@ -191,19 +211,14 @@ pub(super) async fn read(
             }
         }
     }
-    let digest = Digest::of_set(documents.iter().map(Digest::of_json));
-    Ok(SourceContent {
-        documents,
-        version,
-        digest,
-    })
+    Ok(SourceContent::new(documents, version))
 }
 
 /// The documents of a file or a folder of a revision. No link is followed.
 ///
 /// # Errors
 /// It does not exist, is too large, or is not YAML or JSON.
-pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Vec<Value>, UserError> {
+pub(super) fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Vec<Value>, UserError> {
     let files = source.files();
     let is_source =
         |file: &RepoPath| *file == *path || file.is_within(path) && is_data(Path::new(file.as_str()));

@@ -1,6 +1,6 @@
 //! Provider schemas: blocks, nesting modes, what a stack cannot set, references as text.
 
-use konverge_models::read_terraform;
+use konverge_kcl_models::read_terraform;
 use serde_json::{Value, json};
 
 use crate::core::Core;

@@ -1,6 +1,6 @@
 //! Hostile names and texts: whatever a document holds, its models load, are formatted, and hold nothing that runs.
 
-use konverge_models::{GenerateOptions, generate, read_crds, read_terraform};
+use konverge_kcl_models::{GenerateOptions, generate, read_crds, read_terraform};
 use konverge_testkit::random::{Random, setting};
 use serde_json::{Map, Value, json};
 
