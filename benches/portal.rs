@@ -28,10 +28,8 @@ use konverge_base::{
     },
     secrets::{HashKey, Secrets},
 };
-use konverge_run::{
-    StateBackend,
-    portal::{FolderSite, SiteSources, StackSources, build, read_overview},
-};
+use konverge_portal_site::{FolderSite, SiteSources, StackSources, build, read_overview};
+use konverge_run::StateBackend;
 use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,
     store::{Key, MemoryStore, Store, StoreOptions, open},

@@ -18,8 +18,6 @@ pub mod machine_key;
 pub mod manual_approver;
 pub mod notify_test;
 pub mod package_lock_update;
-#[cfg(feature = "serve")]
-pub mod portal;
 pub mod rollout;
 pub mod selected_stacks;
 pub mod set;

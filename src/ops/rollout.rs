@@ -17,14 +17,10 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_policy::rollout::{NextPlans, RolloutCommand, RolloutCommandError, command};
 use konverge_portal::RolloutView;
+use konverge_portal_site::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing};
 use konverge_repo::git::Repository;
 use konverge_report::{self as report, escape::log, plural};
-use konverge_run::{
-    KeyUse, Planner, RunContext, StateBackend, Target,
-    overdue_rollouts::overdue,
-    portal::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing},
-    state,
-};
+use konverge_run::{KeyUse, Planner, RunContext, StateBackend, Target, overdue_rollouts::overdue, state};
 use konverge_state::StoredRollout;
 
 /// Maximum number of attempts of a command while runs move the rollout on.

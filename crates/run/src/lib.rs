@@ -44,7 +44,6 @@ pub mod pending_stacks;
 pub mod plan_documents;
 mod planner;
 pub mod policy_set_loader;
-pub mod portal;
 pub mod preview;
 mod recorded_objects;
 pub mod redact;

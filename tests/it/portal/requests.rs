@@ -11,10 +11,8 @@ use konverge_base::{
     model::apply_result::StackResult,
     secrets::{HashKey, Secrets},
 };
-use konverge_run::{
-    StateBackend,
-    portal::{FolderSite, SiteSources, StackSources, build, read_overview},
-};
+use konverge_portal_site::{FolderSite, SiteSources, StackSources, build, read_overview};
+use konverge_run::StateBackend;
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,
     store::{Created, Key, Store, StoreError},

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
+    branch_config::{BranchConfig, forge},
     build::{BuildReport, SiteSources, build},
+    head::Head,
+    overview::StackSources,
     site::{Site, SiteError},
 };
-use crate::RunContext;
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, model::CommitId};
+use konverge_repo::git::Repository;
+use konverge_run::{RunContext, StateBackend};
 use konverge_state::store::{self, Key, Store, StoreOptions};
 
 /// A site in a store.
-pub struct SiteStore {
+struct SiteStore {
     store: Arc<dyn Store>,
 }
 
@@ -22,7 +26,7 @@ impl SiteStore {
     ///
     /// # Errors
     /// The address is wrong.
-    pub async fn open(run: &RunContext, url: &str) -> Result<Self, UserError> {
+    async fn open(run: &RunContext, url: &str) -> Result<Self, UserError> {
         let options = StoreOptions {
             environment: run.env.clone(),
             checkout: run.checkout(),
@@ -56,15 +60,29 @@ impl Site for SiteStore {
     }
 }
 
-/// Builds the site in the store of an address.
+/// Builds the site of a commit of the default branch in the store of an address.
 ///
 /// # Errors
-/// See [`build`].
+/// The commit or its konverge.yaml cannot be read, or the address is wrong; see also [`build`].
 pub async fn publish(
     run: &RunContext,
-    sources: SiteSources<'_>,
+    repository: &Repository,
+    backend: &StateBackend,
+    commit: &CommitId,
     url: &str,
 ) -> Result<BuildReport, UserError> {
+    let config = BranchConfig::load_at(repository, commit.clone())?;
+    let head = Head::open_commit(run, repository, commit.clone())?;
+    let forge = forge(run, Some(&config));
+    let stacks = StackSources {
+        backend,
+        head: head.as_ref(),
+        forge: forge.as_ref(),
+    };
+    let sources = SiteSources {
+        stacks,
+        config: Some(&config),
+    };
     let site = SiteStore::open(run, url).await?;
     build(sources, &site).await
 }

@@ -9,7 +9,6 @@ use super::{
     head::{Head, HeadFacts},
     seen::{search_names, writer},
 };
-use crate::StateBackend;
 use konverge_base::{
     error::{UserError, chain},
     model::{Digest, StackId, apply_result::StackResult, week_activity::Week},
@@ -20,6 +19,7 @@ use konverge_portal::{
     StackIndex, StoppedView, Trends, WeekDrift,
 };
 use konverge_report::plural;
+use konverge_run::StateBackend;
 use konverge_state::{
     ApplyFreeze, DriftCheck, DriftHistory, IndexEntry, IndexedStates, Proven, StackSummary, StateError,
 };

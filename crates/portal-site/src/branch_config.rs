@@ -1,10 +1,10 @@
 //! [`BranchConfig`]: konverge.yaml of the default branch. It says who may do what, and names the repository.
 
-use crate::RunContext;
 use konverge_base::{error::UserError, model::CommitId};
 use konverge_config::Config;
 use konverge_forge::{RepositoryPages, WorkflowPage};
 use konverge_repo::git::Repository;
+use konverge_run::RunContext;
 
 /// konverge.yaml of the default branch.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl BranchConfig {
     ///
     /// # Errors
     /// The commit cannot be read, or its file is not valid.
-    pub fn load_at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
+    pub(super) fn load_at(repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
         let config = Config::load(repository.revision(&commit)?.as_ref())?;
         Ok(Self {
             commit: Some(commit),

@@ -1,5 +1,6 @@
-//! Reads from the store what the portal shows: the overview from the index alone, a stack from its documents. Nothing
-//! here writes to the store of the states, and nothing asks a cluster or a cloud.
+//! Reads from the store what the portal shows, whose pages the crate [`konverge_portal`] makes: the overview from the index
+//! alone, a stack from its documents. Only [`served`] writes to the store of the states, and nothing asks a cluster or a
+//! cloud.
 
 mod branch_config;
 mod build;
@@ -9,6 +10,8 @@ mod permissions;
 mod publish;
 mod rollouts;
 mod seen;
+#[cfg(feature = "serve")]
+pub mod served;
 mod site;
 mod stack;
 
@@ -18,7 +21,7 @@ pub use head::Head;
 pub use overview::trends;
 pub use overview::{StackSources, read_overview, recorded_facts};
 pub use permissions::permissions;
-pub use publish::{SiteStore, publish};
+pub use publish::publish;
 pub use rollouts::{asking_gates, bake_end, read_rollouts, rollout_view, wave_standing};
 pub use seen::SeenRecords;
 pub use site::{FolderSite, Site, SiteError};

@@ -7,10 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::branch_config::BranchConfig;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_config::{Config, PortalConfig};
 use konverge_repo::git::Repository;
-use konverge_run::{RunContext, portal::BranchConfig};
+use konverge_run::RunContext;
 
 /// Time for which a file is not read again.
 const FRESH: Duration = Duration::from_secs(2);

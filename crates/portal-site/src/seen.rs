@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::StateBackend;
 use konverge_base::{
     error::chain,
     model::{
@@ -15,6 +14,7 @@ use konverge_base::{
     },
 };
 use konverge_portal::{OverviewRow, SearchNames, SeenDifference, SeenStack, StackCondition, Writer};
+use konverge_run::StateBackend;
 use konverge_state::{DocumentWriter, DriftHistory, StackSummary, StateError};
 
 /// The number of newest pull requests whose previews are read.

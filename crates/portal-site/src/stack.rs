@@ -9,7 +9,6 @@ use std::{
 use futures::{StreamExt as _, stream};
 
 use super::seen::{SeenRecords, writer};
-use crate::{StateBackend, state};
 use konverge_base::{
     error::{UserError, chain},
     model::{
@@ -22,6 +21,7 @@ use konverge_portal::{
     HistoryDocument, HistoryRow, LeaseView, SeenStack, StackCondition, StackDetails, StackIndex,
     StateAtSerial, StateDifference,
 };
+use konverge_run::{StateBackend, state};
 use konverge_state::{Holder, StateError, Versioned};
 
 /// The number of serials of one stack that are read concurrently. Each may be large.

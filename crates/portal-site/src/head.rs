@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{OpenRevision, RevisionSpec, RunContext, StateBackend, pending_stacks, renamed_stacks};
 use konverge_base::{
     error::UserError,
     model::{CommitId, RepoPath, StackId},
 };
 use konverge_portal::HeadFact;
 use konverge_repo::git::Repository;
+use konverge_run::{
+    OpenRevision, RevisionSpec, RunContext, StateBackend, pending_stacks::pending_targets, renamed_stacks,
+};
 use konverge_state::{IndexedStates, Proven};
 
 /// A revision of the repository. It is opened once, and compared with the records for each request.
@@ -46,7 +48,7 @@ impl Head {
     ///
     /// # Errors
     /// The commit cannot be read.
-    pub fn open_commit(
+    pub(super) fn open_commit(
         run: &RunContext,
         repository: &Repository,
         commit: CommitId,
@@ -70,8 +72,8 @@ impl Head {
         backend: &StateBackend,
         known: &Proven<IndexedStates>,
     ) -> Result<HeadFacts, UserError> {
-        let renamed = renamed_stacks::renamed_stacks(backend, &self.revision.layout, known).await?;
-        let pending = pending_stacks::pending_targets(&self.revision, backend, known, &renamed).await?;
+        let renamed = renamed_stacks(backend, &self.revision.layout, known).await?;
+        let pending = pending_targets(&self.revision, backend, known, &renamed).await?;
         let stacks = self.revision.layout.stacks.iter();
         Ok(HeadFacts {
             commit: self.commit.clone(),

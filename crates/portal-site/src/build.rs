@@ -20,7 +20,6 @@ use super::{
     site::{MANIFEST, Site},
     stack::{HistoryRange, read_stack},
 };
-use crate::StateBackend;
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{Digest, StackId},
@@ -32,6 +31,7 @@ use konverge_portal::{
     html::{self, PageMode, StackPage},
     site_path,
 };
+use konverge_run::StateBackend;
 
 /// The number of stacks that are read concurrently.
 const STACKS_AT_ONCE: usize = 8;

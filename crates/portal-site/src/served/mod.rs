@@ -1,4 +1,4 @@
-//! The portal of `konverge serve`: reads the store, and compares with the commit that is checked out.
+//! What `konverge serve` asks for: [`StorePortal`] reads the store, and compares with the commit that is checked out.
 
 mod actions;
 mod settings;
@@ -10,18 +10,21 @@ pub use settings::ServedConfig;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
+use crate::{
+    branch_config::{BranchConfig, forge},
+    head::Head,
+    overview::{StackSources, read_overview, trends},
+    permissions::permissions,
+    rollouts::read_rollouts,
+    seen::SeenRecords,
+    stack::{HistoryRange, read_difference, read_stack},
+};
 use konverge_base::{error::UserError, model::StackId};
 use konverge_config::{Config, PortalConfig};
 use konverge_portal::{
     PermissionsDocument, RolloutsDocument, StackDetails, StackIndex, StateDifference, Trends,
 };
-use konverge_run::{
-    RunContext, StateBackend,
-    portal::{
-        BranchConfig, Head, HistoryRange, SeenRecords, StackSources, forge, permissions, read_difference,
-        read_overview, read_rollouts, read_stack, trends,
-    },
-};
+use konverge_run::{RunContext, StateBackend};
 use konverge_serve::PortalSource;
 
 /// The states of a store, and the checkout. Cheap to clone.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::seen::writer;
-use crate::{StateBackend, overdue_rollouts::overdue};
 use konverge_base::{
     error::UserError,
     model::{
@@ -17,6 +16,7 @@ use konverge_base::{
 use konverge_config::{Config, GateConfig, WaveConfig};
 use konverge_policy::rollout::{NextPlans, RolloutRules, bakes_until};
 use konverge_portal::{BegunRollout, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView};
+use konverge_run::{StateBackend, overdue_rollouts::overdue};
 use konverge_state::StoredRollout;
 
 /// Reads all rollouts: those of konverge.yaml, and those that have a record.
