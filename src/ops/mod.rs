@@ -20,7 +20,6 @@ pub mod notify_test;
 pub mod package_lock_update;
 pub mod rollout;
 pub mod selected_stacks;
-pub mod set;
 pub mod spec_difference;
 pub mod status;
 pub mod toolchains;

@@ -12,7 +12,6 @@ pub mod caches;
 pub mod checkout_addresses;
 mod clone_history;
 pub mod cluster_selection;
-pub mod code_change;
 mod compared_revisions;
 pub mod compiler;
 mod context;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::EditPlace;
-use crate::OpenRevision;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -12,6 +11,7 @@ use konverge_base::{
         stack::{EntryPackage, Stack},
     },
 };
+use konverge_run::OpenRevision;
 
 /// The files of a stack's program that belong to it or to its project.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -12,12 +12,13 @@ use konverge_cloud::{JobProof, bound_audience, verify_job};
 use konverge_config::Config;
 use konverge_forge::{Forge, JobEvent};
 use konverge_repo::git::Repository;
-use konverge_run::{
-    KeyUse, OpenRevision, RevisionSpec, RunContext, code_change::EditPlace, forge::open_job, state_backend,
-};
+use konverge_run::{KeyUse, OpenRevision, RevisionSpec, RunContext, forge::open_job, state_backend};
 use konverge_state::store::{Created, Key};
 
-use super::{EditTarget, PreparedEdits, SetRequest, WantedEdit};
+use crate::{
+    code_editor::EditPlace,
+    prepared_edits::{EditTarget, PreparedEdits, SetRequest, WantedEdit},
+};
 
 /// The type of the event, and the purpose of the token.
 const TYPE: &str = "konverge-set";

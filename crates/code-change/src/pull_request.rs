@@ -10,9 +10,9 @@ use konverge_forge::{
     CommittedFiles, DefaultBranch, FilesCommit, Forge, ForgeError, ForgeKind, ProposedPullRequest,
 };
 use konverge_report::escape::cell;
-use konverge_run::{RunContext, code_change::EditedFile, forge};
+use konverge_run::{RunContext, forge};
 
-use super::PreparedEdits;
+use crate::{code_editor::EditedFile, prepared_edits::PreparedEdits};
 
 /// The maximum number of edits that the text of a pull request lists.
 const MOST_LISTED: usize = 50;

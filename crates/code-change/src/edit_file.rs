@@ -5,13 +5,16 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{EditTarget, WantedEdit};
+use crate::{
+    code_editor::EditPlace,
+    prepared_edits::{EditTarget, WantedEdit},
+};
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
     yaml,
 };
 use konverge_kcl::{AttributePath, literal};
-use konverge_run::{StackSelector, code_change::EditPlace};
+use konverge_run::StackSelector;
 
 /// One entry of the file.
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,5 @@
-//! Changes of the code by machine: an attribute gets another value in the file of a stack that sets it. The files are
-//! edited in memory; the Specs before and after decide whether the edit is what was asked for.
+//! [`CodeEditor`]: an attribute gets another value in the file of a stack that sets it. The files are edited in memory;
+//! the Specs before and after decide whether the edit is what was asked for.
 
 mod attribute_edit;
 mod hotfix;
@@ -12,7 +12,6 @@ use std::{
     sync::Arc,
 };
 
-use crate::{ComparedRevisions, OpenRevision, RunContext, compiler::Compilers, redact};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -24,6 +23,7 @@ use konverge_base::{
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_kcl::AttributePath;
+use konverge_run::{ComparedRevisions, OpenRevision, RunContext, compiler::Compilers, redact};
 
 /// The files in which an attribute may be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

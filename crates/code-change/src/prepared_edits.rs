@@ -1,20 +1,14 @@
-//! The `set` use case: edits attributes of stacks in their files, shows what that does to the Specs, and writes it.
-
-mod dispatch;
-mod drift_comment;
-mod drift_lookup;
-mod edit_file;
-mod pull_request;
+//! [`prepare`]: the edits of a request, made in memory, with what they do to the Specs.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use super::check;
+use crate::code_editor::{CodeChange, CodeEditor, EditPlace, EditedFile, EditedLine};
 use konverge_base::{
-    checkout::{self, Existing},
-    error::{ErrorKind, SharedError, UserError},
+    error::{ErrorKind, UserError},
     model::{
         RepoPath, StackId,
         plan::{Plan, StackPlan},
+        spec::Spec,
         stack::Stack,
     },
 };
@@ -22,15 +16,8 @@ use konverge_kcl::AttributePath;
 use konverge_repo::git::Repository;
 use konverge_run::{
     ComparedRevisions, EarlyCompiler, OpenRevision, RevisionSpec, RunContext, StackSelector,
-    code_change::{CodeChange, CodeEditor, EditPlace, EditedFile, EditedLine},
     compiler::Compilers,
 };
-
-pub use dispatch::{DispatchedEdit, read_dispatch};
-pub use drift_comment::tell_drift_issue;
-pub use drift_lookup::find_drift;
-pub use edit_file::read_edits;
-pub use pull_request::{Proposal, ProposalResult, forge, propose};
 
 /// The maximum number of characters of a title.
 const TITLE: usize = 120;
@@ -93,6 +80,10 @@ pub enum SetRequest {
     Keep(Box<StackPlan>),
 }
 
+/// Returns the golden file of a stack of a checkout with the text for its Spec; `None` if there is nothing to write.
+pub type UpdatedGolden =
+    fn(&RunContext, &OpenRevision, &Path, &Stack, &Spec) -> Result<Option<(RepoPath, String)>, UserError>;
+
 /// Edits the files of a revision in memory. With `goldens`, the golden files of the stacks follow.
 ///
 /// # Errors
@@ -102,7 +93,7 @@ pub async fn prepare(
     repository: &Repository,
     at: &RevisionSpec,
     request: &SetRequest,
-    goldens: bool,
+    goldens: Option<UpdatedGolden>,
 ) -> Result<PreparedEdits, UserError> {
     let early = (*at == RevisionSpec::Worktree).then(|| EarlyCompiler::start(run, repository.root()));
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
@@ -119,8 +110,8 @@ pub async fn prepare(
     };
     let change = editor.finish(&edited.stacks).await?;
     let mut files = change.files.clone();
-    if goldens {
-        files.extend(golden_files(run, repository, &compilers, &change).await?);
+    if let Some(updated) = goldens {
+        files.extend(golden_files(run, repository, &compilers, &change, updated).await?);
         files.sort_by(|a, b| a.path.cmp(&b.path));
     }
     edited.title.retain(|letter| !letter.is_control());
@@ -225,11 +216,12 @@ async fn golden_files(
     repository: &Repository,
     compilers: &Compilers,
     change: &CodeChange,
+    updated: UpdatedGolden,
 ) -> Result<Vec<EditedFile>, UserError> {
     let mut files = Vec::new();
     for stack in &change.stacks {
         let spec = compilers.for_revision(&change.revision).spec(stack).await?;
-        let golden = check::updated_golden(run, &change.revision, repository.root(), stack, &spec)?;
+        let golden = updated(run, &change.revision, repository.root(), stack, &spec)?;
         let Some((path, text)) = golden else { continue };
         let before = change.revision.source.read_path(&path);
         let before = before?;
@@ -240,93 +232,4 @@ async fn golden_files(
         });
     }
     Ok(files)
-}
-
-/// Writes edited files into the checkout: all of them, or none.
-///
-/// # Errors
-/// A file differs from what was edited, a link is in its place, or it cannot be written.
-pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
-    // All files are compared before one is written: the edit is written as a whole or not at all.
-    for file in files {
-        let found = checkout::read(root, place(&file.path));
-        let found = found.map_err(|error| refused(&file.path, error))?;
-        if found.as_deref() != Some(&*file.before) {
-            return Err(refused(
-                &file.path,
-                "it changed on the disk meanwhile, or git filters its content",
-            ));
-        }
-    }
-    run.begin_writes()?;
-    for (index, file) in files.iter().enumerate() {
-        let Err(error) = checkout::write(root, place(&file.path), &file.after, Existing::Replace) else {
-            continue;
-        };
-        let mut failure = refused(&file.path, error);
-        for written in &files[..index] {
-            let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
-            if restored.is_err() {
-                failure = failure.hint(format!(
-                    "`{}` was written, and could not be restored",
-                    written.path
-                ));
-            }
-        }
-        return Err(failure);
-    }
-    Ok(())
-}
-
-fn place(path: &RepoPath) -> &Path {
-    path.as_str().as_ref()
-}
-
-fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
-    UserError::from_error(ErrorKind::Layout, why)
-        .context("the edit is not written")
-        .at(path.to_string(), None, None)
-        .hint("the files are as they were; put a plain file there that you may write, and run it again")
-}
-
-#[cfg(test)]
-mod tests {
-    use konverge_base::{
-        model::event::NoEvents,
-        secrets::{HashKey, Secrets},
-    };
-    use konverge_run::NoNotes;
-
-    use super::*;
-
-    /// Of two files none is written if one is not what was edited any more.
-    #[test]
-    fn all_files_are_written_or_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let run = RunContext {
-            dir: folder.path().to_owned(),
-            env: Default::default(),
-            secrets: Secrets::new(HashKey::random()),
-            cancel: Default::default(),
-            writes: Arc::default(),
-            events: Arc::new(NoEvents),
-            notes: Arc::new(NoNotes),
-            recorder: Default::default(),
-        };
-        let [dev, prod] = ["dev.k", "prod.k"];
-        let edited = |path: &str| EditedFile {
-            path: RepoPath::normalize(path).unwrap(),
-            before: (*b"before").into(),
-            after: (*b"after").into(),
-        };
-        let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
-        std::fs::write(folder.path().join(dev), "before").unwrap();
-        std::fs::write(folder.path().join(prod), "somebody edited it meanwhile").unwrap();
-        let files = [edited(dev), edited(prod)];
-        let refused = write(&run, folder.path(), &files).unwrap_err();
-        assert!(refused.message.contains("changed on the disk"), "{refused}");
-        assert_eq!(read(dev), "before");
-        write(&run, folder.path(), &files[..1]).unwrap();
-        assert_eq!(read(dev), "after");
-    }
 }
