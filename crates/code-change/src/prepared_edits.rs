@@ -1,4 +1,4 @@
-//! [`prepare`]: the edits of a request, made in memory, with what they do to the Specs.
+//! [`prepare`]: makes the edits of a request in memory, and shows how the Specs change.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -38,7 +38,7 @@ pub struct WantedEdit {
     pub stacks: Vec<StackSelector>,
     /// The attribute or image that is set.
     pub target: EditTarget,
-    /// The files in which it is set.
+    /// The files in which the target is set.
     pub place: EditPlace,
 }
 
@@ -57,7 +57,7 @@ pub struct PreparedEdits {
 }
 
 impl PreparedEdits {
-    /// An error that came when the edits were known, at the place of the edit that is not made.
+    /// Adds the line of the edit to an error that has no line, if the error is about the file of the edit.
     #[must_use]
     pub fn locate(&self, failure: UserError) -> UserError {
         let place = failure.location.as_ref();
@@ -74,9 +74,9 @@ impl PreparedEdits {
 /// Request for edits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetRequest {
-    /// These edits.
+    /// The given edits.
     Edits(Vec<WantedEdit>),
-    /// The live values of a drifted stack.
+    /// The live values of a drifted stack, which the code should keep.
     Keep(Box<StackPlan>),
 }
 
@@ -95,6 +95,7 @@ pub async fn prepare(
     request: &SetRequest,
     goldens: Option<UpdatedGolden>,
 ) -> Result<PreparedEdits, UserError> {
+    // Start the workers now, so that they are ready when the revisions are open.
     let early = (*at == RevisionSpec::Worktree).then(|| EarlyCompiler::start(run, repository.root()));
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
     revisions.save_head();
@@ -114,6 +115,7 @@ pub async fn prepare(
         files.extend(golden_files(run, repository, &compilers, &change, updated).await?);
         files.sort_by(|a, b| a.path.cmp(&b.path));
     }
+    // A title is one line, but a reference or a path may contain control characters.
     edited.title.retain(|letter| !letter.is_control());
     Ok(PreparedEdits {
         targets: edited.targets,
@@ -134,7 +136,7 @@ struct Edited {
 }
 
 impl Edited {
-    /// Adds an edit. The same attribute has the same target, whichever request led to it.
+    /// Adds an edit. The same attribute has the same target, whichever request asked for it.
     fn add(&mut self, stack: &Stack, line: EditedLine) {
         let whose = match line.place {
             EditPlace::Stack => format!("stack {}", stack.id),

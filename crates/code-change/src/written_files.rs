@@ -15,7 +15,7 @@ use konverge_run::RunContext;
 /// # Errors
 /// A file differs from what was edited, a link is in its place, or it cannot be written.
 pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
-    // All files are compared before one is written: the edit is written as a whole or not at all.
+    // Compare all files before one is written: the edit is written as a whole or not at all.
     for file in files {
         let found = checkout::read(root, place(&file.path));
         let found = found.map_err(|error| refused(&file.path, error))?;
@@ -32,6 +32,7 @@ pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), 
             continue;
         };
         let mut failure = refused(&file.path, error);
+        // Restore the files that are already written, so that the edit is written as a whole or not at all.
         for written in &files[..index] {
             let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
             if restored.is_err() {
@@ -54,7 +55,7 @@ fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
     UserError::from_error(ErrorKind::Layout, why)
         .context("the edit is not written")
         .at(path.to_string(), None, None)
-        .hint("the files are as they were; put a plain file there that you may write, and run it again")
+        .hint("the files are as they were; put a plain file there that you may write, and run the command again")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Reads from the store what the portal shows, whose pages the crate [`konverge_portal`] makes: the overview from the index
-//! alone, a stack from its documents. Only [`served`] writes to the store of the states, and nothing asks a cluster or a
-//! cloud.
+//! Reads the data that the portal shows, of which the crate [`konverge_portal`] makes pages: the overview from the index
+//! alone, a stack from its documents. Only [`served`] writes to the store of the states. Nothing sends a request to a
+//! cluster or a cloud.
 
 mod branch_config;
 mod build;

@@ -1,4 +1,4 @@
-//! The site in a store: `portal.publish`.
+//! Publishes the site to a store: `portal.publish`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use konverge_repo::git::Repository;
 use konverge_run::{RunContext, StateBackend};
 use konverge_state::store::{self, Key, Store, StoreOptions};
 
-/// A site in a store.
+/// A site whose files are in a store.
 struct SiteStore {
     store: Arc<dyn Store>,
 }
@@ -25,7 +25,7 @@ impl SiteStore {
     /// Opens the store of an address, with the credentials of this run. Sends no request yet.
     ///
     /// # Errors
-    /// The address is wrong.
+    /// The address is invalid.
     async fn open(run: &RunContext, url: &str) -> Result<Self, UserError> {
         let options = StoreOptions {
             environment: run.env.clone(),
@@ -60,10 +60,10 @@ impl Site for SiteStore {
     }
 }
 
-/// Builds the site of a commit of the default branch in the store of an address.
+/// Builds the site of a commit of the default branch in a store.
 ///
 /// # Errors
-/// The commit or its konverge.yaml cannot be read, or the address is wrong; see also [`build`].
+/// The commit or its `konverge.yaml` cannot be read, or the address is invalid; see also [`build`].
 pub async fn publish(
     run: &RunContext,
     repository: &Repository,

@@ -1,5 +1,5 @@
-//! Runs stack tests, whose language is the crate [`konverge_stack_test_language`]: finds the tests of a revision, compiles
-//! their stacks, and judges the Specs. It queries no cluster and writes nothing; [`live`] does.
+//! Runs stack tests on the compiled Specs of a revision; [`konverge_stack_test_language`] is their language. Only the
+//! tests of [`live`] query a cluster and write.
 
 mod known_kinds;
 pub mod live;
@@ -61,8 +61,8 @@ pub async fn run(
     Ok(StackTestReport::new(stacks.len(), tests))
 }
 
-/// Runs the tests of some stacks with compilers whose workers may be started already. An invalid test file has a result,
-/// too.
+/// Runs the tests of some stacks with compilers whose workers may be started already. An invalid test file is a
+/// failed test.
 ///
 /// # Errors
 /// The core is not available, an object cannot be read, or the run is interrupted.
@@ -89,7 +89,7 @@ pub async fn run_in(
         kinds: KnownKinds::load(workspace)?,
     };
     for (round, variants) in rounds.iter().enumerate() {
-        // A stack is known by its folder, so the variants of one stack are compiled in different rounds.
+        // Stacks are identified by folder, so the variants of one stack are compiled in different rounds.
         let with_options = match round {
             0 => None,
             _ => Some(workspace.with_stacks(variants.iter().map(|variant| variant.stack.clone()).collect())?),
@@ -107,7 +107,7 @@ pub async fn run_in(
     Ok(results)
 }
 
-/// Run, policies and kinds with which the tests of a revision are judged.
+/// The run, policies and kinds that the assertions of a revision's tests need.
 struct TestJudge<'a> {
     run: &'a RunContext,
     policies: SpecPolicies<'a>,
@@ -115,7 +115,7 @@ struct TestJudge<'a> {
 }
 
 impl TestJudge<'_> {
-    /// The results of the tests of one variant of a stack.
+    /// Returns the results of the tests of one variant of a stack.
     async fn results(
         &self,
         variant: &Variant<'_>,
@@ -151,7 +151,7 @@ impl TestJudge<'_> {
         Ok(results)
     }
 
-    /// The results of tests that have one Spec.
+    /// Returns the results of the tests of one Spec.
     async fn of_spec(&self, stack: &Stack, spec: &Spec, tests: &[FoundTest<'_>]) -> Vec<StackTestResult> {
         let shown = redact::resources(&spec.resources, &self.run.secrets);
         let findings = if tests.iter().any(|found| found.test.expects_refusal()) {
@@ -169,7 +169,8 @@ impl TestJudge<'_> {
         tests.iter().map(|found| self.result(found, &tested)).collect()
     }
 
-    /// A test may expect that KCL refuses the stack. Any other failure is one of the run, and lets no test pass.
+    /// Returns the results of tests whose stack does not compile. A test may expect an error of KCL. Any other failure
+    /// is one of the run, and lets no test pass.
     fn results_of_failure(
         &self,
         variant: &Variant<'_>,
