@@ -1,5 +1,5 @@
-//! [`CodeEditor`]: gives an attribute another value in the file of a stack that sets it. Files are edited in memory; the
-//! Specs before and after show whether the edit did exactly what the user requested.
+//! [`CodeEditor`]: gives an attribute another value in the file of a stack that sets it. Files are edited in memory;
+//! the Specs before and after show whether the edit did exactly what the user requested.
 
 mod attribute_edit;
 mod hotfix;

@@ -1,5 +1,5 @@
-//! Changes of the code by machine (`konverge set`): attributes of stacks get other values in their files, the Specs before
-//! and after decide, and the edits are written into the checkout or become a pull request.
+//! Changes the code by machine (`konverge set`): gives attributes of stacks other values in their files, compares the
+//! Specs before and after, and writes the files into the checkout or makes a pull request of them.
 
 mod code_editor;
 mod dispatch;

@@ -1,5 +1,5 @@
-//! Reads the data that the portal shows, of which the crate [`konverge_portal`] makes pages: the overview from the index
-//! alone, a stack from its documents. Only [`served`] writes to the store of the states. Nothing sends a request to a
+//! Reads the data that the portal shows: the overview from the index alone, a stack from its documents. The crate
+//! [`konverge_portal`] makes the pages. Only `served` writes to the store of the states. Nothing sends a request to a
 //! cluster or a cloud.
 
 mod branch_config;
