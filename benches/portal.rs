@@ -25,10 +25,8 @@ use konverge_base::model::{
     spec::{RuntimeKind, Sharing},
     state::{Recorded, RuntimeRecord, StackState},
 };
-use konverge_run::{
-    StateBackend,
-    portal::{FolderSite, SiteSources, StackSources, build, read_overview},
-};
+use konverge_portal_site::{FolderSite, SiteSources, StackSources, build, read_overview};
+use konverge_run::StateBackend;
 use konverge_secrets::{HashKey, Secrets};
 use konverge_state::{
     DocumentWriter, LeaseOptions, RepositoryId, StateStore,

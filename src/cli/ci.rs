@@ -3,7 +3,6 @@
 use clap::ValueEnum;
 
 use super::{CliContext, common_args::LiveArg};
-use crate::ops::stack_tests::JobTester;
 use konverge_base::{
     error::{ErrorKind, UserError},
     variables,
@@ -129,7 +128,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     // From here a request to stop must not drop the run: its result has to be published on the forge.
     run.begin_writes()?;
     let ended = if tests {
-        ci::run_tests(&run, &options, &JobTester).await?
+        ci::run_tests(&run, &options).await?
     } else {
         ci::run(&run, &options).await?
     };

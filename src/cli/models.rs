@@ -3,8 +3,8 @@
 use clap::Subcommand;
 
 use super::CliContext;
-use crate::ops::models::{self, ModelImport, RecordRequest};
 use konverge_base::error::UserError;
+use konverge_model_sources::{self as models, ModelImport, RecordRequest};
 use konverge_report::{escape::log, plural};
 use konverge_secrets::without_secrets;
 

@@ -6,12 +6,9 @@ use clap::Subcommand;
 
 use super::CliContext;
 use konverge_base::{error::UserError, model::note::Note};
+use konverge_portal_site::{BranchConfig, FolderSite, Head, SiteSources, StackSources, build, forge};
 use konverge_report::{escape::log, plural};
-use konverge_run::{
-    KeyUse,
-    portal::{BranchConfig, FolderSite, Head, SiteSources, StackSources, build, forge},
-    state,
-};
+use konverge_run::{KeyUse, state};
 
 /// Arguments of `konverge portal`.
 #[derive(Debug, clap::Args)]

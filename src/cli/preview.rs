@@ -22,6 +22,7 @@ use konverge_base::{
     },
 };
 use konverge_config::{Config, DriftPolicy};
+use konverge_model_sources::model_changes;
 use konverge_report::{
     self as report, COMMENT_BUDGET, CommentInput, Merging, Mode, RunInfo, SUMMARY_BUDGET, terminal::Style,
 };
@@ -126,7 +127,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         return Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code));
     }
     let mut effects = Effects {
-        models: session.models(),
+        models: model_changes::find_in_session(&session),
         ..Effects::default()
     };
     if matches!(args.output, PlanOutput::Markdown | PlanOutput::Html) {

@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use super::CliContext;
-use crate::ops::portal::{ServedConfig, StorePortal};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::note::Note,
 };
 use konverge_config::{Config, PortalLogin, ProxyRange};
+use konverge_portal_site::served::{ServedConfig, StorePortal};
 use konverge_run::{KeyUse, RunContext, StateBackend, state, state_backend};
 use konverge_serve::{LoginSettings, PORTAL_KEY_VARIABLE, Portal, listen};
 

@@ -9,17 +9,18 @@ use super::{
     common_args::{ClusterArg, TextOrJson},
     completers,
 };
-use crate::ops::set::{self, EditTarget, PreparedEdits, Proposal, ProposalResult, SetRequest, WantedEdit};
+use crate::ops::check;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::Digest,
 };
+use konverge_code_change::{
+    self as code_change, EditKind, EditPlace, EditTarget, EditedLine, PreparedEdits, Proposal,
+    ProposalResult, SetRequest, UpdatedGolden, WantedEdit,
+};
 use konverge_repo::git::Repository;
 use konverge_report::{self as report, escape::log, json, terminal::Style};
-use konverge_run::{
-    RevisionSpec, StackSelector,
-    code_change::{EditKind, EditPlace, EditedLine},
-};
+use konverge_run::{RevisionSpec, StackSelector};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -94,7 +95,7 @@ impl Args {
 
     fn edits(&self) -> Result<Vec<WantedEdit>, UserError> {
         if let Some(file) = &self.from {
-            return set::read_edits(file);
+            return code_change::read_edits(file);
         }
         let (stacks, mut targets) = self.words()?;
         if stacks.is_empty() {
@@ -164,12 +165,12 @@ fn usage(what: String, hint: &str) -> UserError {
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
     let repository = Repository::discover(&run.dir)?;
-    let forge = args.pull_request.then(|| set::forge(&run)).transpose()?;
+    let forge = args.pull_request.then(|| code_change::forge(&run)).transpose()?;
     let mut dispatched = None;
     let mut commit = None;
     let request = match (&forge, args.keep) {
         (Some(forge), None) if args.dispatch => {
-            let edit = set::read_dispatch(&run, forge.as_ref(), &repository).await?;
+            let edit = code_change::read_dispatch(&run, forge.as_ref(), &repository).await?;
             commit = Some(edit.commit.clone());
             let request = edit.request.clone();
             dispatched = Some(edit);
@@ -182,7 +183,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 let what = "`--keep` takes its values from the cluster".to_owned();
                 return Err(usage(what, "leave `PATH=VALUE` out"));
             }
-            let drift = set::find_drift(&run, &stacks, digest, args.cluster.given()).await?;
+            let drift = code_change::find_drift(&run, &stacks, digest, args.cluster.given()).await?;
             SetRequest::Keep(Box::new(drift))
         }
     };
@@ -193,12 +194,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let at = commit
         .clone()
         .map_or(RevisionSpec::Worktree, RevisionSpec::Commit);
-    let prepared = set::prepare(&run, &repository, &at, &request, args.update).await;
+    let goldens = args.update.then_some(check::updated_golden as UpdatedGolden);
+    let prepared = code_change::prepare(&run, &repository, &at, &request, goldens).await;
     if let (Err(refusal), Some(forge), Some(commit), SetRequest::Keep(drift)) =
         (&prepared, &forge, &commit, &request)
     {
         let commented =
-            set::tell_drift_issue(&run, forge.as_ref(), &repository, commit, drift, refusal).await;
+            code_change::tell_drift_issue(&run, forge.as_ref(), &repository, commit, drift, refusal).await;
         // Ignore an error here: the refusal itself matters more.
         if let Err(error) = commented
             && !run.cancel.is_cancelled()
@@ -220,11 +222,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 prepared: &prepared,
                 auto_merge: args.auto_merge,
             };
-            let proposed = set::propose(&run, forge.as_ref(), &proposal).await;
+            let proposed = code_change::propose(&run, forge.as_ref(), &proposal).await;
             result = Some(proposed.map_err(|failure| prepared.locate(failure))?);
         }
         _ if args.check => {}
-        _ => set::write(&run, repository.root(), &prepared.files)
+        _ => code_change::write(&run, repository.root(), &prepared.files)
             .map_err(|failure| prepared.locate(failure))?,
     }
     match args.output {

@@ -6,13 +6,14 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks, TextOrJson},
 };
-use crate::ops::{selected_stacks, stack_tests};
+use crate::ops::selected_stacks;
 use konverge_base::{
     atomic_file,
     error::{ErrorKind, UserError},
 };
 use konverge_report::{json, stack_test_results as report, terminal};
 use konverge_run::{OpenRequest, Selection};
+use konverge_stack_tests as stack_tests;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -77,9 +78,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let is_named = request.selection != Selection::Affected && request.shard.is_none();
     let selected = selected_stacks::open(&run, &request).await?;
     let report = if args.live {
-        stack_tests::live::run(&run, &selected).await?
+        stack_tests::live::run(&run, &selected.workspace, &selected.stacks).await?
     } else {
-        stack_tests::run(&run, &selected, is_named).await?
+        stack_tests::run(&run, &selected.workspace, &selected.stacks, is_named).await?
     };
     if let Some(file) = &args.junit {
         let xml = context.secrets.mask_finished(&report::junit(&report));

@@ -16,17 +16,11 @@ pub mod health;
 pub mod init;
 pub mod machine_key;
 pub mod manual_approver;
-pub mod models;
 pub mod notify_test;
 pub mod package_lock_update;
-#[cfg(feature = "serve")]
-pub mod portal;
 pub mod rollout;
 pub mod selected_stacks;
-pub mod set;
 pub mod spec_difference;
-pub mod spec_policies;
-pub mod stack_tests;
 pub mod status;
 pub mod toolchains;
 pub mod watch;

@@ -16,16 +16,13 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_portal::RolloutView;
+use konverge_portal_site::{read_rollouts, rollout_view, wave_standing};
 use konverge_repo::git::Repository;
 use konverge_report::{self as report, escape::log, plural};
 use konverge_rollout::{
     NextPlans, RolloutCommand, RolloutCommandError, asking_gates, bake_end, command, overdue_warning,
 };
-use konverge_run::{
-    KeyUse, Planner, RunContext, StateBackend, Target,
-    portal::{read_rollouts, rollout_view, wave_standing},
-    state,
-};
+use konverge_run::{KeyUse, Planner, RunContext, StateBackend, Target, state};
 use konverge_state::StoredRollout;
 
 /// The maximum number of attempts of a command, while runs change the rollout at the same time.

@@ -21,9 +21,10 @@ use konverge_base::{
     },
 };
 use konverge_config as config;
+use konverge_portal_site::recorded_facts;
 use konverge_run::{
     Planner, Selection, Session, SpecSource, StepCounter, Target, cluster_selection::Live,
-    pending_stacks::pending_targets, portal::recorded_facts, stack_health,
+    pending_stacks::pending_targets, stack_health,
 };
 use konverge_state::{ApplyFreeze, IndexedStates, Versioned, WriteReason};
 

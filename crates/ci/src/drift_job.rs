@@ -35,7 +35,7 @@ use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
     KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
-    portal, renamed_stacks, stack_lookup,
+    renamed_stacks, stack_lookup,
 };
 use konverge_secrets::redact;
 use konverge_state::{IndexedStates, Proven};
@@ -168,22 +168,7 @@ async fn check_and_publish(
 
 /// Writes the pages of the portal. A failure is only a warning: outdated pages must not fail a drift check.
 async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
-    let publish = async {
-        let config = portal::BranchConfig::load_at(&job.repository, head.clone())?;
-        let head = portal::Head::open_commit(&job.run, &job.repository, head.clone())?;
-        let forge = portal::forge(&job.run, Some(&config));
-        let stacks = portal::StackSources {
-            backend,
-            head: head.as_ref(),
-            forge: forge.as_ref(),
-        };
-        let sources = portal::SiteSources {
-            stacks,
-            config: Some(&config),
-        };
-        portal::publish(&job.run, sources, url).await
-    };
-    match publish.await {
+    match konverge_portal_site::publish(&job.run, &job.repository, backend, head, url).await {
         Ok(report) => job.run.notes.note(&format!(
             "the portal has {}; {} written",
             report::plural(report.stacks, "stack"),

@@ -60,7 +60,7 @@ pub use page_link::link_page;
 pub use permission_changes::permission_changes;
 pub use policy::{policy_config, unapproved::unapproved_findings};
 pub use shard_mode::ShardMode;
-pub use stack_test_job::{StackTester, TestedChange, run as run_tests};
+pub use stack_test_job::run as run_tests;
 use summary::RunSummary;
 pub use trust::authority::ScheduledTask;
 use trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task};

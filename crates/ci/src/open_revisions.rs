@@ -17,11 +17,12 @@ use konverge_base::{
     },
 };
 use konverge_config::{Apply, Config, FILE_NAME, Sandbox};
+use konverge_model_sources::model_changes;
 use konverge_report::Merging;
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, SpecSource, StateBackend,
-    Target, cluster_selection::Live, compiler::Compilers, core_lookup, health_rules, model_changes,
-    setting_changes, state_backend,
+    Target, cluster_selection::Live, compiler::Compilers, core_lookup, health_rules, setting_changes,
+    state_backend,
 };
 
 /// Two opened revisions, with the input for planning their difference.

@@ -10,8 +10,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use crate::{
     checks::mask_check,
     connect,
@@ -47,49 +45,17 @@ use konverge_report::{
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers, forge,
 };
-use konverge_secrets::redact;
+use konverge_stack_tests::{self as stack_tests, live};
 
 /// A change whose stacks are tested.
-pub struct TestedChange {
+struct TestedChange {
     /// The revision with the change. Its configuration has the permissions of the default branch, but its own policy
     /// sets.
-    pub revision: Arc<OpenRevision>,
+    revision: OpenRevision,
     /// The affected stacks, without removed ones.
-    pub stacks: Vec<Stack>,
+    stacks: Vec<Stack>,
     /// The compilers of these stacks, limited by the trust in the change.
-    pub compilers: Compilers,
-}
-
-/// Runs stack tests. The package `konverge` implements this trait.
-#[async_trait(?Send)]
-pub trait StackTester {
-    /// Returns the number of live tests.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    fn live_tests(&self, change: &TestedChange) -> Result<usize, UserError>;
-
-    /// Runs the offline tests. An invalid test file is a failed test.
-    ///
-    /// # Errors
-    /// The KCL core is not available, or the run was interrupted.
-    async fn offline(
-        &self,
-        run: &RunContext,
-        change: &TestedChange,
-    ) -> Result<Vec<StackTestResult>, UserError>;
-
-    /// Runs the live tests, and cleans up after killed tests. Store, clusters and rules come from the commit `trusted`
-    /// of the default branch. Invalid test files are left out, because the offline tests report them.
-    ///
-    /// # Errors
-    /// No cluster allows tests, the store or the KCL core is not available, or the run was interrupted.
-    async fn live(
-        &self,
-        run: &RunContext,
-        change: &TestedChange,
-        trusted: &CommitId,
-    ) -> Result<Vec<StackTestResult>, UserError>;
+    compilers: Compilers,
 }
 
 /// The result of the stack tests of a change.
@@ -105,14 +71,10 @@ struct TestedStacks {
 ///
 /// # Errors
 /// The environment is not that of a CI job, the event is not that of a change, or the forge refuses the token.
-pub async fn run(
-    run: &RunContext,
-    options: &CiOptions,
-    tester: &dyn StackTester,
-) -> Result<JobResult, UserError> {
+pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
     let runner = forge::open_job(&run.env)?;
     let (warnings, run) = JobWarnings::of_run(run);
-    let result = run_event(&run, options, &runner, tester).await;
+    let result = run_event(&run, options, &runner).await;
     warnings.annotate(runner.as_ref());
     result
 }
@@ -121,7 +83,6 @@ async fn run_event(
     run: &RunContext,
     options: &CiOptions,
     runner: &Arc<dyn CiJob>,
-    tester: &dyn StackTester,
 ) -> Result<JobResult, UserError> {
     let event = runner.event()?;
     // `pull_request_target` runs with the rights of the default branch, where code of a pull request must not run.
@@ -144,7 +105,7 @@ async fn run_event(
     let publisher = Publisher::new(&job);
     match &job.authority.task {
         Task::PullRequest(event) => {
-            let tested = test(&job, event, tester).await;
+            let tested = test(&job, event).await;
             // An error is published as a failed check, so that the pull request shows it.
             let tested = tested.unwrap_or_else(|failure| TestedStacks {
                 report: StackTestReport::new(0, Vec::new()),
@@ -166,11 +127,7 @@ async fn run_event(
 }
 
 /// Runs those tests of a pull request that the trust in its code allows.
-async fn test(
-    job: &Job,
-    event: &PullRequestEvent,
-    tester: &dyn StackTester,
-) -> Result<TestedStacks, UserError> {
+async fn test(job: &Job, event: &PullRequestEvent) -> Result<TestedStacks, UserError> {
     let (base, content) = preview_events::compared_commits(job, event).await?;
     let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
     let commits = PreviewCommits {
@@ -181,12 +138,13 @@ async fn test(
     let (change, protected, trust) = open(job, &commits).await?;
     // Offline tests need no trust. Live tests write to a cluster, so they run only for a change that is proposed for
     // the default branch.
-    let mut results = tester.offline(&job.run, &change).await?;
-    let live = tester.live_tests(&change)?;
+    let (revision, stacks) = (&change.revision, &change.stacks);
+    let mut results = stack_tests::run_in(&job.run, &change.compilers, revision, stacks).await?;
+    let live = live::count(revision, stacks)?;
     let (mut failure, mut skipped) = (None, None);
     match why_not_live(trust) {
         Some(why) => skipped = (live > 0).then(|| why.to_owned()),
-        None => match run_live(job, event, tester, &change, &protected, &commits.trusted, live).await {
+        None => match run_live(job, event, &change, &protected, &commits.trusted, live).await {
             Ok(more) => results.extend(more),
             Err(error) => failure = Some(error),
         },
@@ -230,7 +188,7 @@ async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Conf
     let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
     let change = TestedChange {
         stacks: targets.into_iter().filter_map(|target| target.head).collect(),
-        revision: Arc::new(revisions.head),
+        revision: revisions.head,
         compilers,
     };
     Ok((change, protected, trust))
@@ -240,7 +198,6 @@ async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Conf
 async fn run_live(
     job: &Job,
     event: &PullRequestEvent,
-    tester: &dyn StackTester,
     change: &TestedChange,
     protected: &Config,
     trusted: &CommitId,
@@ -251,7 +208,14 @@ async fn run_live(
     } else if !protected.clusters.values().any(|cluster| cluster.tests) {
         return Ok(Vec::new());
     }
-    tester.live(&job.run, change, trusted).await
+    live::run_of_job(
+        &job.run,
+        &change.compilers,
+        &change.revision,
+        &change.stacks,
+        trusted,
+    )
+    .await
 }
 
 /// Returns an error unless the last preview of this head succeeded and no policy set denied anything in it.

@@ -10,7 +10,7 @@ use crate::{
     affected::{BEFORE, find, is_part},
     apply::NewerCommitCheck,
     cluster_selection::{GivenCluster, Live},
-    compiler, model_changes,
+    compiler,
     other_stack_claims::StackClaims,
     policy_set_loader, setting_changes,
     stack_lookup::{self, NamedStacks},
@@ -21,7 +21,6 @@ use konverge_base::{
     model::{
         CommitId, RepoPath, Shard, StackFolder, StackId,
         affected::Affected,
-        model_change::ModelChange,
         setting_change::SettingChange,
         spec::Spec,
         stack::{CompileSetup, NamedBy, Stack},
@@ -123,16 +122,6 @@ impl Session {
     pub fn newer_commits(&self) -> Option<Arc<dyn NewerCommitCheck>> {
         let newer = self.newer.clone()?;
         Some(newer)
-    }
-
-    /// Returns the changes of generated models. A file that cannot be read gets a note.
-    pub fn models(&self) -> Vec<ModelChange> {
-        match &self.planning.wanted {
-            SpecSource::Compiled { head, base, .. } => {
-                model_changes::find(&self.planning.run, base.as_deref(), head, &self.affected)
-            }
-            SpecSource::File(_) => Vec::new(),
-        }
     }
 
     /// Returns the commit of the head. For a working tree, this is the checked-out commit if no file differs from it.

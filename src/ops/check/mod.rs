@@ -26,7 +26,7 @@ use checked_files::{CheckedFiles, is_kcl};
 use futures::{StreamExt as _, stream};
 use golden::GoldenFiles;
 
-use super::{selected_stacks::SelectedStacks, stack_tests};
+use super::selected_stacks::SelectedStacks;
 use konverge_base::{
     error::{Location, UserError},
     model::{
@@ -182,7 +182,7 @@ pub async fn run_with(
         found.extend(imports::check(&files, &checked, workspace)?);
     }
     found.extend(kcl_tests::check(compiler, &run.cancel, selected, &checked).await?);
-    let tests = stack_tests::run_in(run, compilers, workspace, &tested).await?;
+    let tests = konverge_stack_tests::run_in(run, compilers, workspace, &tested).await?;
     found.extend(tests.iter().flat_map(test_report::diagnostics));
     found.extend(data_files::check(run, compiler, selected, &checked).await?);
     found.retain(|found| !scope.skip.contains(&found.rule));

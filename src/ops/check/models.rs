@@ -1,15 +1,15 @@
 //! Compares generated models with the CRDs of the repository from which they were generated.
 
 use super::CheckedFiles;
-use crate::ops::models::{SourceContent, generated, read_repository_source, stale_files};
 use konverge_base::{
     error::UserError,
     model::{
-        Digest, RepoPath,
+        RepoPath,
         lint::{Diagnostic, LintRule},
     },
 };
 use konverge_config::{FILE_NAME, ModelSourceConfig};
+use konverge_model_sources::{repository_paths, stale_in_revision};
 use konverge_run::OpenRevision;
 
 /// Returns one error for each property that differs. Sources outside the repository are left to `konverge models
@@ -51,33 +51,16 @@ pub(super) fn check(
 
 /// Returns true if all sources are in the repository, and one of their files or a model is checked.
 fn concerns(entry: &ModelSourceConfig, workspace: &OpenRevision, checked: &CheckedFiles<'_>) -> bool {
-    let mut places: Vec<RepoPath> = entry.folder().into_iter().collect();
-    for from in &entry.from {
-        if from.contains([':', '@']) {
-            return false;
-        } else {
-            places.extend(RepoPath::normalize(from))
-        }
-    }
+    let Some(places) = repository_paths(entry) else {
+        return false;
+    };
     let is_of = |path: &RepoPath| places.iter().any(|place| path == place || path.is_within(place));
     let mut files = workspace.source.files().keys().filter(|path| is_of(path));
     checked.is_in_scope(&RepoPath::root().child(FILE_NAME)) || files.any(|path| checked.is_in_scope(path))
 }
 
 fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Diagnostic>, UserError> {
-    let source = workspace.source.as_ref();
-    let mut documents = Vec::new();
-    for path in entry.from.iter().filter_map(|from| RepoPath::normalize(from)) {
-        documents.extend(read_repository_source(source, &path)?);
-    }
-    let digest = Digest::of_set(documents.iter().map(Digest::of_json));
-    let content = SourceContent {
-        documents,
-        version: None,
-        digest,
-    };
-    let files = generated(source, entry, &content)?;
-    let stale = stale_files(source, entry, &files)?;
+    let stale = stale_in_revision(workspace.source.as_ref(), entry)?;
     let found = stale.into_iter().flat_map(|model| {
         model
             .differences

@@ -1,7 +1,6 @@
 //! Evaluates the policy sets of the repository on Specs alone, without a cluster: each resource counts as created. Also
 //! runs the tests of the sets.
 
-use crate::ops::spec_policies::SpecPolicies;
 use konverge_base::model::{
     RepoPath,
     lint::{Diagnostic, FindingPlace, LintRule, LintSeverity},
@@ -9,7 +8,7 @@ use konverge_base::model::{
     spec::Spec,
     stack::Stack,
 };
-use konverge_run::OpenRevision;
+use konverge_run::{OpenRevision, spec_policies::SpecPolicies};
 use konverge_secrets::Secrets;
 
 /// Returns the findings for the Specs, and the tests that fail.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use konverge_config::Config;
-use konverge_testing::StackTest;
+use konverge_stack_test_language::StackTest;
 
 use crate::support::{ci_stage::Stage, cluster::Cluster, git::Repository, process::Konverge};
 pub use crate::support::{

@@ -11,7 +11,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [
     // A word of the workspace, from which the object is made.
     ("crates/kusion/src/native/service.rs", "Deployment"),
     // A subject of a binding, whose kind stands for its group.
-    ("crates/testing/src/moving.rs", "ServiceAccount"),
+    ("crates/stack-test-language/src/moving.rs", "ServiceAccount"),
 ];
 
 /// The kinds that `GroupKind` has constants for.

@@ -8,10 +8,8 @@ use std::sync::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use konverge_base::model::apply_result::StackResult;
-use konverge_run::{
-    StateBackend,
-    portal::{FolderSite, SiteSources, StackSources, build, read_overview},
-};
+use konverge_portal_site::{FolderSite, SiteSources, StackSources, build, read_overview};
+use konverge_run::StateBackend;
 use konverge_secrets::{HashKey, Secrets};
 use konverge_state::{
     DocumentWriter, RepositoryId, StateStore,

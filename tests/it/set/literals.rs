@@ -4,13 +4,10 @@
 use std::{collections::BTreeMap, path::Path};
 
 use konverge_base::model::{RepoPath, stack::Stack};
+use konverge_code_change::{CodeEditor, EditPlace};
 use konverge_kcl::{AssignedValue, Assignment, Formatting, Pool, literal};
 use konverge_repo::git;
-use konverge_run::{
-    ComparedRevisions, RevisionSpec,
-    code_change::{CodeEditor, EditPlace},
-    compiler::Compilers,
-};
+use konverge_run::{ComparedRevisions, RevisionSpec, compiler::Compilers};
 use serde_json::{Value, json};
 
 use super::context;

@@ -1,13 +1,10 @@
 //! An edit of a stack never changes the Spec of another one, unless `--in base` allows it.
 
 use konverge_base::model::StackId;
+use konverge_code_change::{CodeEditor, EditPlace};
 use konverge_kcl::AssignedValue;
 use konverge_repo::git;
-use konverge_run::{
-    ComparedRevisions, RevisionSpec,
-    code_change::{CodeEditor, EditPlace},
-    compiler::Compilers,
-};
+use konverge_run::{ComparedRevisions, RevisionSpec, compiler::Compilers};
 use serde_json::{Value, json};
 
 use super::{context, literals, set};

@@ -17,7 +17,8 @@ pub use edit::{NewestDocument, forget, move_to, push, rebind, unlock};
 pub use import::{ImportRequest, Imported, LeftOut, import};
 pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub use outputs::{OutputReader, OutputRow, StackOutputs, outputs};
-pub(crate) use read::mask_recorded;
-pub use read::{PulledState, StateRow, diff, list, open, readable, resolve_stack, show, unknown};
+pub use read::{
+    PulledState, StateRow, diff, list, mask_recorded, open, readable, resolve_stack, show, unknown,
+};
 pub use rekey::{Rekeyed, WantedDataKey, rekey};
 pub use rollback::{RollbackBase, rollback, rollback_under};

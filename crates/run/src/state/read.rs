@@ -141,7 +141,7 @@ pub async fn show(
 }
 
 /// Masks the recorded attributes again, because an earlier version wrote the record with its own masking rules.
-pub(crate) fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
+pub fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
     for recorded in &mut state.resources {
         let masked = match recorded.runtime {
             RuntimeKind::Kubernetes => mask_object(&backend.secrets, &recorded.attributes),
