@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     adoption,
-    apply_input::{ApplyTarget, StacksToApply, apply_options, review_gate},
+    apply_input::{StacksToApply, apply_options, review_gate},
     commits_since_apply,
     deployments::Deployments,
     drift_schedule::DriftSchedule,
@@ -18,7 +18,10 @@ use crate::{
     result_counts::counts,
     rolled_back,
     rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutEvent, RolloutRecords},
-    trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
+    trust::{
+        authority::{ApplyTarget, DispatchApprovers},
+        reviewers,
+    },
     workflow_coverage,
 };
 use konverge_base::{
@@ -32,7 +35,7 @@ use konverge_base::{
     spans::Stages,
 };
 use konverge_config::Config;
-use konverge_forge::{DefaultBranch, StatusState};
+use konverge_forge::StatusState;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
@@ -44,64 +47,47 @@ use konverge_run::{
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
 /// Applies a commit of the default branch. Approved digests may also stand for drift, which is restored first.
-pub(super) async fn run(
-    job: &Job,
-    branch: &DefaultBranch,
-    head: &CommitId,
-    approved: Approved,
-    agreeing: DispatchApprovers,
-) -> Result<JobResult, UserError> {
+pub(super) async fn run(job: &Job, target: &ApplyTarget) -> Result<JobResult, UserError> {
+    let ApplyTarget {
+        upstream,
+        approved,
+        agreeing,
+        ..
+    } = target;
     // Check the approvers before anything is opened: a digest that nobody may approve stops the whole run.
     if !approved.is_empty() {
-        match &agreeing {
-            DispatchApprovers::Environment => reviewers::require_run_approval(job).await?,
+        let client = upstream.client.as_ref();
+        match agreeing {
+            DispatchApprovers::Environment => reviewers::require_run_approval(job, client).await?,
             DispatchApprovers::Starter { login, .. } => {
-                reviewers::require_push_permission(job, login).await?;
+                reviewers::require_push_permission(client, login).await?;
             }
         }
     }
     let restored = if approved.digests.is_empty() {
         None
     } else {
-        restore::restore(job, branch, &approved.digests, &agreeing).await?
+        restore::restore(job, upstream, &approved.digests, agreeing).await?
+    };
+    let Some(restored) = restored else {
+        return apply_and_report(job, target).await;
     };
     // A digest that restored drift must not be reported as unmatched by the apply.
-    let mut approved = approved;
-    if let Some(restored) = &restored {
-        approved
-            .digests
-            .retain(|digest| !restored.digests.contains(digest));
+    let mut target = target.clone();
+    target
+        .approved
+        .digests
+        .retain(|digest| !restored.digests.contains(digest));
+    // If every digest stood for drift, pending changes are left to another run.
+    if target.approved.is_empty() {
+        return Ok(restored.result);
     }
-    match restored.map(|restored| restored.result) {
-        // Every digest stood for drift, so pending changes are left to another run.
-        Some(restored) if approved.is_empty() => Ok(restored),
-        Some(restored) => {
-            let applied = apply_approved(job, branch, head, approved, agreeing).await?;
-            Ok(restored.and(applied))
-        }
-        None => apply_approved(job, branch, head, approved, agreeing).await,
-    }
+    Ok(restored.result.and(apply_and_report(job, &target).await?))
 }
 
-async fn apply_approved(
-    job: &Job,
-    branch: &DefaultBranch,
-    head: &CommitId,
-    approved: Approved,
-    agreeing: DispatchApprovers,
-) -> Result<JobResult, UserError> {
-    let tip = ApplyTarget {
-        head,
-        branch,
-        approved,
-        agreeing,
-    };
-    apply_and_report(job, tip).await
-}
-
-async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, UserError> {
-    let head = tip.head;
-    let given = tip.approved.digests.clone();
+async fn apply_and_report(job: &Job, tip: &ApplyTarget) -> Result<JobResult, UserError> {
+    let head = &tip.head;
+    let given = &tip.approved.digests;
     let typed = matches!(tip.agreeing, DispatchApprovers::Starter { .. });
     let publisher = Publisher::new(job);
     publisher
@@ -114,7 +100,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
         .await;
     // A repository without a store is not taken into use yet: its merges succeed with a note. Digests ask for an apply,
     // which then fails with the missing setting.
-    let config = configured(job, &tip.branch.tip).await;
+    let config = configured(job, &tip.upstream.branch.tip).await;
     if let Ok(config) = &config
         && config.state.url.is_none()
         && tip.approved.is_empty()
@@ -235,11 +221,11 @@ impl AppliedCommit {
 
 async fn apply_pending(
     job: &Job,
-    tip: ApplyTarget<'_>,
+    tip: &ApplyTarget,
     config: Config,
     publisher: &Publisher<'_>,
 ) -> Result<AppliedCommit, UserError> {
-    let head = tip.head;
+    let head = &tip.head;
     // Find: the pending stacks, and the reviews that count for them.
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let mut stages = Stages::start("find pending stacks");
@@ -254,15 +240,15 @@ async fn apply_pending(
     backend.states.maintain_index(known).await?;
     revision.note_layout(&job.run);
     workflow_coverage::warn(job, &config, &revision);
-    let mut pending = StacksToApply::find(job, &tip, &revision, &backend).await?;
+    let mut pending = StacksToApply::find(job, tip, &revision, &backend).await?;
 
     // Without a pending stack the forge is not asked for pull requests.
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
     } else {
-        MergedReviews::load(job, &backend, head, &tip.branch.name).await?
+        MergedReviews::load(job, tip, &backend).await?
     };
-    let files = job.repository.revision(&tip.branch.tip)?;
+    let files = job.repository.revision(&tip.upstream.branch.tip)?;
     let mut left_alone = adoption::left_alone(
         files.as_ref(),
         &revision,
@@ -292,11 +278,16 @@ async fn apply_pending(
     // Apply: one write to the index announces all stacks, in place of one write for each.
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
-    let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
-    let deployments = Deployments::new(job, &config, &all_pending, head)?;
-    let options = apply_options(job, &tip, &pending.newer, gate, deployments.as_ref());
+    let gate = review_gate(job, tip, &config, &backend.secrets, &reviews)?;
+    let deployments = Deployments::new(job, tip, &config, &all_pending)?;
+    let options = apply_options(job, tip, &pending.newer, gate, deployments.as_ref());
     let mut planning = job
-        .protected_planning(config.clone(), &tip.branch.tip, revision, backend.clone())
+        .protected_planning(
+            config.clone(),
+            &tip.upstream.branch.tip,
+            revision,
+            backend.clone(),
+        )
         .await?;
     planning.claims = StackClaims::without(tip.approved.without.clone());
     stages.next("plan and apply");
@@ -321,7 +312,7 @@ async fn apply_pending(
         records,
         guarded: &split.by_rollout,
     };
-    let rollouts = rollout::run(job, &tip, carried, &scope, guarded, succeeded).await;
+    let rollouts = rollout::run(job, tip, carried, &scope, guarded, succeeded).await;
     // Report: one list of all outcomes, also of stacks that were refused or held back before the apply.
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
@@ -393,7 +384,7 @@ async fn apply_pending(
         arrived: if report.stacks.is_empty() {
             Vec::new()
         } else {
-            commits_since_apply::since_last_apply(job, head, known).await
+            commits_since_apply::since_last_apply(job, tip.upstream.client.as_ref(), head, known).await
         },
         pulls: reviews.pull_requests_of(&report),
         findings: &findings,

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::{job::Job, policy::review_gate::ReviewGate};
+use crate::{job::Job, policy::review_gate::ReviewGate, trust::authority::ApplyTarget};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -60,19 +60,20 @@ pub(super) struct DeploymentIds {
 }
 
 impl Deployments {
-    /// Returns `None` if deployments are not configured, or the job has no client.
+    /// Returns `None` if deployments are not configured.
     ///
     /// # Errors
     /// Deployments are configured and the forge has none: then a store that was restored from a backup would not be noticed.
     pub(crate) fn new(
         job: &Job,
+        ApplyTarget { head, upstream, .. }: &ApplyTarget,
         config: &Config,
         targets: &[Target],
-        head: &CommitId,
     ) -> Result<Option<Arc<Self>>, UserError> {
-        let Some(client) = job.client.clone().filter(|_| config.apply.deployments) else {
+        if !config.apply.deployments {
             return Ok(None);
-        };
+        }
+        let client = Arc::clone(&upstream.client);
         if let Err(unsupported) = client.deployments() {
             let failure = UserError::from(unsupported);
             return Err(

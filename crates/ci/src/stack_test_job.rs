@@ -141,7 +141,7 @@ async fn run_event(
     };
     let publisher = Publisher::new(&job);
     match &job.authority.task {
-        Task::PullRequest(event) => {
+        Task::PullRequest { event, .. } => {
             let tested = test(&job, event, tester).await;
             let tested = tested.unwrap_or_else(|failure| TestedStacks {
                 report: StackTestReport::new(0, Vec::new()),
@@ -156,7 +156,7 @@ async fn run_event(
             run.notes.note(why);
             Ok(JobResult::SUCCESS)
         }
-        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
+        Task::Outside { .. } | Task::Apply(_) | Task::Drift(_) | Task::Restore { .. } => {
             Ok(JobResult::SUCCESS)
         }
     }
@@ -169,7 +169,7 @@ async fn test(
     tester: &dyn StackTester,
 ) -> Result<TestedStacks, UserError> {
     let (base, content) = preview_events::compared_commits(job, event).await?;
-    let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
+    let branch = job.authority.branch().map(|branch| &branch.tip);
     let commits = PreviewCommits {
         trusted: preview_events::trusted_commit(branch, event, &base, &content).clone(),
         base,

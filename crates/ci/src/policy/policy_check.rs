@@ -16,7 +16,7 @@ use crate::{
         pull_head::PullHead,
     },
     trust::{
-        authority::{DispatchApprovers, Task},
+        authority::{ApplyTarget, DispatchApprovers, Task},
         reviewers::Reviewers,
     },
 };
@@ -108,10 +108,14 @@ impl PolicyCheck {
             run: job.run.clone(),
             run_id: job.runner.info().run_id,
             environment: job.options.environment.clone(),
-            protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
-            applied: match (&authority.task, &authority.branch) {
-                (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
-                (Task::Restore { .. }, Some(branch)) => Some((branch.name.clone(), branch.tip.clone())),
+            protected: authority.branch().is_some_and(|branch| branch.protected),
+            applied: match &authority.task {
+                Task::Apply(ApplyTarget { head, upstream, .. }) => {
+                    Some((upstream.branch.name.clone(), head.clone()))
+                }
+                Task::Restore { upstream, .. } => {
+                    Some((upstream.branch.name.clone(), upstream.branch.tip.clone()))
+                }
                 _ => None,
             },
             people: Reviewers::new(job.client.clone()),

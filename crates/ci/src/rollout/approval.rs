@@ -8,11 +8,11 @@ use std::{
 
 use super::carried_commit::CarriedCommit;
 use crate::{
-    apply_input::ApplyTarget,
     environments::EnvironmentScope,
     job::Job,
     policy::policy_check::{Agreed, PolicyCheck},
     policy::pull_head::PullHead,
+    trust::authority::ApplyTarget,
 };
 use konverge_base::{
     error::UserError,
@@ -75,7 +75,7 @@ impl OwnPlans {
 /// A gate that asks people.
 pub(super) struct ApprovalGate<'a> {
     pub job: &'a Job,
-    pub tip: &'a ApplyTarget<'a>,
+    pub tip: &'a ApplyTarget,
     pub carried: CarriedCommit<'a>,
     pub scope: &'a EnvironmentScope<'a>,
     pub record: &'a RolloutRecord,

@@ -1,10 +1,11 @@
 //! The commit that a rollout carries, opened for applies: the head of the run, or the older commit that baked.
 
 use crate::{
-    apply_input::{ApplyTarget, StacksToApply, apply_options, policy_check, review_gate},
+    apply_input::{StacksToApply, apply_options, policy_check, review_gate},
     deployments::Deployments,
     job::Job,
     policy::{policy_check::PolicyCheck, reviews::MergedReviews},
+    trust::authority::ApplyTarget,
 };
 use konverge_base::{error::UserError, model::CommitId};
 use konverge_config::Config;
@@ -41,7 +42,7 @@ impl OlderCommit {
     /// Opens a commit of the default branch with the permissions of its tip.
     pub(super) async fn open(
         job: &Job,
-        tip: &ApplyTarget<'_>,
+        tip: &ApplyTarget,
         config: &Config,
         backend: &StateBackend,
         commit: &CommitId,
@@ -51,18 +52,21 @@ impl OlderCommit {
         let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at, config)?;
         revision.layout.require_module()?;
         let target = ApplyTarget {
-            head: commit,
-            branch: tip.branch,
-            approved: tip.approved.clone(),
-            agreeing: tip.agreeing.clone(),
+            head: commit.clone(),
+            ..tip.clone()
         };
         let pending = StacksToApply::find(job, &target, &revision, backend).await?;
-        let reviews = MergedReviews::load(job, backend, commit, &tip.branch.name).await?;
+        let reviews = MergedReviews::load(job, &target, backend).await?;
         let gate = review_gate(job, &target, config, &backend.secrets, &reviews)?;
-        let deployments = Deployments::new(job, config, &pending.targets, commit)?;
+        let deployments = Deployments::new(job, &target, config, &pending.targets)?;
         let options = apply_options(job, &target, &pending.newer, gate, deployments.as_ref());
         let planning = job
-            .protected_planning(config.clone(), &tip.branch.tip, revision, backend.clone())
+            .protected_planning(
+                config.clone(),
+                &tip.upstream.branch.tip,
+                revision,
+                backend.clone(),
+            )
             .await?;
         Ok(Self {
             commit: commit.clone(),
@@ -107,12 +111,10 @@ impl CarriedCommit<'_> {
     }
 
     /// Returns the policies for the plans of the commit.
-    pub(super) fn policy_check(&self, job: &Job, tip: &ApplyTarget<'_>) -> Result<PolicyCheck, UserError> {
+    pub(super) fn policy_check(&self, job: &Job, tip: &ApplyTarget) -> Result<PolicyCheck, UserError> {
         let target = ApplyTarget {
-            head: self.commit,
-            branch: tip.branch,
-            approved: tip.approved.clone(),
-            agreeing: tip.agreeing.clone(),
+            head: self.commit.clone(),
+            ..tip.clone()
         };
         policy_check(
             job,

@@ -16,7 +16,7 @@ use super::{
     outcomes::{RolloutEvent, RolloutWait, carries, held_outcome, waiting_outcome},
     rollback::WaveRollback,
 };
-use crate::{apply_input::ApplyTarget, environments::EnvironmentScope, job::Job};
+use crate::{environments::EnvironmentScope, job::Job, trust::authority::ApplyTarget};
 use konverge_base::{
     error::UserError,
     interrupt::Interrupt,
@@ -126,7 +126,7 @@ pub(crate) struct PendingRollouts<'a> {
 /// the outcomes of its stacks.
 pub(crate) async fn run(
     job: &Job,
-    tip: &ApplyTarget<'_>,
+    tip: &ApplyTarget,
     head: CarriedCommit<'_>,
     scope: &EnvironmentScope<'_>,
     PendingRollouts { records, guarded }: PendingRollouts<'_>,
@@ -200,7 +200,7 @@ fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &
 /// One rollout in a job.
 pub(super) struct RolloutDriver<'a> {
     pub(super) job: &'a Job,
-    pub(super) tip: &'a ApplyTarget<'a>,
+    pub(super) tip: &'a ApplyTarget,
     pub(super) head: CarriedCommit<'a>,
     pub(super) scope: &'a EnvironmentScope<'a>,
     pub(super) config: &'a Config,
@@ -279,7 +279,7 @@ impl RolloutDriver<'_> {
     pub(super) fn now(&self) -> ClockReading {
         ClockReading {
             local: Timestamp::now(),
-            server: self.job.client.as_ref().and_then(|client| client.server_time()),
+            server: self.tip.upstream.client.server_time(),
         }
     }
 

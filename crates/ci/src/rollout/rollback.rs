@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    apply_input::{ApplyTarget, policy_check},
+    apply_input::policy_check,
     environments::EnvironmentScope,
     job::Job,
     policy::{
@@ -17,6 +17,7 @@ use crate::{
         reviews::MergedReviews,
     },
     reconcile::writes_no_rotation,
+    trust::authority::ApplyTarget,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -41,7 +42,7 @@ use konverge_state::StoredRollout;
 /// A wave that is rolled back.
 pub(super) struct WaveRollback<'a> {
     pub job: &'a Job,
-    pub tip: &'a ApplyTarget<'a>,
+    pub tip: &'a ApplyTarget,
     pub backend: &'a StateBackend,
     pub config: &'a Config,
     pub scope: &'a EnvironmentScope<'a>,
@@ -123,7 +124,7 @@ impl WaveRollback<'_> {
             run: &self.job.run,
             repository: &self.job.repository,
             credentials: self.job.credentials.as_ref(),
-            files: self.job.repository.revision(&self.tip.branch.tip)?,
+            files: self.job.repository.revision(&self.tip.upstream.branch.tip)?,
             config: self.config.clone(),
             backend: self.backend.clone(),
         };
