@@ -12,12 +12,13 @@ use crate::{
     checks::PullRequestNow,
     job::{Job, JobResult},
     open_revisions::{OpenedChange, PreviewTarget},
-    policy::pull_head::PullHead,
     policy::{
         active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
         followed_guards,
+        plan_approvals::PlanApprovals,
         policy_change_preview::PolicyOutlook,
         policy_check::PolicyCheck,
+        pull_head::PullHead,
     },
     preview_feedback::{self, PreviewFeedback},
     publisher::Publisher,
@@ -202,7 +203,7 @@ async fn all_findings(
 /// Collects the findings of the policies as if it were merged now. The policy sets see each plan as soon as it is made.
 struct SetFindings {
     policy_check: PolicyCheck,
-    pulls: Vec<PullHead>,
+    approvals: PlanApprovals<'static>,
     /// The comparison of both versions of the policy sets, if the pull request edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
@@ -234,7 +235,10 @@ impl SetFindings {
         }
         Ok(Some(Self {
             policy_check,
-            pulls: pulls.into_iter().collect(),
+            approvals: PlanApprovals {
+                pulls: pulls.into_iter().collect(),
+                ..PlanApprovals::default()
+            },
             outlook,
             found: Mutex::default(),
             moved: Mutex::default(),
@@ -280,7 +284,7 @@ impl SetFindings {
         let own = self.policy_check.own_policy();
         findings.extend(followed_guards::findings(own, plan, targets));
         for stack in &plan.stacks {
-            findings.extend(self.policy_check.findings(stack, &self.pulls, None).await?);
+            findings.extend(self.policy_check.findings(stack, &self.approvals).await?);
         }
         Ok(findings)
     }
@@ -294,7 +298,8 @@ impl DocumentVisitor for SetFindings {
         if let Some(outlook) = &self.outlook {
             outlook.compare(self.policy_check.evaluator(), &document).await;
         }
-        let findings = self.policy_check.preview_sets(&document, &self.pulls).await;
+        let pulls = &self.approvals.pulls;
+        let findings = self.policy_check.preview_sets(&document, pulls).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
     }

@@ -3,6 +3,7 @@
 pub(crate) mod active_policies;
 pub(crate) mod followed_guards;
 pub(crate) mod overrides;
+pub(crate) mod plan_approvals;
 pub(crate) mod policy_change_preview;
 pub(crate) mod policy_check;
 pub mod policy_config;

@@ -10,8 +10,7 @@ use super::carried_commit::CarriedCommit;
 use crate::{
     environments::EnvironmentScope,
     job::Job,
-    policy::policy_check::{Agreed, PolicyCheck},
-    policy::pull_head::PullHead,
+    policy::{plan_approvals::CoveredCommits, policy_check::PolicyCheck, pull_head::PullHead},
     trust::authority::ApplyTarget,
 };
 use konverge_base::{
@@ -180,7 +179,7 @@ impl ApprovalGate<'_> {
                 None => None,
             };
             let since = since.and_then(|prior| prior.state.commit);
-            let covered = Agreed {
+            let covered = CoveredCommits {
                 since: since.as_ref(),
                 until: None,
             };
