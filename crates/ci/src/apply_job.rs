@@ -1,50 +1,26 @@
-//! After a merge: applies reviewed pending changes. `crates/run/src/pending_stacks.rs` finds them.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! After a merge: applies reviewed pending changes. `apply_stages.rs` does it, and `apply_feedback.rs` publishes it.
 
 use crate::{
     adoption,
-    apply_input::{StacksToApply, apply_options, review_gate},
-    commits_since_apply,
-    deployments::Deployments,
-    drift_schedule::DriftSchedule,
-    environments::{EnvironmentScope, ScopedTargets},
+    apply_stages::{self, AppliedCommit},
     job::{Job, JobResult},
-    news::ApplyDecisions,
     notifications::Notifications,
-    policy::reviews::MergedReviews,
     publisher::Publisher,
     restore,
-    result_counts::counts,
-    rolled_back,
-    rollout::{self, CarriedCommit, GuardedTargets, PendingRollouts, RolloutEvent, RolloutRecords},
     trust::{
         authority::{ApplyTarget, DispatchApprovers},
         reviewers,
     },
-    workflow_coverage,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError, chain},
-    model::{
-        CommitId, Digest, StackId,
-        apply_result::{ApplyReport, StackOutcome, StackResult},
-        comment_marker::{CommentMarker, MarkerKind},
-        policy_finding::PolicyFinding,
-    },
+    error::{ErrorKind, UserError},
+    model::CommitId,
     spans::Stages,
 };
 use konverge_config::Config;
 use konverge_forge::StatusState;
-use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
-use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
-    apply::{self, Decisions, EndedRun, StoppedPlan},
-    redact,
-};
-
-/// The label of issues about unreviewed changes.
-const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
+use konverge_report as report;
+use konverge_run::{apply, redact};
 
 /// Applies a commit of the default branch. Approved digests may also stand for drift, which is restored first.
 pub(super) async fn run(job: &Job, target: &ApplyTarget) -> Result<JobResult, UserError> {
@@ -85,11 +61,15 @@ pub(super) async fn run(job: &Job, target: &ApplyTarget) -> Result<JobResult, Us
     Ok(restored.result.and(apply_and_report(job, &target).await?))
 }
 
-async fn apply_and_report(job: &Job, tip: &ApplyTarget) -> Result<JobResult, UserError> {
-    let head = &tip.head;
-    let given = &tip.approved.digests;
-    let typed = matches!(tip.agreeing, DispatchApprovers::Starter { .. });
+async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, UserError> {
+    let ApplyTarget {
+        head,
+        approved,
+        agreeing,
+        ..
+    } = target;
     let publisher = Publisher::new(job);
+    // The status is pending before anything is read: an earlier one of the same commit must not stay meanwhile.
     publisher
         .status(
             head,
@@ -98,58 +78,34 @@ async fn apply_and_report(job: &Job, tip: &ApplyTarget) -> Result<JobResult, Use
             "applying what was reviewed",
         )
         .await;
-    // A repository without a store is not taken into use yet: its merges succeed with a note. Digests ask for an apply,
-    // which then fails with the missing setting.
-    let config = configured(job, &tip.upstream.branch.tip).await;
-    if let Ok(config) = &config
-        && config.state.url.is_none()
-        && tip.approved.is_empty()
-    {
-        return Ok(without_store(head, &publisher).await);
-    }
-    let (notices, result) = match config {
-        Ok(config) => (
-            Some(Notifications::new(job, &config)),
-            apply_pending(job, tip, config, &publisher).await,
-        ),
+    let (receivers, result) = match configured(job, &target.upstream.branch.tip).await {
+        // A repository without a store is not taken into use yet: its merges succeed with a note. Digests ask for an apply,
+        // which then fails with the missing setting.
+        Ok(config) if config.state.url.is_none() && approved.is_empty() => {
+            return Ok(without_store(head, &publisher).await);
+        }
+        Ok(config) => {
+            let mut stages = Stages::start("find pending stacks");
+            let result = apply_stages::run(job, target, &config, &mut stages).await;
+            if let Ok(applied) = &result {
+                publisher.applied(head, applied).await;
+            }
+            (Some(Notifications::new(job, &config)), result)
+        }
         Err(failure) => (None, Err(failure)),
     };
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
-    let (state, description) = match &result {
-        Ok(applied) => applied.status(),
-        Err(failure) => {
-            publisher.publish_failure(failure);
-            (StatusState::Error, failure.message.clone())
-        }
-    };
-    publisher
-        .status(head, &job.apply_status(), state, &description)
-        .await;
-    // Receivers come last: one that does not answer must not delay the status.
-    match (&notices, &result) {
-        (Some(notices), Ok(applied)) => {
-            let decisions = ApplyDecisions {
-                unreviewed: &applied.stopped_stacks(),
-                denied: &applied.decisions.denied,
-                rotated: &applied.decisions.rotated,
-                failed_workflows: &applied.decisions.failed_workflows,
-                rollouts: &applied.rollout_events,
-                kept_back: &applied.kept_back,
-            };
-            notices.applied(&applied.report, decisions).await;
-        }
-        (Some(notices), Err(failure)) => notices.not_applied(failure).await,
-        (None, _) => {}
-    }
+    publisher.apply_ended(head, receivers.as_ref(), &result).await;
     let AppliedCommit {
         report,
         decisions,
         left_alone,
         ..
     } = result?;
-    let matched = &decisions.matched;
+    let (given, matched) = (&approved.digests, &decisions.matched);
     publisher.note_unmatched(&given.difference(matched).copied().collect());
     // A person who typed digests must notice that they had no effect: the run fails.
+    let typed = matches!(agreeing, DispatchApprovers::Starter { .. });
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
         code: match apply::exit_code(&report, &job.run) {
@@ -167,249 +123,6 @@ async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
 }
 
-/// An apply that has ended.
-struct AppliedCommit {
-    report: ApplyReport,
-    decisions: Decisions,
-    /// The stacks that were skipped because they have a newer commit.
-    newer: BTreeMap<StackId, CommitId>,
-    /// The stacks that are left alone while the repository is taken over.
-    left_alone: BTreeSet<StackId>,
-    /// True if stacks were held back for another environment, or a rollout waits.
-    waits_for_others: bool,
-    /// The rollouts that stopped.
-    rollout_events: Vec<RolloutEvent>,
-    /// The stacks that their rollouts keep back as before. Receivers are not notified of them again.
-    kept_back: BTreeSet<StackId>,
-}
-
-impl AppliedCommit {
-    /// Returns the status of the commit, with its description.
-    fn status(&self) -> (StatusState, String) {
-        let state = match &self.report {
-            report if apply::ended_well(report) && !self.waits_for_others => StatusState::Success,
-            report if apply::only_waits(report) => StatusState::Pending,
-            report if self.waits_for_others && apply::is_unbroken(report) => StatusState::Pending,
-            _ => StatusState::Failure,
-        };
-        (state, self.description())
-    }
-
-    fn description(&self) -> String {
-        let left = match self.left_alone.len() {
-            0 => None,
-            count => Some(format!("{} not taken over yet", report::plural(count, "stack"))),
-        };
-        let applied = match (self.report.stacks.is_empty(), self.newer.is_empty()) {
-            (true, false) => Some("a newer commit is applied already".to_owned()),
-            (true, true) if left.is_none() => Some("everything is applied already".to_owned()),
-            (true, true) => None,
-            (false, _) => Some(counts(&self.report)),
-        };
-        applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Returns the stacks that were stopped as unreviewed.
-    fn stopped_stacks(&self) -> Vec<StackId> {
-        let stopped = self.decisions.stopped.iter().map(|stopped| &stopped.plan.id);
-        stopped
-            .filter(|id| !self.left_alone.contains(*id))
-            .cloned()
-            .collect()
-    }
-}
-
-async fn apply_pending(
-    job: &Job,
-    tip: &ApplyTarget,
-    config: Config,
-    publisher: &Publisher<'_>,
-) -> Result<AppliedCommit, UserError> {
-    let head = &tip.head;
-    // Find: the pending stacks, and the reviews that count for them.
-    let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
-    let mut stages = Stages::start("find pending stacks");
-    let (backend, revision) = open_head(job, head, &config).await?;
-    // Before the pending stacks are listed: a newer record then tells that another run may have applied some of them.
-    let records = RolloutRecords::load(&backend, &config).await;
-    warn_of_overdue_drift(job, &backend, &config).await;
-    for line in records.overdue(&config) {
-        job.run.notes.warning(&line);
-    }
-    let known = backend.states.known().await?;
-    backend.states.maintain_index(known).await?;
-    revision.note_layout(&job.run);
-    workflow_coverage::warn(job, &config, &revision);
-    let mut pending = StacksToApply::find(job, tip, &revision, &backend).await?;
-
-    // Without a pending stack the forge is not asked for pull requests.
-    let reviews = if pending.targets.is_empty() {
-        MergedReviews::default()
-    } else {
-        MergedReviews::load(job, tip, &backend).await?
-    };
-    let files = job.repository.revision(&tip.upstream.branch.tip)?;
-    let mut left_alone = adoption::left_alone(
-        files.as_ref(),
-        &revision,
-        &backend,
-        known,
-        &reviews,
-        &pending.targets,
-    )
-    .await?;
-    // A digest may stand for a stack that is not taken over yet, which only its plan shows: then all are planned.
-    if tip.approved.digests.is_empty() {
-        pending.targets.retain(|target| !left_alone.contains(&target.id));
-    }
-    // Split: rollouts decide about their own stacks later, and stacks of other environments belong to other jobs.
-    // Deployments and review records need the whole list, so it is kept.
-    let all_pending = pending.targets.clone();
-    let records = records.with_earlier(&backend, &config, &pending.targets).await;
-    let targets = std::mem::take(&mut pending.targets);
-    let split = GuardedTargets::split(&config, &revision, targets, &records)?;
-    let guarded: Vec<_> = split.guarded().cloned().collect();
-    let ScopedTargets {
-        targets,
-        held_back,
-        elsewhere,
-    } = scope.select(split.free, &guarded)?;
-    pending.targets = targets;
-    // Apply: one write to the index announces all stacks, in place of one write for each.
-    let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
-    backend.states.announce_run(known, &ids).await?;
-    let gate = review_gate(job, tip, &config, &backend.secrets, &reviews)?;
-    let deployments = Deployments::new(job, tip, &config, &all_pending)?;
-    let options = apply_options(job, tip, &pending.newer, gate, deployments.as_ref());
-    let mut planning = job
-        .protected_planning(
-            config.clone(),
-            &tip.upstream.branch.tip,
-            revision,
-            backend.clone(),
-        )
-        .await?;
-    planning.claims = StackClaims::without(tip.approved.without.clone());
-    stages.next("plan and apply");
-    let EndedRun {
-        mut report,
-        mut decisions,
-    } = apply::run(&planning, &pending.targets, &options).await?;
-    // Rollouts come after the free stacks: by `after`, a stack of a wave may wait for one that this run has just applied.
-    let carried = CarriedCommit {
-        commit: head,
-        planning: &planning,
-        pending: &all_pending,
-        options: &options,
-        reviews: &reviews,
-    };
-    let succeeded = report
-        .stacks
-        .iter()
-        .filter(|stack| apply::has_succeeded(stack.result));
-    let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
-    let guarded = PendingRollouts {
-        records,
-        guarded: &split.by_rollout,
-    };
-    let rollouts = rollout::run(job, tip, carried, &scope, guarded, succeeded).await;
-    // Report: one list of all outcomes, also of stacks that were refused or held back before the apply.
-    decisions.extend(rollouts.decisions);
-    report.stacks.extend(rollouts.outcomes);
-    let is_stopped = |outcome: &&StackOutcome| outcome.result == StackResult::Stopped;
-    let left = split
-        .refused
-        .iter()
-        .filter(is_stopped)
-        .map(|outcome| outcome.id.clone());
-    let kept_back = rollouts.kept_back.into_iter().chain(left).collect();
-    report.stacks.extend(split.refused);
-    let newer = pending.complete(&mut report);
-    let waits_for_others = !held_back.is_empty() || !rollouts.waits.is_empty();
-    report.stacks.extend(held_back);
-    report
-        .stacks
-        .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
-    // Everything below is published.
-    redact::report(&mut report, planning.secrets());
-    // All stacks were planned because a digest may stand for any. Those that no digest matched are left alone after all.
-    let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
-    report.stacks.retain(|stack| {
-        stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(&stack.digest)
-    });
-    left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
-    // Somebody rolled these stacks back on purpose. Whoever merged another change can do nothing about them.
-    if let Some(revision) = planning.wanted.head() {
-        let is_stopped = |target: &&Target| {
-            let mut stopped = decisions.stopped.iter();
-            stopped.any(|stopped| stopped.plan.id == target.id)
-        };
-        let stopped: Vec<_> = all_pending.iter().filter(is_stopped).collect();
-        let left = rolled_back::find(job, &config, revision, &backend, &reviews, &stopped).await?;
-        report.stacks.retain(|stack| !left.contains(&stack.id));
-        decisions
-            .stopped
-            .retain(|stopped| !left.contains(&stopped.plan.id));
-    }
-    // Clean up. Skipped removals are not in the list, so the reviews that they still need would look used.
-    if pending.skipped.is_none() {
-        // A stack whose rollout carries an older commit still needs the reviews of the head.
-        let of_head = |stack: &&StackOutcome| !rollouts.of_older_commits.contains(&stack.id);
-        let of_head = ApplyReport {
-            version: report.version,
-            stacks: report.stacks.iter().filter(of_head).cloned().collect(),
-        };
-        reviews.forget_used(job, &backend, &all_pending, &of_head).await;
-    }
-    save_index(job, &backend).await;
-
-    // Publish.
-    let counted = planning.counts();
-    let info = RunInfo {
-        head: Some(head.clone()),
-        compiled: counted.compiled,
-        cached: counted.cached,
-        ..job.info()
-    };
-    let (mut stopped, findings) = masked_result(&decisions, &planning);
-    stopped.retain(|stopped| !left_alone.contains(&stopped.plan.id));
-    let feedback = ApplyFeedback {
-        head,
-        report: &report,
-        stopped: &stopped,
-        info: &info,
-        newer: &newer,
-        left_alone: left_alone.len(),
-        elsewhere: &elsewhere,
-        arrived: if report.stacks.is_empty() {
-            Vec::new()
-        } else {
-            commits_since_apply::since_last_apply(job, tip.upstream.client.as_ref(), head, known).await
-        },
-        pulls: reviews.pull_requests_of(&report),
-        findings: &findings,
-    };
-    feedback.publish_result(job, publisher).await;
-    if let Some(deployments) = deployments {
-        // The deployment of an older commit was ended by its rollout.
-        let of_head = |stack: &&StackOutcome| !rollouts.deployed_before.contains(&stack.id);
-        let of_head = ApplyReport {
-            version: report.version,
-            stacks: report.stacks.iter().filter(of_head).cloned().collect(),
-        };
-        deployments.end(&of_head, Some(&rollouts.carried)).await;
-    }
-    Ok(AppliedCommit {
-        report,
-        decisions,
-        newer,
-        left_alone,
-        waits_for_others,
-        rollout_events: rollouts.events,
-        kept_back,
-    })
-}
-
 /// Ends a merge into a repository that has no store yet. Nothing is applied, as its previews said.
 async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
@@ -420,151 +133,4 @@ async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult 
         code: 0,
         text: format!("{text}\n"),
     }
-}
-
-/// Opens the store and the commit to apply.
-async fn open_head(
-    job: &Job,
-    head: &CommitId,
-    config: &Config,
-) -> Result<(StateBackend, OpenRevision), UserError> {
-    job.repository.ensure(head, job.credentials.as_ref()).await?;
-    let backend = job.backend(config, KeyUse::Make).await?.ok_or_else(|| {
-        UserError::new(
-            ErrorKind::Config,
-            "nothing is applied: no store is configured to keep the state in",
-        )
-        .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
-    })?;
-    let revision = OpenRevision::open_with_permissions_of(
-        &job.run,
-        &job.repository,
-        &RevisionSpec::Commit(head.clone()),
-        config,
-    )?;
-    revision.layout.require_module()?;
-    Ok((backend, revision))
-}
-
-/// Warns if the last drift check is too long ago. A schedule that does not run cannot report that itself.
-async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
-    if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
-        job.run.notes.warning(&format!(
-            "no successful drift check for {}; does the scheduled job still run?",
-            report::age(since)
-        ));
-    }
-}
-
-/// Saves the index. A failure is a warning: the index only serves speed, and the next run looks up what is missing.
-async fn save_index(job: &Job, backend: &StateBackend) {
-    if let Err(error) = backend.states.save_index().await {
-        job.run
-            .notes
-            .warning(&format!("could not update the state index: {}", chain(&error)));
-    }
-}
-
-/// Returns the plans that were stopped and the findings of the policies, without secrets.
-fn masked_result(decisions: &Decisions, planning: &Planner) -> (Vec<StoppedPlan>, Vec<PolicyFinding>) {
-    let mut stopped = decisions.stopped.clone();
-    for stopped in &mut stopped {
-        redact::stack(&mut stopped.plan, planning.secrets());
-    }
-    let mut findings: Vec<_> = decisions.findings.iter().cloned().collect();
-    redact::findings(&mut findings, planning.secrets());
-    (stopped, findings)
-}
-
-/// The result of an apply, as it is published.
-struct ApplyFeedback<'a> {
-    head: &'a CommitId,
-    report: &'a ApplyReport,
-    /// The plans that were stopped as unreviewed.
-    stopped: &'a [StoppedPlan],
-    info: &'a RunInfo,
-    /// The stacks that were skipped because they have a newer commit.
-    newer: &'a BTreeMap<StackId, CommitId>,
-    /// The number of stacks that are left alone while the repository is taken over.
-    left_alone: usize,
-    /// The pending stacks of other environments.
-    elsewhere: &'a [Target],
-    /// The commits of the branch since the last apply, the head first.
-    arrived: Vec<CommitId>,
-    /// The pull requests whose changes were applied, besides those.
-    pulls: BTreeSet<u64>,
-    /// The findings of the policies when the plans were approved or stopped.
-    findings: &'a [PolicyFinding],
-}
-
-impl ApplyFeedback<'_> {
-    /// Reports to each applied pull request, and maintains an issue for each unreviewed stack.
-    async fn publish_result(&self, job: &Job, publisher: &Publisher<'_>) {
-        let Self {
-            head,
-            report,
-            stopped,
-            info,
-            ..
-        } = *self;
-        let mut summary = report::markdown::outcome(report, info, None, SUMMARY_BUDGET);
-        summary.push_str(&report::markdown::newer(self.newer));
-        summary.push_str(&adoption::left_alone_text(self.left_alone));
-        publisher.summary(&summary);
-        publisher.apply_outputs(report, self.findings);
-        let unreviewed: Vec<_> = stopped
-            .iter()
-            .map(|stopped| stopped.plan.digest.to_string())
-            .collect();
-        if !report.stacks.is_empty() {
-            publisher.outputs(&[("unreviewed", unreviewed.join(","))]);
-            publisher
-                .merged_outcome(head, &self.arrived, &self.pulls, report, info)
-                .await;
-        }
-        // A stack that was not pending has no differences, so its issue may be closed. A stack of another environment was
-        // not planned, and one with a newer commit belongs to a newer run.
-        let settled = |stack: &str| {
-            let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
-            let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
-            !report.stacks.iter().any(not_well)
-                && !self.newer.keys().any(|id| id.as_str() == stack)
-                && !is_elsewhere
-        };
-        publisher
-            .issues(
-                UNREVIEWED_LABEL,
-                MarkerKind::Unreviewed,
-                settled,
-                stopped
-                    .iter()
-                    .map(|stopped| unreviewed_issue(job, info, stopped))
-                    .collect(),
-            )
-            .await;
-    }
-}
-
-/// Returns the marker, title and body of the issue for a stopped stack.
-fn unreviewed_issue(
-    job: &Job,
-    info: &RunInfo,
-    StoppedPlan { plan, units }: &StoppedPlan,
-) -> (CommentMarker, String, String) {
-    let marker = CommentMarker {
-        head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
-        run: job.runner.info().run_id,
-        attempt: job.runner.info().run_attempt,
-        digest: plan.digest.to_string(),
-        ..CommentMarker::new(MarkerKind::Unreviewed, plan.id.as_str())
-    };
-    let title = format!("{}: blocked: unreviewed change", plan.id);
-    let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);
-    (marker, title, body)
-}
-
-/// Returns true if nothing in the stack is left that needs an approval. A stack that waits for its rollout was not planned,
-/// so it has no serial.
-fn was_approved(stack: &StackOutcome) -> bool {
-    apply::has_succeeded(stack.result) || (stack.result == StackResult::Waiting && stack.serial.is_some())
 }

@@ -15,8 +15,10 @@
 
 mod adoption;
 mod aggregate_status;
+mod apply_feedback;
 mod apply_input;
 mod apply_job;
+mod apply_stages;
 mod artifacts;
 mod checks;
 mod commits_since_apply;

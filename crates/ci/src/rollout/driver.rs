@@ -114,22 +114,15 @@ impl RolloutRecords {
     }
 }
 
-/// The rollouts that a run drives.
-pub(crate) struct PendingRollouts<'a> {
-    /// The records.
-    pub records: RolloutRecords,
-    /// The pending stacks of each rollout, with their wave from 0.
-    pub guarded: &'a BTreeMap<String, Vec<(usize, Target)>>,
-}
-
-/// Drives every rollout as far as it goes now. `succeeded` are the free stacks that this run applied. An error of a rollout is in
-/// the outcomes of its stacks.
+/// Drives every rollout as far as it goes now. `guarded` are the pending stacks of each rollout, with their wave from 0, and
+/// `succeeded` the free stacks that this run applied. An error of a rollout is in the outcomes of its stacks.
 pub(crate) async fn run(
     job: &Job,
     tip: &ApplyTarget,
     head: CarriedCommit<'_>,
     scope: &EnvironmentScope<'_>,
-    PendingRollouts { records, guarded }: PendingRollouts<'_>,
+    records: &RolloutRecords,
+    guarded: &BTreeMap<String, Vec<(usize, Target)>>,
     succeeded: BTreeSet<StackId>,
 ) -> EndedRollouts {
     let config = &head.planning.config;
@@ -142,12 +135,12 @@ pub(crate) async fn run(
         return EndedRollouts::default();
     };
     let mut ended = EndedRollouts::default();
-    let mut stored = match records.0 {
+    let stored = match &records.0 {
         Ok(stored) => stored,
         // An error of rollouts fails their stacks, and not the whole apply: the free stacks are applied already.
         Err(failure) => {
             let targets = guarded.values().flatten().map(|(_, target)| target);
-            let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
+            let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, failure));
             ended.outcomes.extend(failed);
             return ended;
         }
@@ -169,7 +162,7 @@ pub(crate) async fn run(
             succeeded: &succeeded,
             first: stored.get(&rollout.name).map_or(0, |stored| stored.number),
             looked_up: stored.get(&rollout.name).map_or(0, |stored| stored.number),
-            stored: stored.remove(&rollout.name),
+            stored: stored.get(&rollout.name).cloned(),
             older: None,
             wrote: None,
             asks: false,

@@ -14,7 +14,7 @@ mod wave_apply;
 mod wave_approver;
 
 pub(crate) use carried_commit::CarriedCommit;
-pub(crate) use driver::{PendingRollouts, RolloutRecords, run};
+pub(crate) use driver::{EndedRollouts, RolloutRecords, run};
 pub(crate) use guarded::GuardedTargets;
 pub(crate) use outcomes::RolloutEvent;
 pub use preview::sentences;
