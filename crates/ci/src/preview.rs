@@ -1,7 +1,7 @@
 //! Publishes a preview: check runs, comment, status, summary, outputs, and the review record.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -63,8 +63,13 @@ pub(super) async fn show(
     let context = job.options.part.context(into);
     // Pending first: the status of an earlier run for the same commit must not stay valid meanwhile.
     aggregate_status::open_status(publisher, &target.head, job.options.part, into).await;
-    let result = plan_and_publish(job, target, publisher).await;
-    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    let result = {
+        let mut stages = Stages::start("what is affected");
+        match plan_change(job, target, publisher, &mut stages).await {
+            Ok(feedback) => Ok((feedback.publish(publisher).await, feedback.description())),
+            Err(failure) => Err(redact::failure(&failure, &job.run.secrets)),
+        }
+    };
     let (state, description) = match &result {
         Ok((JobResult { code: 0, .. }, description)) => (StatusState::Success, description),
         Ok((_, description)) => (StatusState::Failure, description),
@@ -85,12 +90,13 @@ pub(super) async fn show(
     result.map(|(ended, _)| ended)
 }
 
-async fn plan_and_publish(
-    job: &Job,
-    target: &PreviewTarget,
+/// Plans a change, and returns everything that its feedback shows.
+async fn plan_change<'a>(
+    job: &'a Job,
+    target: &'a PreviewTarget,
     publisher: &Publisher<'_>,
-) -> Result<(JobResult, String), UserError> {
-    let mut stages = Stages::start("what is affected");
+    stages: &mut Stages,
+) -> Result<PreviewFeedback<'a>, UserError> {
     let mut opened = job.open(&target.commits).await?;
     note_missing_store(job, &opened);
     if let Some(backend) = &opened.planning.backend {
@@ -113,27 +119,20 @@ async fn plan_and_publish(
     let last_push = last_push(job, target, &opened, &preview).await;
     let info = preview_feedback::run_info(job, target, &opened);
     let findings = all_findings(job, sets, &opened, &preview).await?;
-    let links = match target.number {
-        Some(_) => publisher.checks(&target.head, &preview.plan).await,
-        None => BTreeMap::new(),
-    };
-    let shown = PreviewFeedback {
+    Ok(PreviewFeedback {
         job,
         target,
-        opened: &opened,
-        plan: &preview.plan,
-        findings: &findings,
-        last_push: last_push.as_ref(),
-        contexts: &contexts,
-        waves: &waves,
-        rollouts: &rollouts,
-        links: &links,
-        marker: &preview_feedback::marker(job, target),
-        info: &info,
+        opened,
+        plan: preview.plan,
+        findings,
+        last_push,
+        contexts,
+        waves,
+        rollouts,
+        marker: preview_feedback::marker(job, target),
+        info,
         now,
-    };
-    let ended = shown.publish(publisher).await;
-    Ok((ended, preview_feedback::description(&preview.plan, &opened)))
+    })
 }
 
 fn note_missing_store(job: &Job, opened: &OpenedChange) {
