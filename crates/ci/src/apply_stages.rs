@@ -27,6 +27,7 @@ use konverge_base::{
         apply_result::{ApplyReport, StackOutcome, StackResult},
         policy_finding::PolicyFinding,
     },
+    secrets::Secrets,
     spans::Stages,
 };
 use konverge_config::Config;
@@ -154,13 +155,8 @@ struct ApplyStages<'a> {
 
 impl<'a> ApplyStages<'a> {
     async fn find(&self, revision: &OpenRevision) -> Result<FoundStacks<'a>, UserError> {
-        let Self {
-            job,
-            target,
-            config,
-            backend,
-            ..
-        } = *self;
+        let (job, target) = (self.job, self.target);
+        let (config, backend) = (self.config, self.backend);
         // Before the pending stacks are listed: a newer record then tells that another run may have applied some of them.
         let records = RolloutRecords::load(backend, config).await;
         warn_of_overdue_drift(job, backend, config).await;
@@ -222,13 +218,8 @@ impl<'a> ApplyStages<'a> {
         revision: OpenRevision,
         stages: &mut Stages,
     ) -> Result<AppliedStacks, UserError> {
-        let Self {
-            job,
-            target,
-            config,
-            scope,
-            backend,
-        } = *self;
+        let (job, target) = (self.job, self.target);
+        let (config, backend) = (self.config, self.backend);
         // One write to the index announces all stacks, in place of one write for each.
         let ids: Vec<_> = scoped.targets.iter().map(|target| target.id.clone()).collect();
         backend.states.announce_run(known, &ids).await?;
@@ -253,7 +244,7 @@ impl<'a> ApplyStages<'a> {
         let outcomes = ended.report.stacks.iter();
         let succeeded = outcomes.filter(|stack| apply::has_succeeded(stack.result));
         let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
-        let rollouts = rollout::run(job, target, carried, scope, records, by_rollout, succeeded).await;
+        let rollouts = rollout::run(job, target, carried, self.scope, records, by_rollout, succeeded).await;
         Ok(AppliedStacks {
             planning,
             ended,
@@ -262,8 +253,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Concludes what happened: one list of all outcomes, also of stacks that were refused or held back before the apply, and
-    /// reviews that no stack needs any more are deleted.
+    /// Joins the outcomes of all stacks, also of those that were refused or held back before the apply, and deletes the
+    /// reviews that no stack needs any more.
     async fn conclude(
         &self,
         found: FoundStacks<'_>,
@@ -323,11 +314,7 @@ impl<'a> ApplyStages<'a> {
             cached: counted.cached,
             ..self.job.info()
         };
-        let mut findings: Vec<_> = std::mem::take(&mut decisions.findings).into_iter().collect();
-        redact::findings(&mut findings, planning.secrets());
-        for stopped in &mut decisions.stopped {
-            redact::stack(&mut stopped.plan, planning.secrets());
-        }
+        let findings = mask(&mut decisions, planning.secrets());
         decisions
             .stopped
             .retain(|stopped| !left_alone.contains(&stopped.plan.id));
@@ -378,6 +365,16 @@ impl<'a> ApplyStages<'a> {
             .retain(|stopped| !left.contains(&stopped.plan.id));
         Ok(())
     }
+}
+
+/// Masks the plans that were stopped, and returns the findings of the policies without secrets.
+fn mask(decisions: &mut Decisions, secrets: &Secrets) -> Vec<PolicyFinding> {
+    for stopped in &mut decisions.stopped {
+        redact::stack(&mut stopped.plan, secrets);
+    }
+    let mut findings: Vec<_> = std::mem::take(&mut decisions.findings).into_iter().collect();
+    redact::findings(&mut findings, secrets);
+    findings
 }
 
 /// Returns a report without some stacks.

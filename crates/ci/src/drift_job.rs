@@ -122,9 +122,7 @@ struct EndedCheck {
 
 impl<'a> DriftSteps<'a> {
     async fn select(&self, revision: &OpenRevision) -> Result<SelectedStacks<'a>, UserError> {
-        let Self {
-            job, config, backend, ..
-        } = *self;
+        let (job, config, backend) = (self.job, self.config, self.backend);
         let known = backend.states.known().await?;
         let rounds = DriftSchedule::load(job, backend, config).await;
         let renamed = renamed_stacks(backend, &revision.layout, known).await?;
@@ -154,12 +152,7 @@ impl<'a> DriftSteps<'a> {
         revision: OpenRevision,
         stages: &mut Stages,
     ) -> Result<EndedCheck, UserError> {
-        let Self {
-            job,
-            head,
-            config,
-            backend,
-        } = *self;
+        let (job, config, backend) = (self.job, self.config, self.backend);
         let policy_check = PolicyCheck::new(
             job,
             CommitPolicy::from_config(config, Some(revision.source.as_ref())),
@@ -167,7 +160,7 @@ impl<'a> DriftSteps<'a> {
             &backend.secrets,
         );
         let planning = job
-            .protected_planning(config.clone(), head, revision, backend.clone())
+            .protected_planning(config.clone(), self.head, revision, backend.clone())
             .await?;
         let checked = drift::run(&planning, due, config.drift.budget.map(Span::duration)).await?;
         stages.next("restoring drift");
@@ -194,20 +187,13 @@ impl<'a> DriftSteps<'a> {
         }: EndedCheck,
         publisher: &Publisher<'_>,
     ) -> JobResult {
-        let Self {
-            job,
-            head,
-            config,
-            backend,
-        } = *self;
-        let SelectedStacks {
-            mut rounds, applied, ..
-        } = selected;
+        let (job, config, backend) = (self.job, self.config, self.backend);
+        let (mut rounds, applied) = (selected.rounds, selected.applied);
         let plan = &checked.plan;
         let restored = restored_stacks(&report);
         rounds.record_run(&checked, &restored, &job.run.url());
         let info = RunInfo {
-            head: Some(head.clone()),
+            head: Some(self.head.clone()),
             ..job.info()
         };
         let round = DriftRound {
@@ -241,7 +227,7 @@ impl<'a> DriftSteps<'a> {
             .remember(job, backend, |stack| applied.contains(stack))
             .await;
         if let Some(url) = &config.portal.publish {
-            publish_pages(job, backend, head, url).await;
+            publish_pages(job, backend, self.head, url).await;
         }
         let is_failed = |stack: &StackOutcome| stack.result == StackResult::Failed;
         let failed =
