@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use konverge_base::{
     model::{
         RepoPath, StackId,
+        health::HealthReport,
         plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         plan_document::StackDocument,
         spec::RuntimeKind,
@@ -27,6 +28,7 @@ use konverge_base::{
     secrets::{HashKey, Secrets},
 };
 use konverge_config::Config;
+use konverge_kubernetes::health::run_lua;
 use konverge_policy_sets::{
     self as policy_sets, PolicyFile, PolicySet, PolicySets,
     workers::{RuleLimits, RuleWorkers},
@@ -87,9 +89,90 @@ fn main() {
         );
         measured.push(one);
     }
+    let scripts = measure_scripts();
+    println!(
+        "a readiness script: {:.2} ms in this process, {:.2} ms in a worker, {:.0} ms to start one",
+        milliseconds(scripts.here),
+        milliseconds(scripts.worker),
+        milliseconds(scripts.start)
+    );
     if std::env::var_os("KONVERGE_WRITE_PERFORMANCE").is_some() {
-        write(&measured);
+        write(&measured, &scripts);
     }
+}
+
+/// The medians of a readiness script in Lua on one object.
+struct MeasuredScripts {
+    here: Duration,
+    worker: Duration,
+    /// With the first result.
+    start: Duration,
+}
+
+/// In the form of Argo CD's scripts: it walks the conditions, compares numbers and builds a message.
+const SCRIPT: &str = r#"
+local health = {status = "Progressing", message = "waits for its parts"}
+if obj.status == nil then return health end
+local ready, messages = 0, {}
+for _, condition in ipairs(obj.status.conditions or {}) do
+  if condition.type == "Degraded" and condition.status == "True" then
+    return {status = "Degraded", message = condition.reason .. ": " .. condition.message}
+  end
+  if string.match(condition.type, "^Part%-(%d+)$") and condition.status == "True" then ready = ready + 1 end
+  table.insert(messages, string.format("%s is %s", condition.type, string.lower(condition.status)))
+end
+if obj.status.observedGeneration == obj.metadata.generation and ready == obj.spec.parts then
+  return {status = "Healthy", message = table.concat(messages, ", ")}
+end
+return health
+"#;
+
+fn measure_scripts() -> MeasuredScripts {
+    let parts = 60;
+    let object = json!({
+        "apiVersion": "example.com/v1", "kind": "Assembly", "metadata": {"name": "shop", "generation": 3},
+        "spec": {"parts": parts, "template": object(0, 0).1},
+        "status": {"observedGeneration": 3, "conditions": (0..parts).map(|part| json!({
+            "type": format!("Part-{part}"), "status": "True", "reason": "Ready", "message": "has its replicas",
+            "lastTransitionTime": "2026-11-30T03:00:00Z", "observedGeneration": 3,
+        })).collect::<Vec<_>>()},
+    });
+    let healthy = |report: Result<Option<HealthReport>, String>| {
+        assert!(report.unwrap().unwrap().message.starts_with("Part-0 is true"));
+    };
+    let here = median((0..1_000).map(|_| {
+        let started = Instant::now();
+        healthy(run_lua(SCRIPT, &object));
+        started.elapsed()
+    }));
+    let pool = || RuleWorkers::new(Some(env!("CARGO_BIN_EXE_konverge").into()), RuleLimits::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let call = |workers: &RuleWorkers| {
+        let started = Instant::now();
+        healthy(runtime.block_on(workers.run_script(SCRIPT, &object)));
+        started.elapsed()
+    };
+    let start = median((0..30).map(|_| call(&pool())));
+    let workers = pool();
+    call(&workers);
+    MeasuredScripts {
+        here,
+        worker: median((0..1_000).map(|_| call(&workers))),
+        start,
+    }
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<_> = times.collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
 }
 
 fn sets(settings: &str, files: &[PolicyFile]) -> PolicySets {
@@ -390,7 +473,7 @@ fn gatekeeper() -> Vec<PolicyFile> {
     vec![file("p/all.yaml", templates.chain(constraints).collect())]
 }
 
-fn write(measured: &[Measured]) {
+fn write(measured: &[Measured], scripts: &MeasuredScripts) {
     let rows: String = measured
         .iter()
         .map(|one| {
@@ -405,10 +488,16 @@ fn write(measured: &[Measured]) {
             )
         })
         .collect();
+    let scripts = format!(
+        "| in the process of the run | {:.2} ms |\n| in a worker that runs | {:.2} ms |\n| in a new worker | {:.0} ms |\n",
+        milliseconds(scripts.here),
+        milliseconds(scripts.worker),
+        milliseconds(scripts.start)
+    );
     performance::write(
         "policy",
         &format!(
-            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, in worker processes on {CORES} cores, without the planning. The first figure is the processor time of all processes, divided by the cores. Without workers it is not divided. The memory is what that process grew by. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | processors, by core | clock | clock without workers | processors then | memory then |\n|---|---|---|---|---|---|\n{rows}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
+            "## Policy sets\n\n{RULES} rules on {STACKS} stacks of {RESOURCES} resources, in worker processes on {CORES} cores, without the planning. The first figure is the processor time of all processes, divided by the cores. Without workers it is not divided. The memory is what that process grew by. Bounds: {TIME:.0} s and {MEMORY:.0} MiB.\n\n| rules | processors, by core | clock | clock without workers | processors then | memory then |\n|---|---|---|---|---|---|\n{rows}\nA readiness script in Lua, as Argo CD has them, on an object of 60 conditions. Medians.\n\n| a verdict | time |\n|---|---|\n{scripts}\n`KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench policy` writes this."
         ),
     );
 }

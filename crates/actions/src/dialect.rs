@@ -1,16 +1,16 @@
-//! The differences between the runners.
+//! The differences between the runners of GitHub and Gitea.
 
 use konverge_forge::{ForgeKind, Unsupported};
 
 /// The web address of github.com.
 const GITHUB: &str = "https://github.com";
 
-/// The forge of a runner, which decides how the runner speaks.
+/// The forge of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// GitHub's.
+    /// GitHub Actions.
     Github,
-    /// Gitea's. It has no summary of a job, no identity of a job, and its pages have no attempts.
+    /// Gitea Actions. There is no job summary and no identity token, and the URL of a run has no attempt.
     Gitea,
 }
 
@@ -23,7 +23,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the web address of the forge, for a runner that names none.
+    /// Returns the web address of the forge, for a runner that does not set the variable.
     pub(crate) fn default_server(self) -> Option<&'static str> {
         match self {
             Self::Github => Some(GITHUB),
@@ -31,7 +31,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the folder of the workflow files.
+    /// Returns the folder of the workflow files in the repository.
     pub(crate) fn workflow_folder(self) -> &'static str {
         match self {
             Self::Github => ".github/workflows",
@@ -39,10 +39,10 @@ impl Dialect {
         }
     }
 
-    /// Returns the issuer of the identity tokens of a server's jobs.
+    /// Returns the issuer of identity tokens for jobs on a server.
     ///
     /// # Errors
-    /// Its jobs have no identity.
+    /// The forge has no identity tokens.
     pub(crate) fn token_issuer(self, server_url: &str) -> Result<String, Unsupported> {
         match self {
             Self::Github => Ok(match server_url.trim_end_matches('/') {

@@ -50,8 +50,8 @@ impl AppliedCommit {
         applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns true if the issue of a stack may be closed. A stack that was not pending has no differences. A stack of another
-    /// environment was not planned, and one with a newer commit belongs to a newer run.
+    /// Returns true if the issue of a stack may be closed. A stack that was not pending has no differences, so its issue may be
+    /// closed. But a stack of another environment was not planned, and a stack with a newer commit belongs to a newer run.
     fn is_settled(&self, stack: &str) -> bool {
         let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
         let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
@@ -62,7 +62,7 @@ impl AppliedCommit {
 }
 
 impl Publisher<'_> {
-    /// Publishes what was applied: reports to each applied pull request, maintains an issue for each unreviewed stack, and ends
+    /// Publishes what was applied: reports to each applied pull request, keeps one issue for each unreviewed stack, and ends
     /// the deployments.
     pub(super) async fn applied(&self, head: &CommitId, applied: &AppliedCommit) {
         let AppliedCommit {
@@ -95,7 +95,7 @@ impl Publisher<'_> {
         )
         .await;
         if let Some(deployments) = &applied.deployments {
-            // The deployment of an older commit was ended by its rollout.
+            // The rollout has already ended the deployment of an older commit.
             let of_head = without(report, &rollouts.deployed_before);
             deployments.end(&of_head, Some(&rollouts.carried)).await;
         }
@@ -117,7 +117,7 @@ impl Publisher<'_> {
         };
         self.status(head, &self.job.apply_status(), state, &description)
             .await;
-        // Receivers come last: one that does not answer must not delay the status.
+        // Notifications are sent last, because a receiver that does not respond must not delay the status.
         let Some(receivers) = receivers else { return };
         match result {
             Ok(AppliedCommit {
@@ -161,8 +161,8 @@ fn unreviewed_issue(
     (marker, title, body)
 }
 
-/// Returns true if nothing in the stack is left that needs an approval. A stack that waits for its rollout was not planned,
-/// so it has no serial.
+/// Returns true if nothing of the stack still needs an approval. A stack that waits for its rollout was not planned, so
+/// it has no serial and does not count.
 fn was_approved(stack: &StackOutcome) -> bool {
     apply::has_succeeded(stack.result) || (stack.result == StackResult::Waiting && stack.serial.is_some())
 }

@@ -1,4 +1,4 @@
-//! The input of the apply of one commit: the pending stacks, the reviews that count, and who approves the plans.
+//! The input for the apply of one commit: the pending stacks, the reviews that count, and the approver of the plans.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,7 +28,7 @@ use konverge_run::{
 /// The stacks that this run applies.
 pub(super) struct StacksToApply {
     pub targets: Vec<Target>,
-    /// The removals that it skips.
+    /// The removals that the run skips.
     pub skipped: Option<SkippedRemovals>,
     pub newer: Arc<NewerCommits>,
 }
@@ -55,8 +55,8 @@ impl StacksToApply {
         })
     }
 
-    /// Removes the stacks that a newer run applied from a report, and adds the skipped removals. Returns the commit of each
-    /// removed stack.
+    /// Removes from a report the stacks that a newer run has applied, and adds the skipped removals. Returns the newer
+    /// commit of each removed stack.
     pub(super) fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
         let newer = self.newer.take_out_of(report);
         if let Some(skipped) = &self.skipped {
@@ -66,7 +66,7 @@ impl StacksToApply {
     }
 }
 
-/// Returns the policies for the plans of a commit, with the facts that they need.
+/// Returns the policies for the plans of a commit, with the facts about people that they need.
 ///
 /// # Errors
 /// The tip of the default branch cannot be read.

@@ -1,4 +1,5 @@
-//! After a merge: applies reviewed pending changes. `apply_stages.rs` does it, and `apply_feedback.rs` publishes it.
+//! The apply after a merge: applies pending changes that were reviewed. `apply_stages.rs` has its stages, and
+//! `apply_feedback.rs` publishes the result.
 
 use crate::{
     adoption,
@@ -22,7 +23,7 @@ use konverge_forge::StatusState;
 use konverge_report as report;
 use konverge_run::{apply, redact};
 
-/// Applies a commit of the default branch. Approved digests may also stand for drift, which is restored first.
+/// Applies a commit of the default branch. Approved digests that match known drift restore it first.
 pub(super) async fn run(job: &Job, target: &ApplyTarget) -> Result<JobResult, UserError> {
     let ApplyTarget {
         upstream,
@@ -30,7 +31,8 @@ pub(super) async fn run(job: &Job, target: &ApplyTarget) -> Result<JobResult, Us
         agreeing,
         ..
     } = target;
-    // Check the approvers before anything is opened: a digest that nobody may approve stops the whole run.
+    // The approvers are checked before anything is opened, because a digest that nobody may approve stops the whole
+    // run.
     if !approved.is_empty() {
         let client = upstream.client.as_ref();
         match agreeing {
@@ -48,13 +50,13 @@ pub(super) async fn run(job: &Job, target: &ApplyTarget) -> Result<JobResult, Us
     let Some(restored) = restored else {
         return apply_and_report(job, target).await;
     };
-    // A digest that restored drift must not be reported as unmatched by the apply.
+    // A digest that restored drift must not be reported as unmatched by the apply below.
     let mut target = target.clone();
     target
         .approved
         .digests
         .retain(|digest| !restored.digests.contains(digest));
-    // If every digest stood for drift, pending changes are left to another run.
+    // If every digest matched drift, this run leaves the pending changes to another one.
     if target.approved.is_empty() {
         return Ok(restored.result);
     }
@@ -69,7 +71,8 @@ async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, 
         ..
     } = target;
     let publisher = Publisher::new(job);
-    // The status is pending before anything is read: an earlier one of the same commit must not stay meanwhile.
+    // The status is pending before anything is read, because an earlier status of the same commit must not stay valid
+    // meanwhile.
     publisher
         .status(
             head,
@@ -79,8 +82,8 @@ async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, 
         )
         .await;
     let (receivers, result) = match configured(job, &target.upstream.branch.tip).await {
-        // A repository without a store is not taken into use yet: its merges succeed with a note. Digests ask for an apply,
-        // which then fails with the missing setting.
+        // A repository without a store does not use Konverge yet, so its merges succeed with a note. Digests request an
+        // apply, which then fails with the missing setting.
         Ok(config) if config.state.url.is_none() && approved.is_empty() => {
             return Ok(without_store(head, &publisher).await);
         }
@@ -104,7 +107,7 @@ async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, 
     } = result?;
     let (given, matched) = (&approved.digests, &decisions.matched);
     publisher.note_unmatched(&given.difference(matched).copied().collect());
-    // A person who typed digests must notice that they had no effect: the run fails.
+    // The user who entered digests must notice that none of them matched, so the run fails.
     let typed = matches!(agreeing, DispatchApprovers::Starter { .. });
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
@@ -123,7 +126,7 @@ async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
 }
 
-/// Ends a merge into a repository that has no store yet. Nothing is applied, as its previews said.
+/// Ends the run of a merge into a repository that has no store yet. Nothing is applied, as the preview announced.
 async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
     publisher

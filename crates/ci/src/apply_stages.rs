@@ -39,7 +39,7 @@ use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// An apply that has ended.
+/// A finished apply of one commit.
 pub(super) struct AppliedCommit {
     /// The outcomes of all stacks, without secrets.
     pub report: ApplyReport,
@@ -49,17 +49,17 @@ pub(super) struct AppliedCommit {
     pub findings: Vec<PolicyFinding>,
     /// The rollouts, without their outcomes and decisions.
     pub rollouts: EndedRollouts,
-    /// The stacks that were skipped because they have a newer commit.
+    /// The stacks that were skipped because a newer commit was applied to them.
     pub newer: BTreeMap<StackId, CommitId>,
-    /// The stacks that are left alone while the repository is taken over.
+    /// The stacks that are left alone while `konverge.adopt.yaml` exists.
     pub left_alone: BTreeSet<StackId>,
     /// The pending stacks of other environments.
     pub elsewhere: Vec<Target>,
-    /// True if stacks were held back for another environment, or a rollout waits.
+    /// True if stacks wait for another environment, or a rollout waits.
     pub waits_for_others: bool,
     /// The commits of the branch since the last apply, the head first.
     pub arrived: Vec<CommitId>,
-    /// The pull requests whose changes were applied, besides those.
+    /// The pull requests whose changes were applied, besides those of `arrived`.
     pub pulls: BTreeSet<u64>,
     pub deployments: Option<Arc<Deployments>>,
     pub info: RunInfo,
@@ -157,7 +157,8 @@ impl<'a> ApplyStages<'a> {
     async fn find(&self, revision: &OpenRevision) -> Result<FoundStacks<'a>, UserError> {
         let (job, target) = (self.job, self.target);
         let (config, backend) = (self.config, self.backend);
-        // Before the pending stacks are listed: a newer record then tells that another run may have applied some of them.
+        // The records are loaded before the pending stacks are listed. So a newer record shows later that another run may
+        // have applied some of these stacks.
         let records = RolloutRecords::load(backend, config).await;
         warn_of_overdue_drift(job, backend, config).await;
         for line in records.overdue(config) {
@@ -168,7 +169,7 @@ impl<'a> ApplyStages<'a> {
         revision.note_layout(&job.run);
         workflow_coverage::warn(job, config, revision);
         let mut pending = StacksToApply::find(job, target, revision, backend).await?;
-        // Without a pending stack the forge is not asked for pull requests.
+        // Without a pending stack no review is needed, so the forge is not asked for pull requests.
         let reviews = if pending.targets.is_empty() {
             MergedReviews::default()
         } else {
@@ -178,7 +179,8 @@ impl<'a> ApplyStages<'a> {
         let targets = &pending.targets;
         let left_alone =
             adoption::left_alone(files.as_ref(), revision, backend, known, &reviews, targets).await?;
-        // A digest may stand for a stack that is not taken over yet, which only its plan shows: then all are planned.
+        // A digest may belong to a stack that is not taken over yet. Only its plan can show that, so all stacks are
+        // planned.
         if target.approved.digests.is_empty() {
             pending.targets.retain(|target| !left_alone.contains(&target.id));
         }
@@ -191,7 +193,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Splits the stacks: rollouts decide about their own later, and stacks of other environments belong to other jobs.
+    /// Splits the stacks: rollouts decide about their own stacks later, and stacks of other environments belong to other
+    /// jobs.
     fn split(&self, found: &FoundStacks<'_>, revision: &OpenRevision) -> Result<SplitStacks, UserError> {
         let pending = found.pending.targets.clone();
         let split = GuardedTargets::split(self.config, revision, pending, &found.records)?;
@@ -220,7 +223,7 @@ impl<'a> ApplyStages<'a> {
     ) -> Result<AppliedStacks, UserError> {
         let (job, target) = (self.job, self.target);
         let (config, backend) = (self.config, self.backend);
-        // One write to the index announces all stacks, in place of one write for each.
+        // One write to the index announces all stacks, instead of one write per stack.
         let ids: Vec<_> = scoped.targets.iter().map(|target| target.id.clone()).collect();
         backend.states.announce_run(known, &ids).await?;
         let gate = review_gate(job, target, config, &backend.secrets, reviews)?;
@@ -233,7 +236,8 @@ impl<'a> ApplyStages<'a> {
         planning.claims = StackClaims::without(target.approved.without.clone());
         stages.next("plan and apply");
         let ended = apply::run(&planning, &scoped.targets, &options).await?;
-        // Rollouts come after the free stacks: by `after`, a stack of a wave may wait for one that this run has just applied.
+        // Rollouts come after the stacks outside of rollouts, because `after` may let a stack of a wave wait for one of
+        // these.
         let carried = CarriedCommit {
             commit: &target.head,
             planning: &planning,
@@ -253,8 +257,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Joins the outcomes of all stacks, also of those that were refused or held back before the apply, and deletes the
-    /// reviews that no stack needs any more.
+    /// Makes one list with all outcomes, also those of stacks that were refused or held back before the apply, and deletes
+    /// the reviews that no stack needs any more.
     async fn conclude(
         &self,
         found: FoundStacks<'_>,
@@ -289,8 +293,9 @@ impl<'a> ApplyStages<'a> {
         report
             .stacks
             .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
+        // Everything below is published, so secrets are masked here.
         redact::report(&mut report, planning.secrets());
-        // All stacks were planned because a digest may stand for any. Those that no digest matched are left alone after all.
+        // All stacks were planned because a digest may belong to any of them. A stack that no digest matched is left alone.
         let is_meant = |stack: &StackOutcome| self.target.approved.digests.contains(&stack.digest);
         report.stacks.retain(|stack| {
             stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(stack)
@@ -298,7 +303,7 @@ impl<'a> ApplyStages<'a> {
         left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
         self.leave_rolled_back(&planning, &pending.targets, &reviews, &mut report, &mut decisions)
             .await?;
-        // Skipped removals are not in the list, so the reviews that they still need would look used.
+        // The removals that were skipped are not in this list, so their reviews would look used. Then no review is deleted.
         if pending.skipped.is_none() {
             // A stack whose rollout carries an older commit still needs the reviews of the head.
             let of_head = without(&report, &rollouts.of_older_commits);
@@ -339,8 +344,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Leaves out the stopped stacks that somebody rolled back on purpose: whoever merged another change can do nothing about
-    /// them.
+    /// Removes the stopped stacks that somebody rolled back on purpose. The author of another merge can do nothing about them,
+    /// so they are not reported.
     async fn leave_rolled_back(
         &self,
         planning: &Planner,
@@ -367,7 +372,7 @@ impl<'a> ApplyStages<'a> {
     }
 }
 
-/// Masks the plans that were stopped, and returns the findings of the policies without secrets.
+/// Masks the secrets of the stopped plans, and returns the findings of the policies with masked secrets.
 fn mask(decisions: &mut Decisions, secrets: &Secrets) -> Vec<PolicyFinding> {
     for stopped in &mut decisions.stopped {
         redact::stack(&mut stopped.plan, secrets);
@@ -386,17 +391,18 @@ pub(super) fn without(report: &ApplyReport, left_out: &BTreeSet<StackId>) -> App
     }
 }
 
-/// Warns if the last drift check is too long ago. A schedule that does not run cannot report that itself.
+/// Warns if the last drift check is too long ago, because a schedule that does not run cannot report that itself.
 async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
     if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
         job.run.notes.warning(&format!(
-            "no successful drift check for {}; does the scheduled job still run?",
+            "no successful drift check for {}: check that the scheduled job still runs",
             report::age(since)
         ));
     }
 }
 
-/// Saves the index. A failure is a warning: the index only serves speed, and the next run looks up what is missing.
+/// Saves the index. A failure is only a warning: the index makes runs faster, and the next run reads missing entries
+/// from the states.
 async fn save_index(job: &Job, backend: &StateBackend) {
     if let Err(error) = backend.states.save_index().await {
         job.run

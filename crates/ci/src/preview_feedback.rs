@@ -34,13 +34,13 @@ pub(super) struct PreviewFeedback<'a> {
     pub opened: OpenedChange,
     pub plan: Plan,
     pub findings: Vec<PolicyFinding>,
-    /// The change of the plan by the last push.
+    /// The difference that the last push made to the plan.
     pub last_push: Option<ReviewDifference>,
-    /// The infrastructure and the reviewers of each stack.
+    /// The infrastructure and the responsible people of each stack.
     pub contexts: BTreeMap<StackId, StackContext>,
     /// The wave of each stack.
     pub waves: BTreeMap<StackId, usize>,
-    /// One sentence for each rollout that would carry the change, with its waves.
+    /// One sentence for each rollout that would apply the change, with its waves.
     pub rollouts: Vec<String>,
     pub marker: CommentMarker,
     pub info: RunInfo,
@@ -51,7 +51,7 @@ pub(super) struct PreviewFeedback<'a> {
 type CheckLinks = BTreeMap<StackId, String>;
 
 impl PreviewFeedback<'_> {
-    /// Publishes the feedback. Returns the result of the job.
+    /// Publishes the feedback, and returns the result of the job.
     pub(crate) async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
         // The check runs first: the comment links to them.
         let links = match self.target.number {
@@ -101,7 +101,8 @@ impl PreviewFeedback<'_> {
         publisher.outputs(&[("comment-url", url)]);
     }
 
-    /// Records the text of the comment, so that an edit of it is noticed. Without the record no review overrides a finding.
+    /// Records the text of the comment, so that a later edit of it is noticed. Without this record, no review can
+    /// override a finding.
     async fn record_comment(&self, number: u64, text: &str, written: Timestamp) {
         let backend = self.opened.planning.backend.as_ref();
         let Some(backend) = backend.filter(|_| self.now.unmerged && self.may_be_overridden()) else {
@@ -127,7 +128,7 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns true if a policy set denies something. A denial by a setting has no digest, and cannot be overridden.
+    /// Returns true if a policy set denies something. A denial by a setting has no digest, so it cannot be overridden.
     fn may_be_overridden(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.verdict == Enforcement::Deny && finding.place.is_some())
@@ -136,7 +137,7 @@ impl PreviewFeedback<'_> {
     /// Returns true if no comment is written.
     fn is_mute(&self) -> bool {
         let share = self.job.options.part.share();
-        // A change that affects nothing gives no shard a stack. Then only the first shard says so.
+        // If a change affects no stack, all shards are empty, and only the first one writes a comment.
         let of_no_stack = self.opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
         let denied = self
             .findings
@@ -180,7 +181,7 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns the effect of merging: without a record of the review, or without a store, it applies nothing.
+    /// Returns the effect of the merge. Without a review record or without a store, the merge applies nothing.
     fn merging(&self) -> Merging {
         let is_recorded = self.opened.trust == self.job.authority.trust && self.now.unmerged;
         match self.target.merging {
@@ -191,8 +192,8 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns the number of stacks that make the preview fail. The change that adds `konverge.yaml` answers for every stack,
-    /// also for those that failed before.
+    /// Returns the number of stacks that make the preview fail. A change that adds `konverge.yaml` also fails for stacks
+    /// that failed before.
     fn failed_stacks(&self) -> usize {
         let config = &self.opened.planning.config;
         let fails = |stack: &&StackPlan| {
@@ -205,7 +206,7 @@ impl PreviewFeedback<'_> {
         self.plan.stacks.iter().filter(fails).count()
     }
 
-    /// Describes the status: what this change does, and what differs already.
+    /// Describes the result for the status: the changes of this pull request, and differences that exist already.
     pub(super) fn description(&self) -> String {
         let plan = &self.plan;
         let stacks = |n: usize| report::plural(n, "stack");
@@ -239,7 +240,7 @@ impl PreviewFeedback<'_> {
     }
 }
 
-/// Returns the marker of the preview's comment.
+/// Returns the marker that identifies the comment of the preview.
 pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     let share = job.options.part.share();
     let key = share.map(|share| share.to_string()).unwrap_or_default();
@@ -251,7 +252,7 @@ pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     }
 }
 
-/// Returns the facts about the run for the comment.
+/// Returns the data about the run that the comment shows.
 pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
     let counted = opened.planning.counts();
     RunInfo {

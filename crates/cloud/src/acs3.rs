@@ -20,12 +20,12 @@ pub struct SignedAlibabaCall<'a> {
     pub action: &'a str,
     /// The version of the service's API.
     pub version: &'a str,
-    /// Not encoded yet.
+    /// The query parameters, not yet percent-encoded.
     pub parameters: &'a [(&'a str, &'a str)],
 }
 
 impl SignedAlibabaCall<'_> {
-    /// The query of the URL, sorted and encoded.
+    /// Returns the query of the URL, sorted and percent-encoded.
     pub fn query(&self) -> Zeroizing<String> {
         let mut pairs: Vec<_> = self.parameters.to_vec();
         pairs.sort_unstable();
@@ -41,7 +41,7 @@ impl SignedAlibabaCall<'_> {
         query
     }
 
-    /// The headers to send besides `host`. A nonce is used once.
+    /// Returns the headers to send besides `host`. Each call needs a new nonce.
     pub fn headers(&self, keys: &AlibabaKeys, now: Timestamp, nonce: &str) -> Vec<(&'static str, String)> {
         let nothing = sha256(b"");
         let mut headers = vec![

@@ -1,13 +1,13 @@
-//! The addresses that credentials may be sent to. They are fixed; a variable or a file chooses among the hosts
-//! of its cloud.
+//! The addresses to which credentials may be sent. They are fixed: a variable or a file chooses only among
+//! the hosts of its cloud.
 
 use url::{Host, Url};
 
 use super::CloudError;
 use konverge_base::secrets::{AddressParts, credential_in};
 
-/// Parses an address that a setting gives: HTTPS at one of these hosts, or a service of this machine. A host
-/// that begins with a dot stands for all hosts below it.
+/// Parses an address from a setting. It must be HTTPS at one of these hosts, or a service of this machine. A
+/// host that begins with a dot allows all hosts below it.
 pub(super) fn of_cloud(setting: &str, text: &str, hosts: &[&str]) -> Result<Url, CloudError> {
     if let Some(credential) = credential_in(text, AddressParts::default()) {
         return Err(CloudError::setting(setting, format!("it holds {credential}")));
@@ -30,7 +30,7 @@ pub(super) fn of_cloud(setting: &str, text: &str, hosts: &[&str]) -> Result<Url,
     Err(CloudError::setting(setting, why))
 }
 
-/// Returns true for an address that does not leave this machine.
+/// Returns true for a loopback address.
 pub(super) fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

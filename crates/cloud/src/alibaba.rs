@@ -20,7 +20,7 @@ const ROLE: &str = variables::ALIBABA_CLOUD_ROLE_ARN;
 const PROVIDER: &str = variables::ALIBABA_CLOUD_OIDC_PROVIDER_ARN;
 const TOKEN_FILE: &str = variables::ALIBABA_CLOUD_OIDC_TOKEN_FILE;
 const ENDPOINT: &str = variables::ALIBABA_CLOUD_STS_ENDPOINT;
-/// Time for which the keys of a role are requested.
+/// Requested lifetime of a role's keys.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The keys of an account or of a role.
@@ -28,7 +28,7 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 pub struct AlibabaKeys {
     /// The public half of the key.
     pub access_key: String,
-    /// The secret half.
+    /// The secret half of the key.
     pub secret_key: Zeroizing<String>,
     /// The token of a temporary key.
     pub session_token: Option<Zeroizing<String>>,
@@ -38,12 +38,12 @@ pub struct AlibabaKeys {
 #[derive(Debug, Clone)]
 pub struct AlibabaLogin {
     environment: CloudEnvironment,
-    /// The keys, if the users of the login share them.
+    /// The keys, if clones of the login share them.
     shared: Option<Arc<SharedCredentials<AlibabaKeys>>>,
 }
 
 impl AlibabaLogin {
-    /// Logs in by these variables.
+    /// Creates a login from environment variables.
     pub fn new(environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -51,7 +51,7 @@ impl AlibabaLogin {
         }
     }
 
-    /// The login of stacks as this role, by the token of the job. All clones share its keys.
+    /// Creates a login of stacks as this role, with the OIDC token of the job. All clones share its keys.
     pub fn of_login(role: &str, provider: Option<&str>, environment: CloudEnvironment) -> Self {
         let environment = environment
             .without(&[
@@ -69,15 +69,15 @@ impl AlibabaLogin {
         }
     }
 
-    /// The role that the variables name.
+    /// Returns the role that the environment variables name.
     pub(super) fn role(&self) -> Option<&str> {
         self.environment.var(ROLE)
     }
 
-    /// The keys, and how long they are valid; `None` for keys without an end.
+    /// Returns the keys and their remaining lifetime; `None` for keys that do not expire.
     ///
     /// # Errors
-    /// The environment names no identity, or Alibaba refuses it.
+    /// The environment provides no identity, or Alibaba refuses it.
     pub async fn keys(&self) -> Result<(AlibabaKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
         if let (Some(access), Some(secret)) = (

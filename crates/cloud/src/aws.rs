@@ -22,17 +22,17 @@ const AUDIENCE: &str = "sts.amazonaws.com";
 pub(super) const STS_VERSION: &str = "2011-06-15";
 const ROLE: &str = variables::AWS_ROLE_ARN;
 const TOKEN_FILE: &str = variables::AWS_WEB_IDENTITY_TOKEN_FILE;
-/// The hosts of a region's token service, public or in a private network.
+/// The hosts of the Security Token Service in a region, public or in a private network.
 const STS_HOSTS: [&str; 3] = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
-/// The endpoints of ECS and of EKS Pod Identity.
+/// The endpoints for container credentials: of ECS and of EKS Pod Identity.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 
-/// Keys, which may be short-lived.
+/// Access keys, which may expire.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AwsKeys {
     /// The public half of the key.
     pub access_key: String,
-    /// The secret half.
+    /// The secret half of the key.
     pub secret_key: Zeroizing<String>,
     /// The token of a temporary key.
     pub session_token: Option<Zeroizing<String>>,
@@ -48,7 +48,7 @@ impl std::fmt::Debug for AwsKeys {
 #[derive(Debug, Clone)]
 pub struct AwsLogin {
     environment: CloudEnvironment,
-    /// The role that the configuration names.
+    /// The role to log in as, if the configuration names one.
     role: Option<Role>,
 }
 
@@ -58,12 +58,12 @@ struct Role {
     arn: String,
     /// The audience of the token.
     audience: String,
-    /// The keys, if the users of the login share them.
+    /// The keys, if clones of the login share them.
     shared: Option<Arc<SharedCredentials<AwsKeys>>>,
 }
 
 impl AwsLogin {
-    /// Logs in by these variables.
+    /// Creates a login from environment variables.
     pub fn new(environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -71,8 +71,8 @@ impl AwsLogin {
         }
     }
 
-    /// Logs in with the token that GitHub gives the job, as this role, whatever other identity the variables
-    /// hold. Without an audience the token is for AWS.
+    /// Creates a login as this role with the OIDC token that GitHub gives the job. Other identities in the
+    /// environment are ignored. The default audience is that of AWS.
     pub fn of_role(role: String, audience: Option<String>, environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -84,8 +84,8 @@ impl AwsLogin {
         }
     }
 
-    /// The login of stacks as this role, with the token in the file that `AWS_WEB_IDENTITY_TOKEN_FILE` names, or else the
-    /// one that GitHub gives. All clones share its keys.
+    /// Creates a login of stacks as this role. Its token is in the file that `AWS_WEB_IDENTITY_TOKEN_FILE`
+    /// names, or else comes from GitHub. All clones share its keys.
     pub fn of_login(role: String, environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -97,13 +97,13 @@ impl AwsLogin {
         }
     }
 
-    /// The role that the configuration names.
+    /// Returns the role that the configuration names.
     pub(super) fn role(&self) -> Option<&str> {
         self.role.as_ref().map(|role| role.arn.as_str())
     }
 
-    /// Returns true if a role is named, and only GitHub can say who this job is: the published clients need a
-    /// file with the token.
+    /// Returns true if the only identity is a role with a token that the job must request from GitHub.
+    /// Published clients cannot do so: they need a file with the token.
     pub fn is_by_job(&self) -> bool {
         self.environment.has(ROLE)
             && !self.environment.has(variables::AWS_ACCESS_KEY_ID)
@@ -111,10 +111,10 @@ impl AwsLogin {
             && job_token::is_offered(&self.environment)
     }
 
-    /// The keys, and how long they are valid; `None` for keys without an end.
+    /// Returns the keys and their remaining lifetime; `None` for keys that do not expire.
     ///
     /// # Errors
-    /// The environment names no identity, or AWS refuses it.
+    /// The environment provides no identity, or AWS refuses it.
     pub async fn keys(&self) -> Result<(AwsKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
         if let Some(role) = &self.role {
@@ -266,7 +266,7 @@ impl AwsLogin {
     }
 }
 
-/// The time until keys expire; an hour if the answer does not say.
+/// Returns the time until keys expire; an hour if the response does not state it.
 fn remaining(expiration: Option<&str>) -> Duration {
     let end = expiration.and_then(|text| text.parse::<Timestamp>().ok());
     end.map_or(Duration::from_secs(3600), |end| {
@@ -274,10 +274,10 @@ fn remaining(expiration: Option<&str>) -> Duration {
     })
 }
 
-/// The public host of a service in a region.
+/// Returns the public host of a service in a region.
 ///
 /// # Errors
-/// The region has characters that no region has.
+/// The region contains characters that are not allowed in a region.
 pub fn aws_host(service: &str, region: &str) -> Result<String, CloudError> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if region.is_empty() || !region.chars().all(is_name) {

@@ -1,4 +1,4 @@
-//! [`AzureLogin`]: Entra's tokens, by the token of the job or by a client secret.
+//! [`AzureLogin`]: tokens of Entra, requested with the OIDC token of the job or with a client secret.
 //!
 //! <https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow>
 
@@ -23,14 +23,14 @@ const TOKEN_FILE: &str = variables::AZURE_FEDERATED_TOKEN_FILE;
 /// Assumed lifetime of a token of GitHub that does not state one.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
 const SECRET: &str = variables::AZURE_CLIENT_SECRET;
-/// Scopes that the provider of Azure logs in to, by the end of Entra's host.
+/// Scopes that the `azurerm` provider requests, by the end of the name of Entra's host.
 const MANAGEMENT: [(&str, &str); 3] = [
     (".us", "https://management.usgovcloudapi.net/.default"),
     (".cn", "https://management.chinacloudapi.cn/.default"),
     ("", "https://management.azure.com/.default"),
 ];
 const AUTHORITY: &str = variables::AZURE_AUTHORITY_HOST;
-/// The hosts of Entra in the clouds of the world, of US governments and of China.
+/// The hosts of Entra: the public cloud, US governments and China.
 const HOSTS: [&str; 4] = [
     "login.microsoftonline.com",
     "login.microsoftonline.us",
@@ -42,7 +42,7 @@ const HOSTS: [&str; 4] = [
 #[derive(Debug, Clone)]
 pub struct AzureLogin {
     environment: CloudEnvironment,
-    /// State that all users of a login share.
+    /// State that all clones of a login share.
     shared: Option<Arc<SharedLogin>>,
 }
 
@@ -55,7 +55,7 @@ struct SharedLogin {
 }
 
 impl AzureLogin {
-    /// Logs in by these variables.
+    /// Creates a login from environment variables.
     pub fn new(environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -63,7 +63,8 @@ impl AzureLogin {
         }
     }
 
-    /// The login of stacks as this application, by the token of the job. All clones share that token.
+    /// Creates a login of stacks as this application, with the OIDC token of the job. All clones share that
+    /// token.
     pub fn of_login(application: &str, tenant: Option<&str>, environment: CloudEnvironment) -> Self {
         let environment = environment
             .without(&[SECRET])
@@ -78,13 +79,14 @@ impl AzureLogin {
         }
     }
 
-    /// The application that the variables name.
+    /// Returns the client id of the application that the environment variables name.
     pub(super) fn application(&self) -> Option<&str> {
         self.environment.var(variables::AZURE_CLIENT_ID)
     }
 
-    /// The application, its tenant, and the token of the job that it trusts. The provider exchanges the token itself;
-    /// a login exchanges it once before, so that a refusal stops the stack before anything of it is touched.
+    /// Returns the application, its tenant, and the OIDC token of the job that the application trusts. The
+    /// provider exchanges that token by itself; this method exchanges it once before, so that a refusal stops
+    /// the stack before any of its resources is touched.
     ///
     /// # Errors
     /// The environment names no tenant, there is no token, or Entra refuses it.
@@ -129,7 +131,7 @@ impl AzureLogin {
         Ok(token)
     }
 
-    /// Entra, in the cloud that the environment names.
+    /// Returns the address of Entra in the cloud that the environment names.
     fn authority(&self) -> Result<Url, CloudError> {
         let given = self.environment.var(AUTHORITY);
         addresses::of_cloud(
@@ -139,7 +141,7 @@ impl AzureLogin {
         )
     }
 
-    /// The scope that the provider of Azure asks for.
+    /// Returns the scope that the `azurerm` provider requests.
     fn management_scope(&self) -> &'static str {
         let host = self.authority().ok();
         let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
@@ -148,8 +150,8 @@ impl AzureLogin {
             .map_or("", |(_, scope)| *scope)
     }
 
-    /// Returns true if an application is named, and only GitHub can say who this job is: the published clients
-    /// need a file with the token.
+    /// Returns true if the only identity is an application with a token that the job must request from
+    /// GitHub. Published clients cannot do so: they need a file with the token.
     pub fn is_by_job(&self) -> bool {
         self.environment.has(variables::AZURE_CLIENT_ID)
             && self.environment.has(variables::AZURE_TENANT_ID)
@@ -158,19 +160,20 @@ impl AzureLogin {
             && job_token::is_offered(&self.environment)
     }
 
-    /// A token for an AKS cluster; `server` is its server application, if it has one of its own.
+    /// Returns a token for an AKS cluster. `server` is the cluster's own server application; `None` for the
+    /// managed one.
     ///
     /// # Errors
-    /// As [`AzureLogin::token`].
+    /// The errors of [`AzureLogin::token`].
     pub async fn aks_token(&self, server: Option<&str>) -> Result<AccessToken, CloudError> {
         let scope = format!("{}/.default", server.unwrap_or(AKS_SERVER));
         self.token(&scope).await
     }
 
-    /// A token for a scope.
+    /// Returns a token for a scope.
     ///
     /// # Errors
-    /// The environment names no identity, or Entra refuses it.
+    /// The environment provides no identity, or Entra refuses it.
     pub async fn token(&self, scope: &str) -> Result<AccessToken, CloudError> {
         let var = |name: &str| self.environment.var(name);
         let (Some(application), Some(tenant)) =

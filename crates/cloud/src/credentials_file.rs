@@ -1,4 +1,5 @@
-//! [`CredentialsFile`]: what `GOOGLE_APPLICATION_CREDENTIALS` names. Commands in it are not executed.
+//! [`CredentialsFile`]: the file that `GOOGLE_APPLICATION_CREDENTIALS` names. Commands in the file are not
+//! executed.
 //!
 //! <https://google.aip.dev/auth/4112>, <https://google.aip.dev/auth/4117>
 
@@ -16,7 +17,7 @@ use konverge_base::variables;
 /// The variable with the path of the file.
 pub(super) const VARIABLE: &str = variables::GOOGLE_APPLICATION_CREDENTIALS;
 
-/// A file of Google's.
+/// A credentials file of Google Cloud.
 #[derive(Clone, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum CredentialsFile {
@@ -24,7 +25,7 @@ pub(super) enum CredentialsFile {
     ServiceAccount(ServiceAccountKey),
 }
 
-/// Settings to exchange the token of another issuer (a GitHub job's, a file's) for a token of Google.
+/// Settings to exchange a token of another issuer, such as GitHub, for a token of Google.
 #[derive(Clone, Deserialize)]
 pub(super) struct ExternalAccount {
     pub audience: String,
@@ -59,7 +60,7 @@ struct SubjectFormat {
 }
 
 impl CredentialsFile {
-    /// Reads the file that the environment names, or a key in a variable; `None` if there is neither.
+    /// Reads the file that the environment names, or the key in a variable; `None` if neither is set.
     pub(crate) fn of_environment(environment: &CloudEnvironment) -> Option<Result<Self, CloudError>> {
         if let Some(path) = environment.var(VARIABLE) {
             let text = std::fs::read_to_string(path);
@@ -76,7 +77,8 @@ impl CredentialsFile {
         variables.next().map(|(name, text)| Self::parse(name, text))
     }
 
-    /// The parser's message is not shown: it quotes the file.
+    /// Parses a file or a variable. The parser's message is left out of the error, because it quotes the
+    /// content.
     fn parse(setting: &str, text: &str) -> Result<Self, CloudError> {
         serde_json::from_str(text).map_err(|_| {
             let why = "it is neither the key of a service account nor the description of a workload identity (`external_account`)";
@@ -86,7 +88,7 @@ impl CredentialsFile {
 }
 
 impl ExternalAccount {
-    /// The other issuer's token.
+    /// Reads the other issuer's token.
     pub(crate) async fn subject_token(&self, client: &LoginClient) -> Result<String, CloudError> {
         let source = &self.credential_source;
         let what = "the job's own token";

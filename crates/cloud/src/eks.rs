@@ -1,4 +1,4 @@
-//! [`EksLogin`]: the token with which keys of AWS log in at an EKS cluster.
+//! [`EksLogin`]: a token for an EKS cluster, made with keys of AWS.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use konverge_base::variables;
 
-/// A cluster accepts a token for 15 minutes after its signature.
+/// Time for which a cluster accepts a token after its signature.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 /// A login at an EKS cluster.
@@ -24,7 +24,7 @@ pub struct EksLogin {
 }
 
 impl EksLogin {
-    /// Logs in at a cluster by these variables; without a region `AWS_REGION` names it.
+    /// Creates a login at a cluster from environment variables. The default region is `AWS_REGION`.
     pub fn new(cluster: String, region: Option<String>, environment: CloudEnvironment) -> Self {
         let of_environment = environment.var(variables::AWS_REGION);
         let of_environment = of_environment.or_else(|| environment.var(variables::AWS_DEFAULT_REGION));
@@ -36,20 +36,22 @@ impl EksLogin {
         }
     }
 
-    /// Logs in at a cluster as a role.
+    /// Creates a login at a cluster with this login at AWS.
     pub fn of_login(aws: AwsLogin, cluster: String, region: Option<String>) -> Self {
         Self { aws, cluster, region }
     }
 
-    /// Returns true if only Konverge can use the identity of the job: the published clients need a file.
+    /// Returns true if the identity is a token that the job must request from GitHub, which published clients
+    /// cannot do.
     pub fn is_by_job(&self) -> bool {
         self.aws.is_by_job()
     }
 
-    /// A token: the signed request *who am I*, which the cluster sends to AWS.
+    /// Returns a token: a signed request `GetCallerIdentity`, which the cluster sends to AWS to learn who the
+    /// caller is.
     ///
     /// # Errors
-    /// The environment names no identity or region, or AWS refuses it.
+    /// The environment provides no identity or region, or AWS refuses the login.
     pub async fn token(&self) -> Result<AccessToken, CloudError> {
         let region = self.region.as_deref().ok_or(CloudError::NoIdentity {
             cloud: "AWS",

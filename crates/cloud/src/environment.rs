@@ -13,7 +13,7 @@ impl std::fmt::Debug for CloudEnvironment {
 }
 
 impl CloudEnvironment {
-    /// An environment of these variables alone.
+    /// Creates an environment of these variables only.
     pub fn new(variables: BTreeMap<String, String>) -> Self {
         Self(variables)
     }
@@ -32,7 +32,7 @@ impl CloudEnvironment {
         self
     }
 
-    /// The value of a variable that is set and not empty.
+    /// Returns the value of a variable if it is set and not empty.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)

@@ -1,7 +1,8 @@
-//! [`GoogleLogin`]: tokens of Google by workload identity federation, by the key of a service account, or from
-//! the metadata server of the machine.
+//! [`GoogleLogin`]: tokens of Google from workload identity federation, from the key of a service account, or
+//! from the metadata server of the machine.
 //!
-//! <https://google.aip.dev/auth/4117>, <https://developers.google.com/identity/protocols/oauth2/service-account>
+//! <https://google.aip.dev/auth/4117>,
+//! <https://developers.google.com/identity/protocols/oauth2/service-account>
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,16 +20,16 @@ use super::{
 };
 use konverge_base::variables;
 
-/// The scope to ask for a service account's token.
+/// The scope needed to request a token of a service account.
 const IMPERSONATION_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// Scopes for a GKE cluster: access, and the name to which its role bindings refer.
+/// The scopes for a GKE cluster: access, and the email address that its role bindings use.
 const GKE_SCOPE: &str =
     "https://www.googleapis.com/auth/cloud-platform https://www.googleapis.com/auth/userinfo.email";
 const PROVIDER: &str = variables::GOOGLE_WORKLOAD_IDENTITY_PROVIDER;
 const ACCOUNT: &str = variables::GOOGLE_SERVICE_ACCOUNT_EMAIL;
 const HOSTS: [&str; 1] = [".googleapis.com"];
 const TOKEN_URL: &str = "https://sts.googleapis.com/v1/token";
-/// The lifetime of a token whose answer does not say.
+/// Assumed lifetime of a token if the response does not state it.
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A login at Google.
@@ -40,7 +41,7 @@ pub struct GoogleLogin {
 }
 
 impl GoogleLogin {
-    /// Logs in by these variables.
+    /// Creates a login from environment variables.
     pub fn new(environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -48,7 +49,8 @@ impl GoogleLogin {
         }
     }
 
-    /// The login of stacks as this service account, by a workload identity federation. All clones share its token.
+    /// Creates a login of stacks as this service account by workload identity federation. All clones share
+    /// its token.
     pub fn of_login(account: String, provider: Option<&str>, environment: CloudEnvironment) -> Self {
         let environment = match provider {
             Some(provider) => environment.with(PROVIDER, provider),
@@ -60,34 +62,34 @@ impl GoogleLogin {
         }
     }
 
-    /// The service account that the configuration names.
+    /// Returns the service account that the configuration names.
     pub(super) fn account(&self) -> Option<&str> {
         self.account.as_ref().map(|(account, _)| account.as_str())
     }
 
-    /// Returns true if a workload identity provider is named that trusts the token of this job.
+    /// Returns true if a workload identity provider is named and the job may request a token for it.
     pub fn is_by_job(&self) -> bool {
         self.environment.has(PROVIDER) && job_token::is_offered(&self.environment)
     }
 
-    /// Returns true if the environment describes a workload identity federation: by a provider, or by a file.
+    /// Returns true if the environment configures workload identity federation, by a provider or by a file.
     pub fn is_federated(&self) -> bool {
         let file = || CredentialsFile::of_environment(&self.environment);
         self.is_by_job() || matches!(file(), Some(Ok(CredentialsFile::ExternalAccount(_))))
     }
 
-    /// A token for a GKE cluster.
+    /// Returns a token for a GKE cluster.
     ///
     /// # Errors
-    /// As [`GoogleLogin::token`].
+    /// The errors of [`GoogleLogin::token`].
     pub async fn gke_token(&self) -> Result<AccessToken, CloudError> {
         self.token(GKE_SCOPE).await
     }
 
-    /// A token for scopes, which are separated by spaces.
+    /// Returns a token for scopes, which are separated by spaces.
     ///
     /// # Errors
-    /// Google refuses, or a credentials file is unusable.
+    /// Google refuses the login, or a credentials file is invalid.
     pub async fn token(&self, scope: &str) -> Result<AccessToken, CloudError> {
         let client = LoginClient::new()?;
         if let Some((account, shared)) = &self.account {
@@ -109,7 +111,7 @@ impl GoogleLogin {
         }
     }
 
-    /// A token of the account that the configuration names, for every scope that is needed.
+    /// Returns a token of the account that the configuration names, with all scopes that Konverge needs.
     async fn account_token(
         &self,
         client: &LoginClient,
@@ -136,7 +138,7 @@ impl GoogleLogin {
         Ok((token.bearer, token.lifetime))
     }
 
-    /// Exchanges the token that GitHub gives the job.
+    /// Exchanges the OIDC token that GitHub gives the job.
     async fn job_exchange(
         &self,
         client: &LoginClient,
@@ -164,13 +166,14 @@ impl GoogleLogin {
     }
 }
 
-/// An exchange of another issuer's token.
+/// The parameters for the exchange of another issuer's token.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchange {
     audience: String,
     subject_token_type: String,
     url: Url,
-    /// Address at which the exchanged token requests a service account's; `None` to use the exchanged one itself.
+    /// The address at which a service account's token is requested with the exchanged one; `None` to use the
+    /// exchanged token itself.
     impersonation: Option<Url>,
 }
 
@@ -188,7 +191,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the exchange for a token of this account instead of the file's.
+    /// Returns the same exchange, but for a token of this service account.
     fn acting_as(mut self, account: &str) -> Result<Self, CloudError> {
         let own = impersonation(account)?;
         let url = match self.impersonation.take() {
@@ -202,7 +205,7 @@ impl Exchange {
         Ok(self)
     }
 
-    /// The exchange of a job's token at a provider of a workload identity pool.
+    /// Returns the exchange of a job's token at a provider of a workload identity pool.
     fn of_provider(provider: &str, account: Option<&str>) -> Result<Self, CloudError> {
         let impersonation = account.map(impersonation);
         Ok(Self {

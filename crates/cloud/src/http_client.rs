@@ -35,7 +35,7 @@ impl LoginClient {
         self.0.post(url)
     }
 
-    /// A POST of a form.
+    /// Builds a POST request with a form.
     pub(crate) fn post_form(&self, url: impl reqwest::IntoUrl, fields: &[(&str, &str)]) -> RequestBuilder {
         let body = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)
@@ -47,7 +47,7 @@ impl LoginClient {
     }
 }
 
-/// Sends a request and returns the body of a successful answer. `what` names the requested value in errors.
+/// Sends a request and returns the body of a successful response. `what` names the requested value in errors.
 pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, CloudError> {
     let no_answer = |error: reqwest::Error| CloudError::Unavailable {
         what: what.to_owned(),
@@ -70,7 +70,7 @@ pub(super) async fn text(request: RequestBuilder, what: &str) -> Result<String, 
     }
 }
 
-/// The error text of an answer. Only known fields are read, because the rest may repeat the request.
+/// Returns the error text of a response. Only known fields are read, because others may repeat the request.
 fn server_words(body: &str) -> String {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     let reasons = [
@@ -91,13 +91,13 @@ fn server_words(body: &str) -> String {
     }
 }
 
-/// The JSON of a successful answer.
+/// Sends a request and returns the JSON of a successful response.
 pub(super) async fn json(request: RequestBuilder, what: &str) -> Result<Value, CloudError> {
     let body = text(request, what).await?;
     serde_json::from_str(&body).map_err(|_| CloudError::refused(what, "the answer is not JSON"))
 }
 
-/// A text in a JSON answer.
+/// Returns a text field of a JSON response.
 pub(super) fn field(answer: &Value, key: &str, what: &str) -> Result<String, CloudError> {
     let found = answer[key].as_str().map(str::to_owned);
     found.ok_or_else(|| CloudError::refused(what, format!("the answer has no `{key}`")))

@@ -1,4 +1,5 @@
-//! Verifies the OIDC token of a job: its forge signs which repository it runs in, and for whom the token is.
+//! Verifies the OIDC token of a job. The forge signs in it which repository the job runs in, and the audience
+//! that the token is meant for.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
 use konverge_base::{error::SharedError, variables};
@@ -13,31 +14,31 @@ use super::{
 
 const WHAT: &str = "the proof of the calling job";
 
-/// Seconds by which the clocks of two machines may differ.
+/// Allowed clock difference between two machines in seconds.
 const LEEWAY: u64 = 30;
 
-/// Claims of a token of the forge about the job that it was made for.
+/// The claims of a job's OIDC token that Konverge uses.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct JobProof {
-    /// The repository that the job runs in, as `owner/name`.
+    /// The repository of the job, as `owner/name`.
     pub repository: String,
-    /// The id of the token, which no other token has.
+    /// The unique id of the token.
     #[serde(rename = "jti")]
     pub id: String,
-    /// Time when it expires, in seconds since 1970.
+    /// The time when the token expires, in seconds since 1970.
     #[serde(rename = "exp")]
     pub expires: u64,
 }
 
-/// The audience of a token that stands for these words, in this order, and for no others.
+/// Returns an audience that binds a token to a purpose and to these words in this order, by their hash.
 pub fn bound_audience(purpose: &str, words: &[&str]) -> String {
     format!("{purpose}:{}", sha256(words.join("\n").as_bytes()))
 }
 
-/// Verifies a token: signed by the issuer, for this audience, and not expired.
+/// Verifies that a token was signed by the issuer, is for this audience, and has not expired.
 ///
 /// # Errors
-/// The token proves nothing, or the keys of the issuer cannot be read.
+/// The token is invalid, or the keys of the issuer cannot be read.
 pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<JobProof, CloudError> {
     let refused = |why: SharedError| CloudError::refused(WHAT, why);
     let header = decode_header(token).map_err(|error| refused(error.into()))?;

@@ -1,4 +1,5 @@
-//! The OIDC token of a job, which its runner gives. It names the repository, branch and environment of the job.
+//! The OIDC token of a job, which the job requests from its runner. Its claims name the repository, branch
+//! and environment of the job.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use super::{
     http_client::{self, LoginClient},
 };
 
-/// The identity of a job, for a service that trusts the tokens of its forge itself.
+/// The identity of a job, for services that trust the OIDC tokens of the forge themselves.
 #[derive(Debug, Clone)]
 pub struct JobIdentity {
     environment: CloudEnvironment,
@@ -20,7 +21,7 @@ pub struct JobIdentity {
 }
 
 impl JobIdentity {
-    /// The identity that these variables offer. Without an audience the forge writes its own default.
+    /// Creates the identity from environment variables. Without an audience, the forge uses its default.
     pub fn new(audience: Option<String>, environment: CloudEnvironment) -> Self {
         Self {
             environment,
@@ -28,17 +29,17 @@ impl JobIdentity {
         }
     }
 
-    /// A token; `None` in a job that may not ask for one.
+    /// Requests a token; `None` in a job that may not request one.
     ///
     /// # Errors
-    /// The runner gives none.
+    /// The runner returns no token.
     pub async fn token(&self) -> Result<Option<Zeroizing<String>>, CloudError> {
         let client = LoginClient::new()?;
         request(&client, &self.environment, self.audience.as_deref()).await
     }
 }
 
-/// Returns true if the job may ask for such a token (`id-token: write`).
+/// Returns true if the job may request a token (`id-token: write`).
 pub(super) fn is_offered(environment: &CloudEnvironment) -> bool {
     IdentityEndpoint::find(|name| environment.var(name)).is_some()
 }
@@ -68,13 +69,14 @@ pub(super) async fn request(
     http_client::field(&answer, "value", what).map(|token| Some(Zeroizing::new(token)))
 }
 
-/// Returns the claims of a token. Their signature is not checked here: the service that trusts the issuer does that.
+/// Returns the claims of a token without checking its signature: the service that trusts the issuer checks
+/// it.
 pub(super) fn claims(token: &str) -> Option<Value> {
     let payload = token.split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
 }
 
-/// The token in the file that a variable names, or else the one that the runner gives.
+/// Returns the token in the file that a variable names, or else a token from the runner.
 pub(super) async fn from_file_or_runner(
     client: &LoginClient,
     environment: &CloudEnvironment,

@@ -1,4 +1,4 @@
-//! The login at an OCI registry, as other tools of this machine have it.
+//! The credentials for an OCI registry, from the environment or from Docker's configuration.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -23,8 +23,9 @@ impl std::fmt::Debug for RegistryLogin {
 }
 
 impl RegistryLogin {
-    /// The credentials: `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` for the one registry in
-    /// `KONVERGE_OCI_REGISTRY` (a `kcl.mod` must not be able to send them elsewhere), or else Docker's config.
+    /// Returns the credentials from Konverge's own variables, or else from Docker's configuration.
+    /// `KONVERGE_OCI_USERNAME` and `KONVERGE_OCI_PASSWORD` are used only for the registry in
+    /// `KONVERGE_OCI_REGISTRY`, so that a `kcl.mod` cannot send them elsewhere.
     pub fn find(environment: &BTreeMap<String, String>, registry: &str) -> Option<Self> {
         let var = |name: &str| environment.get(name).filter(|value| !value.is_empty());
         if var(variables::KONVERGE_OCI_REGISTRY).map(String::as_str) == Some(registry)
@@ -47,13 +48,13 @@ impl RegistryLogin {
     }
 }
 
-/// True for a registry on this machine. As in Docker, it may use plain HTTP.
+/// Returns true for a registry on this machine, for which plain HTTP is allowed, as in Docker.
 pub fn is_local_registry(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// `auths.<registry>.auth` of Docker's config: `user:password` in base64.
+/// Reads `auths.<registry>.auth` of Docker's configuration: `user:password` in base64.
 fn docker_auth(text: &str, registry: &str) -> Option<RegistryLogin> {
     let config: Value = serde_json::from_str(text).ok()?;
     let auths = config.get("auths")?.as_object()?;

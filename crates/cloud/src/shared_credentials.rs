@@ -1,4 +1,4 @@
-//! [`SharedCredentials`]: credentials that many users of one login share, so that a run asks for them once.
+//! [`SharedCredentials`]: credentials that many users of one login share, so that a run requests them once.
 
 use std::time::Duration;
 
@@ -7,23 +7,24 @@ use tokio::{sync::Mutex, time::Instant};
 use super::CloudError;
 use konverge_base::retry::{RetryDecision, RetryPolicy};
 
-/// The most that must be left of credentials that are used again.
+/// Credentials are reused only if more than this (or a quarter of their lifetime) is left, because an apply
+/// may take long.
 const LEFT: Duration = Duration::from_secs(15 * 60);
-/// A login that was refused is not tried again for this long.
+/// Time for which a refused login is not repeated.
 const REFUSAL_KEPT: Duration = Duration::from_secs(60);
 
-/// Credentials that are asked for at their first use, and again before their end.
+/// Credentials that are requested at their first use, and again before they expire.
 pub(super) struct SharedCredentials<T>(Mutex<Option<Answer<T>>>);
 
-/// The last answer.
+/// The result of the last request.
 struct Answer<T> {
     at: Instant,
-    /// With the lifetime at that time.
+    /// The credentials, with their lifetime at `at`.
     result: Result<(T, Duration), CloudError>,
 }
 
 impl<T: Clone> Answer<T> {
-    /// The answer at this age, with what is left of the lifetime; `None` if it is to be asked for again.
+    /// Returns the result at this age, with the remaining lifetime; `None` if a new request is needed.
     fn at_age(&self, age: Duration) -> Option<Result<(T, Duration), CloudError>> {
         match &self.result {
             Ok((credentials, lifetime)) if age + LEFT.min(*lifetime / 4) < *lifetime => {
@@ -48,10 +49,10 @@ impl<T> std::fmt::Debug for SharedCredentials<T> {
 }
 
 impl<T: Clone> SharedCredentials<T> {
-    /// The credentials, and how long they are still valid. Those who come during a request wait for its answer.
+    /// Returns the credentials and their remaining lifetime. Concurrent callers wait for the same request.
     ///
     /// # Errors
-    /// As `ask`; a refusal is kept for a minute.
+    /// The errors of `ask`; a refusal is cached for a minute.
     pub(super) async fn get<F>(&self, ask: impl FnMut() -> F) -> Result<(T, Duration), CloudError>
     where
         F: Future<Output = Result<(T, Duration), CloudError>>,

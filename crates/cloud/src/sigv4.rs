@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::aws::AwsKeys;
 
-/// A GET of `/` that is signed by its query. Values are not encoded yet; the names of headers are in lower
+/// A GET of `/` that is signed in its query. Values are not yet percent-encoded; header names are in lower
 /// case.
 pub(super) struct PresignedGet<'a> {
     pub service: &'a str,
@@ -24,7 +24,7 @@ pub(super) struct PresignedGet<'a> {
 }
 
 impl PresignedGet<'_> {
-    /// The query with the signature.
+    /// Returns the query with the signature.
     pub(crate) fn signed_query(&self, keys: &AwsKeys, now: Timestamp) -> String {
         let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![("host", self.host)];
@@ -56,23 +56,23 @@ impl PresignedGet<'_> {
     }
 }
 
-/// A POST of `/` that is signed by its headers. The operation is named in a header, as the JSON services of AWS
-/// want it.
+/// A POST of `/` that is signed in its headers. The header `X-Amz-Target` names the operation, as the JSON
+/// services of AWS require.
 pub struct SignedJsonPost<'a> {
-    /// The service's name in the signature.
+    /// The service's name in signatures.
     pub service: &'a str,
     /// The service's region.
     pub region: &'a str,
-    /// The host that is called.
+    /// The host of the service.
     pub host: &'a str,
-    /// `SERVICE.OPERATION`.
+    /// The operation, as `SERVICE.OPERATION`.
     pub target: &'a str,
-    /// The JSON that is sent.
+    /// The JSON body.
     pub body: &'a [u8],
 }
 
 impl SignedJsonPost<'_> {
-    /// The headers of the signed request, without `host`.
+    /// Returns the headers of the signed request, without `host`.
     pub fn headers(&self, keys: &AwsKeys, now: Timestamp) -> Vec<(&'static str, String)> {
         let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![
@@ -95,7 +95,7 @@ impl SignedJsonPost<'_> {
     }
 }
 
-/// Scope of a signature: a service in a region on a day.
+/// The scope of a signature: a service in a region on a day.
 struct Scope<'a> {
     service: &'a str,
     region: &'a str,
@@ -121,7 +121,7 @@ impl<'a> Scope<'a> {
         format!("{}/{}", keys.access_key, self.text())
     }
 
-    /// The signature of a canonical request.
+    /// Returns the signature of a canonical request.
     fn signature(&self, keys: &AwsKeys, request: &str) -> String {
         let text = format!(
             "AWS4-HMAC-SHA256\n{}\n{}\n{}",
@@ -137,7 +137,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The names of sorted headers, and their lines.
+/// Returns the names of sorted headers for `SignedHeaders`, and their canonical lines.
 pub(super) fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
     let names: Vec<_> = headers.iter().map(|(name, _)| *name).collect();
     let lines = headers
@@ -156,7 +156,7 @@ pub(super) fn sha256(text: &[u8]) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// Characters that are encoded: all but those that RFC 3986 calls unreserved.
+/// The characters that are percent-encoded: all but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -1,4 +1,5 @@
-//! [`StackIdentity`]: who the providers and the cluster of a stack are, in the place of the job's own identity.
+//! [`StackIdentity`]: the cloud identities of a stack, which its providers and its cluster login use instead
+//! of the job's own identity.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use zeroize::Zeroizing;
 use super::{AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, CloudError, GoogleLogin, JobIdentity};
 use konverge_base::variables;
 
-/// Prefixes of the variables of the clouds.
+/// Prefixes of the environment variables of clouds.
 const OF_CLOUDS: [&str; 9] = [
     "AWS_",
     "GOOGLE_",
@@ -19,25 +20,26 @@ const OF_CLOUDS: [&str; 9] = [
     "ALICLOUD_",
     "ALIBABA_CLOUD_",
 ];
-/// With these a process could ask for a token of its own, and exchange it for any identity that trusts the job.
+/// Prefix of the variables with which a process could request a token of its own, and exchange it for any
+/// identity that trusts the job.
 const JOB_TOKEN: &str = "ACTIONS_ID_TOKEN_REQUEST_";
-/// Time for which the provider of Azure uses the token that it gets in exchange for the job's: Entra's shortest
-/// lifetime. After that it would send the token of the job again, which is valid only for minutes.
+/// Time for which the `azurerm` provider can use the token that it gets for the job's token: Entra's shortest
+/// lifetime. After that it would send the job's token again, which has expired by then.
 const AZURE_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Variables with short-lived credentials.
+/// Names and values of variables with short-lived credentials.
 type ProviderVariables = Vec<(&'static str, Zeroizing<String>)>;
 
-/// The logins of a stack: at most one a cloud. Each is asked for its credentials once, for all its users.
+/// The logins of a stack, at most one for each cloud. All users of a login share its credentials.
 #[derive(Debug, Clone, Default)]
 pub struct StackIdentity {
-    /// Its name in the configuration, with what it is used for.
+    /// The name in the configuration, with its purpose.
     pub name: String,
     /// The role at AWS.
     pub aws: Option<AwsLogin>,
-    /// The roles of AWS that mean this login, if a kubeconfig names one.
+    /// The AWS roles in a kubeconfig for which this login is used.
     pub aws_roles: Vec<String>,
-    /// The region of its providers at AWS.
+    /// The region for the stack's AWS providers.
     pub aws_region: Option<String>,
     /// The service account at Google Cloud.
     pub google: Option<GoogleLogin>,
@@ -48,15 +50,15 @@ pub struct StackIdentity {
 }
 
 impl StackIdentity {
-    /// Returns true for a variable of the job that the processes of the stack must not see: those of every cloud, also of one
-    /// at which the stack has no login.
+    /// Returns true for a variable of the job that the stack's processes must not see: those of every cloud,
+    /// even of a cloud where the stack has no login.
     pub fn hides(&self, variable: &str) -> bool {
         let mut hidden = OF_CLOUDS.into_iter().chain([JOB_TOKEN]);
         hidden.any(|start| variable.starts_with(start))
     }
 
-    /// The variables by which providers log in, and how long the first of their credentials to expire is valid; `None`
-    /// for credentials without an end.
+    /// Returns the variables by which providers log in, and the shortest lifetime of their credentials;
+    /// `None` if none expires.
     ///
     /// # Errors
     /// The job has no identity, or a cloud refuses it.
@@ -82,7 +84,7 @@ impl StackIdentity {
             set("GOOGLE_OAUTH_ACCESS_TOKEN", &token.bearer);
         }
         if let Some(azure) = &self.azure {
-            // The provider exchanges the token itself, and takes no other that is short-lived.
+            // The provider exchanges the job's token itself: it accepts no other short-lived credential.
             let (application, tenant, token) = azure.federated().await?;
             lifetimes.push(AZURE_LIFETIME);
             set("ARM_CLIENT_ID", application);
@@ -94,7 +96,7 @@ impl StackIdentity {
             let (keys, lifetime) = alibaba.keys().await?;
             lifetimes.extend(lifetime);
             let token = keys.session_token.unwrap_or_default();
-            // Older versions of the provider read the first three.
+            // Older versions of the provider read the first three names.
             for [key, secret, session] in [
                 [
                     "ALICLOUD_ACCESS_KEY",
@@ -115,7 +117,7 @@ impl StackIdentity {
         Ok((variables, lifetimes.into_iter().min()))
     }
 
-    /// The identities that it stands for, for messages.
+    /// Describes the identities, for messages.
     pub fn describe(&self) -> String {
         let aws = self.aws.as_ref().and_then(AwsLogin::role);
         let google = self.google.as_ref().and_then(GoogleLogin::account);
@@ -127,10 +129,11 @@ impl StackIdentity {
     }
 }
 
-/// Returns the identity of this job at GitHub: the `sub` of its token. `None` in a job that may not request one.
+/// Returns the identity of this job at GitHub: the `sub` of its token. `None` in a job that may not request
+/// one.
 ///
 /// # Errors
-/// GitHub gives no token, or one without a subject.
+/// GitHub returns no token, or one without `sub`.
 pub async fn job_subject(environment: &CloudEnvironment) -> Result<Option<String>, CloudError> {
     let identity = JobIdentity::new(Some("konverge".to_owned()), environment.clone());
     let Some(token) = identity.token().await? else {

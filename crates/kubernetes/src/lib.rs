@@ -1,8 +1,8 @@
-//! The Kubernetes runtime: reads by LIST, proves locally what is unchanged, lets the server compute the rest
-//! (server-side apply, dry-run), and applies with the same request.
+//! The Kubernetes runtime: reads objects by LIST, proves locally which are unchanged, lets the server compute
+//! the other changes (server-side apply with dry-run), and applies with the same request.
 //!
 //! Nothing here predicts a change: local knowledge (`noop_detection`) may only prove that there is none.
-//! Everything else is the server's own answer, compared with the live object (`object_diff`).
+//! Every change is the server's own response, compared with the live object (`object_diff`).
 
 mod api;
 pub mod health;
@@ -18,13 +18,13 @@ pub use api::options::{Conflicts, Options};
 pub use object::object_ref::mark_owner;
 pub use plan::same_cluster::forget_clusters;
 
-/// Our name as a field manager.
+/// Konverge's name as a field manager.
 pub const FIELD_MANAGER: &str = "konverge";
 /// The annotation that names the owner of an object.
 const OWNER: &str = "konverge/stack";
-/// The annotation that forbids to delete or replace an object.
+/// The annotation that forbids deleting or replacing an object.
 const PROTECT: &str = "konverge/protect";
-/// The annotation that keeps an object when it leaves the Spec.
+/// The annotation that keeps an object in the cluster when it is removed from the Spec.
 const KEEP: &str = "konverge/keep";
-/// The annotation that names the plain places of an object with values of secrets (`into: any`), as a JSON list of paths.
+/// The annotation with the paths of secret values outside a Secret's data (`into: any`), as a JSON list.
 const SECRET_PLACES: &str = "konverge/secret-places";

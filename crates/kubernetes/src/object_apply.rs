@@ -1,4 +1,4 @@
-//! Executes a plan: the same request as the dry-run, bound to the object that was read.
+//! Executes a plan: sends the same request as the dry-run, bound to the object that the plan read.
 
 mod apply_task;
 mod creation;
@@ -35,10 +35,10 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
-/// Maximum number of lookups of a kind that was defined a moment ago.
+/// Maximum number of lookups of a kind that was just defined.
 const KIND_TRIES: u32 = 20;
 
-/// Applies one resource; every path ends in [`ApplySink::record_result`].
+/// Applies one resource. Every path ends in [`ApplySink::record_result`].
 pub(super) async fn apply(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -49,7 +49,8 @@ pub(super) async fn apply(
     let mut result = carry_out(runtime, scope, &planned, sink).await;
     if let Err(failure) = &mut result {
         failure.message = runtime.secrets.mask(&failure.message);
-        // If nothing was created, say so in the journal. Otherwise the next run would assume that the object may exist.
+        // The journal must know that nothing was created. Otherwise the next run would assume that the object
+        // may exist.
         if planned.public.action == Action::Create && nothing_was_made(runtime, scope, &planned).await {
             sink.absent(&id).await?;
         }
@@ -57,9 +58,9 @@ pub(super) async fn apply(
     sink.record_result(&id, result).await
 }
 
-/// Returns true if this stack certainly created nothing: there is no object, or it belongs to another stack.
-/// The answer to the create may have been lost, so the server is asked again; without an answer the result is
-/// false.
+/// Returns true if this stack certainly created nothing: the object does not exist, or it belongs to another
+/// stack. The response to the create may have been lost, so the object is read again; if that fails, the
+/// result is false.
 async fn nothing_was_made(runtime: &Kubernetes, scope: &StackScope, planned: &PlannedResource) -> bool {
     let Ok(subject) = PlanItem::resolve(runtime, &planned.item).await else {
         return false;
@@ -103,13 +104,13 @@ async fn carry_out(
     if let Some(body) = &prepared.body {
         readiness::prepare(task, body).await;
     }
-    // Read the values before anything is deleted: if a value is missing, everything stays unchanged.
+    // Values are read before anything is deleted, so that a missing value changes nothing.
     let filled = FilledBody::new(scope, prepared).await?;
     match planned.public.action {
         Action::Unchanged | Action::Forget => return still_to_become_ready(task).await,
         Action::Run => return hook::run(task, filled).await,
         Action::Delete => return delete_object(task, seen).await,
-        // For a replacement that an earlier run started, only the creation of the new object may remain.
+        // If an earlier run has already deleted the old object, only the creation remains.
         Action::Replace => {
             if let Some(seen) = seen.take() {
                 delete_replaced(task, prepared, seen).await?;
@@ -117,6 +118,7 @@ async fn carry_out(
         }
         Action::Create | Action::Update | Action::Adopt | Action::Unknown => {}
     }
+    // The name is free only when the object that is being deleted is gone.
     if let Some(ending) = prepared.ending.as_deref() {
         delete::wait_until_gone(task, Some(ending)).await?;
     }
@@ -124,7 +126,7 @@ async fn carry_out(
     become_ready(task, live, recorded).await
 }
 
-/// The object in its cluster. It waits for a kind that was defined a moment ago.
+/// Looks up the kind of the object, and waits for a kind that was just defined.
 async fn resolve_subject(
     runtime: &Kubernetes,
     planned: &PlannedResource,
@@ -160,14 +162,15 @@ async fn delete_object(
     })
 }
 
-/// Deletes the object that a new one replaces. What depends on it stays if its volume claims can grow in place.
+/// Deletes the object that a new one replaces. Its dependents are kept if its volume claims can be expanded
+/// in place.
 async fn delete_replaced(
     task: ApplyTask<'_>,
     prepared: &PreparedWrite,
     seen: Precondition,
 ) -> Result<(), UserError> {
     let ApplyTask { subject, sink, .. } = task;
-    // Stored before the deletion: after a kill the next run plans the creation alone.
+    // Recorded before the deletion, so that after a kill the next run only creates the new object.
     sink.replacing(task.id()).await?;
     sink.check_lease().await?;
     let mut dependents = Dependents::Go;
@@ -179,7 +182,8 @@ async fn delete_replaced(
     delete::delete(task, seen, dependents).await
 }
 
-/// Returns true if a `post` hook comes after the object: it must be ready then, whatever the options say.
+/// Returns true if a `post` hook runs after the object, which must then be ready, even if the options disable
+/// waiting.
 fn is_awaited(task: ApplyTask<'_>) -> bool {
     let mut after = task
         .scope
@@ -189,7 +193,7 @@ fn is_awaited(task: ApplyTask<'_>) -> bool {
     after.any(|hook| hook.guards.contains(task.id()))
 }
 
-/// Waits until a written object is ready. Until then its record says that it is not.
+/// Waits until a written object is ready. During the wait, its record says that it is not ready.
 async fn become_ready(
     task: ApplyTask<'_>,
     mut live: Value,
@@ -200,8 +204,7 @@ async fn become_ready(
     } = task;
     let waits = runtime.options.wait || is_awaited(task);
     if waits && !readiness::is_settled(task, &live).await {
-        // A kill during the wait must leave the object recorded, and as one that is not ready: the next run waits for
-        // it.
+        // Recorded before the wait, so that after a kill the next run knows the object and waits for it.
         let unready = object_record::mark_unready(recorded.clone(), true);
         task.sink.record_written(task.id(), unready.clone()).await?;
         let limits = WaitLimits::of_object(runtime, subject);
@@ -218,7 +221,7 @@ async fn become_ready(
             }
         }
     }
-    // Objects of the new kind may come next, and the discovery from before does not have it.
+    // Objects of the new kind may follow, and the cached discovery does not contain it.
     if of.group_kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION {
         subject.cluster.forget_discovery().await;
     }
@@ -232,7 +235,7 @@ async fn become_ready(
     })
 }
 
-/// Waits for an object that an earlier run wrote; nothing is written.
+/// Waits for an object that an earlier run wrote, without writing it.
 async fn still_to_become_ready(task: ApplyTask<'_>) -> Result<AppliedResource, UserError> {
     let ApplyTask {
         runtime,

@@ -1,4 +1,4 @@
-//! Plans items: reads the live objects, proves what is unchanged, and lets the server compute the rest.
+//! Plans items: reads the live objects, proves which are unchanged, and lets the server compute the others.
 
 pub(super) mod dry_run;
 mod ending_containers;
@@ -41,12 +41,12 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, Needs, PlannedResource, StackScope};
 
-/// Maximum number of lookups of a kind that this run defined a moment ago.
+/// Maximum number of lookups of a kind that this run has just defined.
 const TRIES: u32 = 8;
-/// The number of dry-runs prepared at once; the cluster's limit bounds the concurrent requests.
+/// Number of dry-runs prepared concurrently. The cluster's limit bounds the concurrent requests.
 const AT_ONCE: usize = 64;
 
-/// Plans items; one result per item, in order.
+/// Plans items. Returns one result for each item, in the same order.
 pub(super) async fn plan(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -67,10 +67,10 @@ pub(super) async fn plan(
         });
     }
     let looked_up: Vec<_> = subjects.iter().map(|s| s.as_ref().ok()).collect();
-    // The guards are queried while the objects are listed.
+    // The guards need requests, which are sent while the objects are listed.
     let (found, ()) = tokio::join!(fetch_live(&looked_up), ask_environments(&items, &looked_up));
-    // Before anything is planned: on another cluster all objects of the stack would seem to be gone, and would be
-    // created again.
+    // Checked before anything is planned: on another cluster all objects of the stack would seem to be gone,
+    // and would be created again.
     let found = of_the_same_cluster(scope, &items, &looked_up, found).await?;
     let mut health = if scope.only_compares {
         own_health(runtime, &items, &looked_up, &found).await
@@ -87,8 +87,8 @@ pub(super) async fn plan(
         ending: EndingContainers::from_live(&looked_up, &found),
         names: names(scope, &items),
     };
-    // Earlier batches of this plan are not applied yet. The definitions and Namespaces that they change count
-    // already.
+    // Earlier batches of this plan are not applied yet, but their definitions and Namespaces must be known to
+    // this one.
     for pending in scope.pending.iter() {
         let cluster = &runtime.cluster(pending.cluster.as_ref())?.api.name;
         planner.define(cluster, &pending.resource.attributes, true);
@@ -125,7 +125,7 @@ pub(super) async fn plan(
             Err(failure) => results.planned[place] = Some(Err(failure)),
         }
     }
-    // The plan of a CRD determines how its objects are validated.
+    // CustomResourceDefinitions are planned first, because they decide how their objects are validated.
     let places: Vec<_> = defining.iter().map(|task| task.place).collect();
     results.finish_tasks(&planner, defining).await?;
     for place in places {
@@ -138,7 +138,7 @@ pub(super) async fn plan(
     }
     results.finish_tasks(&planner, others).await?;
     results.say_once(planner.namespace_notes());
-    // Finish the results last: a refusal may be about an object that was planned later.
+    // Refusals are resolved last, because one may be about an object that was planned later.
     let mut planned = results.finish(scope);
     for (planned, health) in planned.iter_mut().zip(&mut health) {
         if let Ok(planned) = planned {
@@ -148,7 +148,7 @@ pub(super) async fn plan(
     Ok(planned)
 }
 
-/// The names of desired objects that others may depend on.
+/// Returns the names of desired objects that others may depend on.
 fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
     let pending = scope.pending.iter().map(|pending| &pending.resource);
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
@@ -168,7 +168,7 @@ fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
 /// The results of a call, in the order of its items.
 struct PlanResults {
     planned: Vec<Option<Result<PlannedResource, UserError>>>,
-    /// The server's refusals that earlier resources of the plan may resolve, by index.
+    /// Refusals of the server that earlier resources of the plan may resolve, by index.
     refusals: Vec<(usize, ServerRefusal)>,
 }
 
@@ -201,7 +201,8 @@ impl PlanResults {
         }
     }
 
-    /// Leaves each of these notes at the first resource that has it, and none that was said before.
+    /// Keeps each of these notes only at the first resource that has it, and drops notes that an earlier call
+    /// already gave.
     fn say_once(&mut self, mut notes: Vec<NamespaceNote>) {
         for planned in self.planned.iter_mut().flatten().flatten() {
             planned
@@ -214,7 +215,7 @@ impl PlanResults {
         }
     }
 
-    /// Makes a refusal final unless the plan creates or changes what it is about.
+    /// Converts a refusal to an error, unless the plan creates or changes an object that it is about.
     fn finish(mut self, scope: &StackScope) -> Vec<Result<PlannedResource, UserError>> {
         if !self.refusals.is_empty() {
             let planned = self.planned.iter().flatten().flatten();
@@ -237,8 +238,8 @@ impl PlanResults {
     }
 }
 
-/// Queries the guards of each cluster that has applied objects. A later caller finds the guard, or queries
-/// again and gets the error.
+/// Queries the guards of each cluster that has applied objects. The results are cached; on an error, later
+/// callers query again.
 async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     let mut clusters: Vec<&Arc<Cluster>> = Vec::new();
     for (item, subject) in items.iter().zip(subjects) {
@@ -255,7 +256,7 @@ async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     }
 }
 
-/// The Namespaces of the plan that do not exist.
+/// Returns the Namespaces of the plan that do not exist.
 fn absent_namespaces(
     subjects: &[Option<&PlanItem>],
     found: &[Option<RawObject>],
@@ -268,7 +269,7 @@ fn absent_namespaces(
         .collect()
 }
 
-/// The names of the desired Namespaces, including earlier batches.
+/// Returns the names of the desired Namespaces, including those of earlier batches.
 fn wanted_namespaces(scope: &StackScope, items: &[Item]) -> Vec<String> {
     let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let pending = scope.pending.iter().map(|pending| &pending.resource);

@@ -1,4 +1,4 @@
-//! The trait's methods, delegated to the modules.
+//! Implements the runtime trait by the modules of this crate.
 
 use std::collections::BTreeSet;
 

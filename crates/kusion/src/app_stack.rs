@@ -1,4 +1,4 @@
-//! [`AppStack`]: a stack, as generation sees it.
+//! [`AppStack`]: the facts about a stack from which its Spec is generated.
 
 use super::Platform;
 use konverge_repo::konfig::DeclaredDependency;
@@ -11,14 +11,14 @@ pub struct AppStack<'a> {
     pub name: &'a str,
     /// The namespace of an extension of `project.yaml` or `stack.yaml`.
     pub namespace: Option<&'a str>,
-    /// The dependencies of its `kcl.mod`.
+    /// The dependencies in the stack's `kcl.mod`.
     pub dependencies: &'a [DeclaredDependency],
     /// The workspace that the stack is generated for.
     pub platform: &'a Platform,
 }
 
 impl AppStack<'_> {
-    /// The namespace of the Namespace and of Secrets.
+    /// Returns the namespace of the stack's Secrets, which is also the name of its Namespace object.
     pub(super) fn own_namespace(&self) -> &str {
         self.namespace.unwrap_or(self.project)
     }

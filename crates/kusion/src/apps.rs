@@ -13,7 +13,7 @@ const APP_SCHEMA: &str = "AppConfiguration";
 /// The packages whose AppConfiguration is that of Kusion 0.10.
 const OLD_PACKAGES: [&str; 2] = ["catalog.models.schema.v1", "models.schema.v1"];
 
-/// The keys of an application.
+/// The keys that an application may have.
 const APP_KEYS: [&str; 6] = [SCHEMA, "name", "workload", "accessories", "labels", "annotations"];
 
 /// Keys that Kusion reads and then ignores.
@@ -23,7 +23,7 @@ const WITHOUT_EFFECT: [&str; 2] = ["labels", "annotations"];
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppConfigurations {
     pub(super) apps: Vec<App>,
-    /// The other values of the output.
+    /// The names of the values in the output that are not applications.
     pub(super) others: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct AppConfigurations {
 pub(super) struct App {
     pub(super) name: String,
     pub(super) workload: Option<Part>,
-    /// By key.
+    /// The accessories, sorted by key.
     pub(super) accessories: Vec<(String, Part)>,
     /// The keys that are set and have no effect.
     pub(super) without_effect: Vec<&'static str>,
@@ -43,17 +43,17 @@ pub(super) struct App {
 pub(super) struct Part {
     /// Its schema with its package, as `network.Network`; `None` for a plain dictionary.
     pub(super) schema: Option<String>,
-    /// As the developer wrote it, with the types of schemas.
+    /// The value in KCL's output, with the types of its schemas.
     pub(super) config: Value,
 }
 
-/// Returns true if a file of a program may hold applications, so that it is worth compiling it with the types of
-/// schemas.
+/// Returns true if a KCL file may contain applications, so that its program must be compiled with the types
+/// of schemas.
 pub fn may_hold_apps(file: &[u8]) -> bool {
     defines_apps(file) || holds(file, "workload") || holds(file, "accessories")
 }
 
-/// Returns true if a file of a package may define the schema of applications, or one derived from it.
+/// Returns true if a file of a package may define the schema of applications, or a schema derived from it.
 pub fn defines_apps(file: &[u8]) -> bool {
     holds(file, APP_SCHEMA)
 }
@@ -62,7 +62,7 @@ fn holds(file: &[u8], word: &str) -> bool {
     file.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// The name of an application in what KCL printed without the types of schemas.
+/// Returns the name of an application, if KCL's output without the types of schemas contains one.
 pub fn untyped_app(documents: &[Value]) -> Option<&str> {
     let [Value::Object(values)] = documents else {
         return None;
@@ -76,10 +76,10 @@ pub fn untyped_app(documents: &[Value]) -> Option<&str> {
 }
 
 impl AppConfigurations {
-    /// Reads the documents of a compilation with the types of schemas; `None` if they hold no application.
+    /// Reads the output of a compilation with the types of schemas; `None` if it contains no application.
     ///
     /// # Errors
-    /// An application of an earlier Kusion, or one that cannot be read.
+    /// An application is for an earlier version of Kusion, or invalid.
     pub fn recognize(documents: &[Value]) -> Result<Option<Self>, KusionError> {
         let [Value::Object(values)] = documents else {
             return Ok(None);
@@ -104,8 +104,8 @@ impl AppConfigurations {
     }
 }
 
-/// Returns true for a Spec, a resource of one, or an object of Kubernetes. A program may have other values with these
-/// names beside its applications.
+/// Returns true for a Spec, a resource of a Spec, or a Kubernetes object. A program may output such values
+/// besides its applications.
 fn is_resource(values: &Map<String, Value>) -> bool {
     let is_text = |key: &str| values.get(key).is_some_and(Value::is_string);
     let is_spec = values.get("resources").is_some_and(Value::is_array);
@@ -114,7 +114,8 @@ fn is_resource(values: &Map<String, Value>) -> bool {
         || (is_text("apiVersion") && is_text("kind"))
 }
 
-/// Returns true for an instance of an AppConfiguration, of a schema derived from it, or a dictionary of its form.
+/// Returns true for an instance of an AppConfiguration, of a schema derived from it, or a dictionary with the
+/// same keys.
 fn is_app(value: &Value) -> bool {
     let schema = value[SCHEMA].as_str().unwrap_or_default();
     let named = schema.rsplit('.').next() == Some(APP_SCHEMA);

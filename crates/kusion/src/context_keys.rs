@@ -1,4 +1,4 @@
-//! The keys of a workspace's `context` that Kusion gives a meaning.
+//! The keys of a workspace's `context` that have a meaning in Kusion.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use konverge_base::secrets::is_secret_name;
 /// Keys by which Kusion chooses the cluster.
 const CLUSTER_KEYS: [&str; 2] = ["KUBECONFIG_CONTENT", "KUBECONFIG_PATH"];
 
-/// Credentials of providers.
+/// The keys that hold credentials of cloud providers.
 const CREDENTIAL_KEYS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -18,10 +18,10 @@ const CREDENTIAL_KEYS: [&str; 5] = [
     "KUBECONFIG_CONTENT",
 ];
 
-/// The keys that modules have as variables of their environment. Kusion passes them to Terraform, too.
+/// The keys that modules get as environment variables. Kusion passes them to Terraform, too.
 const REGION_KEYS: [&str; 2] = ["AWS_REGION", "ALICLOUD_REGION"];
 
-/// The keys with a credential in clear.
+/// Returns the keys whose value is a credential in clear text.
 pub(super) fn credentials_in_clear<'a>(
     context: impl Iterator<Item = (&'a String, &'a Value)>,
 ) -> Vec<String> {
@@ -29,8 +29,8 @@ pub(super) fn credentials_in_clear<'a>(
     clear.map(|(key, _)| key.clone()).collect()
 }
 
-/// Returns true for a credential that is not a reference to one. Modules have keys of their own here: their names say
-/// what they are.
+/// Returns true for a credential in clear text. A module may define keys of its own, which are recognized as
+/// credentials by their names.
 fn is_clear(key: &str, value: &Value) -> bool {
     let is_credential = CREDENTIAL_KEYS.contains(&key) || is_secret_name(key);
     match value {
@@ -65,13 +65,14 @@ pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
     context.keys().filter_map(ignored).collect()
 }
 
-/// The context that modules have, on which Specs depend: all but the keys of Kusion's cluster, which nothing reads here.
+/// Returns the context that modules get, and on which a Spec therefore depends: all keys but those that
+/// choose Kusion's cluster, which Konverge does not read.
 pub(super) fn of_modules(context: &BTreeMap<String, Value>) -> BTreeMap<&str, &Value> {
     let all = context.iter().map(|(key, value)| (key.as_str(), value));
     all.filter(|(key, _)| !CLUSTER_KEYS.contains(key)).collect()
 }
 
-/// The environment variables of modules.
+/// Returns the environment variables of modules.
 pub(super) fn environment(context: &BTreeMap<String, Value>) -> BTreeMap<String, String> {
     let value = |key: &&str| context.get(*key).and_then(Value::as_str);
     let set = REGION_KEYS.iter().filter_map(|key| Some((*key, value(key)?)));

@@ -6,36 +6,37 @@ use konverge_base::error::{ErrorKind, UserError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum KusionError {
-    /// A workspace file that is not one.
+    /// The workspace file is invalid.
     #[error("{message}")]
     Workspace {
         file: String,
-        /// The line, from 1, if known.
+        /// The line, from 1, if the parser reports one.
         line: Option<u32>,
         message: String,
     },
-    /// A workspace file of Kusion 0.10 or 0.11.
+    /// The workspace file is of Kusion 0.10 or 0.11.
     #[error("this is a workspace of Kusion 0.10 or 0.11: {what}")]
     OldWorkspace { file: String, what: String },
-    /// The workspace holds a credential in clear.
+    /// The workspace contains a credential in clear text.
     #[error("`context.{key}` holds a credential, and everybody who reads this repository sees it")]
     Credential { file: String, key: String },
     /// The extensions of `project.yaml` or `stack.yaml` are invalid.
     #[error("extensions: {message}")]
     Extensions { file: String, message: String },
-    /// Code for Kusion 0.10 or 0.11.
+    /// The application is written for Kusion 0.10 or 0.11.
     #[error("`{app}` is an AppConfiguration of Kusion 0.10 or 0.11 (`{schema}`)")]
     OldApp { app: String, schema: String },
-    /// AppConfigurations in a stack that is not read as one of today's Kusion.
+    /// A stack contains AppConfigurations, but no `kcl.mod` of its own that would name their modules.
     #[error("`{app}` is an AppConfiguration, and {why}")]
     NotOwnPackage { app: String, why: &'static str },
-    /// An application that cannot be read.
+    /// The application is invalid.
     #[error("`{app}`: {message}")]
     App { app: String, message: String },
-    /// A name that no Kubernetes object can have.
+    /// The name of the application cannot be part of a Kubernetes object's name.
     #[error("`{app}` becomes part of the names of Kubernetes objects, which hold a-z, 0-9 and `-` only")]
     AppName { app: String },
-    /// An accessory without a schema, or with one of the repository itself.
+    /// An accessory has no schema, or one that the repository defines itself, so that it belongs to no
+    /// module.
     #[error("`{app}`: {place} {why}, so its module is unknown")]
     NoModule {
         app: String,
@@ -49,30 +50,32 @@ pub enum KusionError {
         place: String,
         module: String,
     },
-    /// A module that runs only as Kusion's process.
-    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not asked")]
+    /// The module runs only as a process, and no response of it was passed in.
+    #[error("`{app}`: {place} needs the module `{module}` ({source_text}), which was not run")]
     Foreign {
         app: String,
         place: String,
         module: String,
         source_text: String,
     },
-    /// Two parts of an application that are of one module.
-    #[error("`{app}`: {first} and {second} are both of the module `{module}`, which is called once")]
+    /// Two parts of an application belong to the same module, which is called only once.
+    #[error(
+        "`{app}`: {first} and {second} both use the module `{module}`, but an application can use a module only once"
+    )]
     Twice {
         app: String,
         module: String,
         first: String,
         second: String,
     },
-    /// A module cannot do what it is asked for.
+    /// The module rejects its settings, or its response is invalid.
     #[error("`{app}`: {place}: {message}")]
     Module {
         app: String,
         place: String,
         message: String,
     },
-    /// A secret without a value.
+    /// A secret has no value for a key that its type requires.
     #[error("`{app}`: the secret `{secret}` of type `{kind}` has no `{key}`")]
     NoValue {
         app: String,
@@ -80,7 +83,7 @@ pub enum KusionError {
         kind: String,
         key: &'static str,
     },
-    /// One id is imported from two places.
+    /// The workspace imports one id from two resources.
     #[error("the workspace imports `{id}` from two resources: `{first}` and `{second}`")]
     ImportedTwice {
         id: String,
@@ -103,7 +106,7 @@ impl From<KusionError> for UserError {
                 "write it as Kusion 0.12 does: `modules: {NAME: {path: oci://…, version: …, configs: {default: {…}}}}`; clusters go into `clusters` of konverge.yaml",
             ),
             K::Credential { file, .. } => layout(message).at(file, None, None).hint(
-                "take it out and change it: the job that applies has the credentials in its environment",
+                "remove the credential and replace it by a new one: the job that applies has the credentials in its environment",
             ),
             K::Extensions { file, .. } => layout(message).at(file, None, None).hint(
                 "write `extensions: [{kind: kubernetesNamespace, kubernetesNamespace: {namespace: NAME}}]`",
@@ -118,7 +121,7 @@ impl From<KusionError> for UserError {
                 "the variable's name is the application's name: write it without `_` and capitals, or as `\"my-app\": ac.AppConfiguration {…}`",
             ),
             K::NoModule { .. } => spec(message)
-                .hint("give it as an instance of a module's schema, such as `network.Network {…}`"),
+                .hint("write the accessory as an instance of a module's schema, such as `network.Network {…}`"),
             K::NotADependency { module, .. } => spec(message).hint(format!(
                 "add `{module} = {{ oci = \"oci://…/{module}\", tag = \"…\" }}` to `[dependencies]`"
             )),

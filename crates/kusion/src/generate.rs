@@ -1,7 +1,7 @@
-//! [`generate`]: from AppConfigurations and a platform to a Spec.
+//! [`generate`]: generates a Spec from AppConfigurations and a platform.
 //!
-//! The order is fixed: applications by name; of each the Namespace, the Secrets by name, the workload, the other
-//! resources of the workload's module, then the accessories by key.
+//! The order is fixed: the Namespace; then for each application, by name, its Secrets by name, the workload, the
+//! other resources of the workload's module, and the accessories by key.
 
 use std::collections::BTreeMap;
 
@@ -26,19 +26,19 @@ use konverge_base::model::{
 };
 use konverge_repo::konfig::DeclaredDependency;
 
-/// A Spec, and what the developer should know.
+/// A Spec, with notes for the developer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Generated {
     /// The generated resources.
     pub spec: Spec,
-    /// In the order of the Spec, each once.
+    /// Notes for the developer, in the order of the Spec and without duplicates.
     pub notes: Vec<String>,
 }
 
-/// Generates the Spec of a stack. `answers` are those of the modules that are not built in.
+/// Generates the Spec of a stack. `answers` are the responses of the modules that are not built in.
 ///
 /// # Errors
-/// A module that is unknown or not built in, and settings that it cannot take.
+/// A module is unknown, has no response, or rejects its settings.
 pub fn generate(
     apps: &AppConfigurations,
     stack: &AppStack<'_>,
@@ -160,7 +160,8 @@ fn generate_app(
             resources.push(resource);
         }
     }
-    // Last, because a patch of any module may change the workload, and resources of the others.
+    // Patches come last, because a patch of any module may change the workload and the resources of other
+    // modules.
     for (place, module, patch) in &patches {
         let author = PatchAuthor {
             app: &app.name,
@@ -172,7 +173,7 @@ fn generate_app(
     Ok(resources)
 }
 
-/// Calls a module whose rules are built in. `None` for one with a binary.
+/// Calls a module whose rules are built in; returns `None` for a module with a binary.
 fn call_native(
     app: &App,
     place: &str,
@@ -185,7 +186,8 @@ fn call_native(
     let Some(rules) = module.rules.native() else {
         return Ok(None);
     };
-    // Since the workloads are modules, they ignore the extension, and get the variables of containers sorted.
+    // Since workloads are modules, they ignore the namespace extension, and get the variables of their
+    // containers sorted.
     let (namespace, env_order) = match rules.workload_version() {
         Some(WorkloadVersion::BuiltIn) => (stack.own_namespace(), EnvOrder::Declared),
         _ => (stack.project, EnvOrder::Natural),
@@ -217,7 +219,7 @@ fn call_native(
 }
 
 impl HealthPolicy {
-    /// Returns true if the policy names the kind of an object that is not a workload.
+    /// Returns true if the policy names the API version and kind of this resource.
     fn is_for(&self, resource: &Resource) -> bool {
         let same = |key: &str, wanted: &Option<String>| {
             let found = resource.attributes.get(key).and_then(Value::as_str);
@@ -235,7 +237,7 @@ fn source_text(module: &str, dependencies: &[DeclaredDependency]) -> String {
     declared.map_or_else(|| "unknown".to_owned(), ToString::to_string)
 }
 
-/// The workspace does not choose the version of a module: `kcl.mod` does.
+/// Returns a note if the workspace names another version of a module than `kcl.mod`, which decides.
 fn version_note(module: &ModuleRef, platform: &PlatformModule, stack: &AppStack<'_>) -> Option<String> {
     let mut dependencies = stack.dependencies.iter();
     let declared = dependencies.find(|dependency| dependency.name == module.platform_name())?;
@@ -249,7 +251,7 @@ fn version_note(module: &ModuleRef, platform: &PlatformModule, stack: &AppStack<
     })
 }
 
-/// Marks the resources that exist already.
+/// Marks the resources that the workspace imports from existing ones.
 fn import(generated: &mut Generated, imported: &BTreeMap<String, String>) {
     for (id, target) in imported {
         let mut resources = generated.spec.resources.iter_mut();
@@ -258,7 +260,7 @@ fn import(generated: &mut Generated, imported: &BTreeMap<String, String>) {
                 resource.extensions.insert(IMPORT_ID.to_owned(), json!(target));
             }
             Some(_) => generated.notes.push(format!(
-                "the workspace imports `{id}`, a Kubernetes object: it is found by its name anyway"
+                "the workspace imports `{id}`, a Kubernetes object: that has no effect, because the object is found by its name"
             )),
             None => generated.notes.push(format!(
                 "the workspace imports `{}`, which is not in the Spec",

@@ -1,23 +1,23 @@
-//! A workspace out of one of Kusion's backends, as a file for the repository.
+//! Converts a workspace from one of Kusion's backends to a file for the repository.
 
 use serde_json::Value;
 
 use super::{KusionError, Workspace, context_keys, workspace};
 use konverge_base::{model::RepoPath, yaml};
 
-/// A workspace for the repository.
+/// A workspace file for the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedText {
-    /// The file to write.
+    /// The text of the file.
     pub text: String,
     /// The keys of `context` that were left out, because they hold credentials.
     pub left_out: Vec<String>,
 }
 
-/// Reads a workspace of Kusion's and leaves out credentials, which have no place in a repository.
+/// Reads a Kusion workspace and leaves out credentials, which have no place in a repository.
 ///
 /// # Errors
-/// It is not a workspace of Kusion 0.12 or later.
+/// The text is not a workspace of Kusion 0.12 or later.
 pub fn import_text(file: &RepoPath, text: &str) -> Result<ImportedText, KusionError> {
     let wrong = |line, message| KusionError::Workspace {
         file: file.to_string(),
@@ -38,7 +38,7 @@ pub fn import_text(file: &RepoPath, text: &str) -> Result<ImportedText, KusionEr
     }
     Workspace::parse(file, &yaml::to_string(&value))?;
     if let Some(document) = value.as_object_mut() {
-        // Kusion writes what is not set as null or as an empty mapping.
+        // Kusion writes unset keys as null or as an empty mapping.
         document.retain(|_, value| !value.is_null() && value.as_object().is_none_or(|map| !map.is_empty()));
     }
     let text = yaml::to_string(&value);

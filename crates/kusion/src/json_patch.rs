@@ -1,5 +1,5 @@
-//! [`JsonPatch`]: a JSON merge patch (RFC 7386) or a JSON patch (RFC 6902) of a module. As in Kusion, `remove` passes
-//! over what is not there, and `add` makes the way to its place.
+//! [`JsonPatch`]: a JSON merge patch (RFC 7386) or a JSON patch (RFC 6902) of a module. As in Kusion,
+//! `remove` ignores a path that does not exist, and `add` creates missing parents.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -68,7 +68,7 @@ impl JsonPatch {
         }
     }
 
-    /// The patched value.
+    /// Returns the patched value.
     pub(super) fn apply(&self, mut target: Value) -> Result<Value, String> {
         match self {
             Self::Merge(patch) => {
@@ -161,7 +161,7 @@ impl PatchOperation {
     }
 }
 
-/// The parts of a pointer.
+/// Splits a JSON pointer into its unescaped parts.
 fn parts(path: &str) -> Result<Vec<String>, String> {
     let rest = match path {
         "" => return Ok(Vec::new()),
@@ -207,7 +207,7 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A place in a list of a length, its end included.
+/// Returns the index in a list of this length that a part of a pointer names; `-` is the end.
 fn position(part: &str, length: usize) -> Option<usize> {
     match part {
         "-" => Some(length),

@@ -16,14 +16,14 @@ pub(super) const IS_WORKLOAD: &str = "kusion.io/is-workload";
 pub(super) struct ObjectName<'a> {
     pub(super) api_version: &'a str,
     pub(super) kind: &'a str,
-    /// `None` for an object of the cluster.
+    /// The namespace; `None` for a cluster-scoped object.
     pub(super) namespace: Option<&'a str>,
     pub(super) name: &'a str,
 }
 
 impl ObjectName<'_> {
-    /// The resource of this object; `body` is everything beside `apiVersion`, `kind` and `metadata`. The metadata and
-    /// empty values are as Kusion writes them.
+    /// Returns the resource of this object. `body` is everything but `apiVersion`, `kind` and `metadata`.
+    /// Metadata and empty values are written as Kusion writes them.
     pub(super) fn resource(
         &self,
         app: &str,
@@ -73,7 +73,7 @@ impl ObjectName<'_> {
     }
 }
 
-/// The metadata of an object, or of a template without a name.
+/// Returns the metadata of an object, or of a pod template (which has no name).
 pub(super) fn metadata(
     name: Option<&ObjectName<'_>>,
     labels: &Map<String, Value>,

@@ -1,5 +1,5 @@
-//! The order of an application's objects, as Kusion writes it into `dependsOn`: an object waits for all objects of
-//! the kinds before its own.
+//! The order of an application's objects, as Kusion writes it into `dependsOn`: an object waits for all
+//! objects of the kinds that come earlier.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use konverge_base::model::{
     spec::{Resource, RuntimeKind},
 };
 
-/// The kinds in their order. An object of another kind waits for all of these.
+/// The kinds in their order. An object of a kind that is not listed waits for all of these.
 const ORDER: [&str; 24] = [
     "Namespace",
     "ResourceQuota",
@@ -36,8 +36,8 @@ const ORDER: [&str; 24] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Adds the order to the objects of one application; `shared` are objects that it has in common with others. The
-/// objects of different applications do not wait for each other.
+/// Adds the dependencies to the objects of one application. `shared` are objects that the application has in
+/// common with others. Objects of different applications do not wait for each other.
 pub(super) fn add(own: &mut [Resource], shared: &[&Resource]) {
     let mut ranked: Vec<(usize, ResourceId)> = Vec::new();
     for resource in shared.iter().copied().chain(own.iter()) {

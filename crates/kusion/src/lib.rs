@@ -1,15 +1,15 @@
-//! Applications of today's Kusion (0.12 and later): turns the AppConfigurations of a stack, the workspace of its
+//! Applications of Kusion 0.12 and later: turns the AppConfigurations of a stack, the workspace of its
 //! platform team and the modules that it uses into a Spec.
 //!
-//! [`AppConfigurations`] recognizes what KCL printed. [`Workspace`] reads a workspace file, and
-//! [`Workspace::platform`] gives the part of it that concerns one stack. [`generate`] makes the Spec from both,
-//! always in the same order, so that the same input gives the same bytes. What Kusion would lose silently is
-//! an error or a note.
+//! [`AppConfigurations`] recognizes applications in KCL's output. [`Workspace`] reads a workspace file, and
+//! [`Workspace::platform`] returns the part of it that concerns one stack. [`generate`] makes the Spec from
+//! both, always in the same order, so that the same input gives the same bytes. Input that Kusion would drop
+//! silently gives an error or a note.
 //!
-//! A module that is not built in runs elsewhere: [`foreign_calls`] says what it is asked, and [`generate`] is given
-//! the answers.
+//! A module that is not built in runs outside this crate: [`foreign_calls`] returns the requests to it, and
+//! [`generate`] takes the responses.
 //!
-//! This room computes; it reads no file and starts no process.
+//! The functions here are pure: they read no file and start no process.
 
 mod app_stack;
 mod apps;

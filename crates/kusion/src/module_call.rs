@@ -1,4 +1,4 @@
-//! Requests to modules that are not built in, and their answers. `run::module_runner` executes them.
+//! Requests to modules that are not built in, and their responses. `run::module_runner` executes them.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use konverge_base::{
     yaml,
 };
 
-/// A call of a module that is not built in. The texts are YAML, and empty if there is nothing.
+/// A request to a module that is not built in. The texts are YAML; a missing one is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignCall {
     /// The part of an application that the call is for.
     pub part: AppPart,
-    /// The name of the dependency, in imports.
+    /// The name of the dependency, as KCL imports it.
     pub module: String,
     /// The workload as YAML.
     pub workload: String,
@@ -39,7 +39,7 @@ pub struct ForeignCall {
     pub platform_config: String,
     /// The context of the workspace as YAML.
     pub context: String,
-    /// Variables of its environment.
+    /// The environment variables of the module.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -70,13 +70,13 @@ pub struct AnswerSummary {
     pub patchers: usize,
 }
 
-/// The answers, by what they are for.
+/// The responses of modules, by the part of an application that each is for.
 pub type ForeignAnswers = BTreeMap<AppPart, ForeignAnswer>;
 
-/// The calls that the Spec of a stack needs, in the order in which they are made.
+/// Returns the requests that the Spec of a stack needs, in the order in which they must be made.
 ///
 /// # Errors
-/// A part of an application is of no module.
+/// A part of an application belongs to no module.
 pub fn foreign_calls(
     apps: &AppConfigurations,
     stack: &AppStack<'_>,
@@ -112,7 +112,7 @@ pub fn foreign_calls(
 }
 
 impl App {
-    /// The workload, then the accessories by key.
+    /// Returns the parts of the application: the workload, then the accessories by key.
     pub(super) fn parts(&self) -> impl Iterator<Item = (Option<&str>, &Part)> {
         let workload = self.workload.iter().map(|part| (None, part));
         let accessories = self.accessories.iter();
@@ -130,7 +130,7 @@ impl AppPart {
 }
 
 impl PlatformModule {
-    /// The settings with the keys that Kusion reads itself: a module gets them too.
+    /// Returns all settings of a module as YAML, including the keys that Kusion reads itself.
     fn whole_text(&self) -> String {
         let mut whole = self.settings.clone();
         if !self.imported_resources.is_empty() {
@@ -161,10 +161,10 @@ struct AnsweredResource {
 }
 
 impl ForeignAnswer {
-    /// Reads an answer that is not used.
+    /// Reads a response without using it, as a check and for a report.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The response is invalid.
     pub fn summary(&self) -> Result<AnswerSummary, KusionError> {
         let part = AppPart {
             app: "app".to_owned(),
@@ -178,13 +178,13 @@ impl ForeignAnswer {
         })
     }
 
-    /// Reads an answer. `name` is that of the module, for messages.
+    /// Reads a response. `name` is the module's name, for messages.
     pub(super) fn read(&self, part: &AppPart, name: &str) -> Result<(ModuleOutput, Vec<Patch>), KusionError> {
-        // The message may quote a value.
+        // The message may quote a value, which may be secret.
         let refuse = |what: &str, why: String| KusionError::Module {
             app: part.app.clone(),
             place: place(part.accessory.as_deref()),
-            message: format!("the module `{name}` answers {what}: {}", without_secrets(&why)),
+            message: format!("the module `{name}` returned {what}: {}", without_secrets(&why)),
         };
         let mut resources = Vec::new();
         for text in &self.resources {
@@ -222,7 +222,7 @@ impl ForeignAnswer {
         let is_empty = workload.is_none() && resources.is_empty() && patches.is_empty();
         let note = is_empty.then(|| {
             format!(
-                "`{}`: the module `{name}` answers nothing for {}: neither a resource nor a patch. A module that fails inside may answer so",
+                "`{}`: the module `{name}` returned nothing for {}: neither a resource nor a patch. It may have failed without an error",
                 part.app,
                 place(part.accessory.as_deref())
             )
@@ -236,7 +236,8 @@ impl ForeignAnswer {
     }
 }
 
-/// The workload among the resources of its module: the only one, or the one that is marked, as a text or not.
+/// Removes the workload from the resources of its module: the only resource, or the one with the extension
+/// [`IS_WORKLOAD`], whose value may be a boolean or a text.
 fn take_workload(resources: &mut Vec<Resource>) -> Result<Option<Resource>, String> {
     if resources.len() == 1 {
         return Ok(resources.pop());

@@ -1,4 +1,4 @@
-//! Finds the module that a schema belongs to, and whether its rules are built in.
+//! Finds the module to which a schema belongs, and decides if its rules are built in.
 
 use super::{KusionError, apps::Part};
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
@@ -9,12 +9,12 @@ const ORGANISATION: &str = "kusionstack";
 /// A module that a part of an application belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModuleRef {
-    /// The name of the dependency, which is that of the package.
+    /// The name of the dependency, which is also the name of the KCL package.
     pub(super) name: String,
     pub(super) rules: ModuleRules,
 }
 
-/// Implementation of a module.
+/// The implementation of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModuleRules {
     /// Rules that are built in.
@@ -23,7 +23,7 @@ pub(super) enum ModuleRules {
     Foreign,
 }
 
-/// The rules that are built in.
+/// The modules whose rules are built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NativeRules {
     Service(WorkloadVersion),
@@ -52,14 +52,14 @@ impl NativeRules {
 /// Version of the rules that make the resources of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkloadVersion {
-    /// Kusion itself, up to 0.12.0: `service` and `job` 0.1, and `kam.v1.workload`. Their resources go where the
-    /// namespace extension says.
+    /// Kusion itself, up to 0.12.0: `service` and `job` 0.1, and `kam.v1.workload`. Their resources are in
+    /// the namespace that the extension `kubernetesNamespace` sets.
     BuiltIn,
-    /// The module, since 0.2. Its resources go to the namespace with the project's name.
+    /// The module, since 0.2. Its resources are in the namespace with the project's name.
     Module,
 }
 
-/// Names a part of an application for messages.
+/// Describes a part of an application for messages.
 pub(super) fn place(key: Option<&str>) -> String {
     match key {
         Some(key) => format!("the accessory `{}`", key.escape_debug()),
@@ -68,7 +68,7 @@ pub(super) fn place(key: Option<&str>) -> String {
 }
 
 impl ModuleRef {
-    /// The name under which the workspace has its settings.
+    /// Returns the name of the module's settings in the workspace.
     pub(super) fn platform_name(&self) -> &str {
         match (self.name.as_str(), self.rules.native()) {
             ("kam", Some(NativeRules::Service(_))) => "service",
@@ -121,8 +121,8 @@ impl ModuleRef {
     }
 }
 
-/// The modules whose settings a stack has from its workspace: those that it depends on. The workloads of `kam` 0.1 had
-/// the settings of `service` and `job`.
+/// Returns the modules whose workspace settings apply to a stack: those that the stack depends on. The
+/// workloads of `kam` 0.1 used the settings of `service` and `job`.
 pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
     let mut names: Vec<String> = dependencies
         .iter()
@@ -137,7 +137,8 @@ pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
     names
 }
 
-/// The built-in workloads end with 0.1.
+/// Returns the version of the workload rules: Kusion's own up to module version 0.1, else those of the
+/// module.
 fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
     let version = declared.version().unwrap_or_default();
     let version = version.trim_start_matches('v');
@@ -148,8 +149,8 @@ fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
     }
 }
 
-/// Returns true for a package of Kusion's own organization, on whatever host, and for a folder of the repository,
-/// which is a copy of one.
+/// Returns true for a package of Kusion's own organization on any host, and for a folder of the repository,
+/// which is taken for a copy of one.
 fn is_official(declared: &DeclaredDependency) -> bool {
     let (DependencySource::Oci { url, .. } | DependencySource::Git { url, .. }) = &declared.source else {
         return true;
@@ -158,7 +159,7 @@ fn is_official(declared: &DeclaredDependency) -> bool {
     let mut parts = path.rsplit('/');
     let name = parts.next().unwrap_or_default();
     let organization = parts.next().unwrap_or_default();
-    // The modules were once folders of one repository.
+    // The modules were once folders of the one repository `catalog`.
     let own = name == declared.name || name == "catalog";
     own && organization.eq_ignore_ascii_case(ORGANISATION)
 }

@@ -1,28 +1,28 @@
-//! [`Patch`]: what a module adds to the workload of the application, and to other resources.
+//! [`Patch`]: changes that a module makes to the workload of the application and to other resources.
 
 use serde_json::{Map, Value, json};
 
 use super::{KusionError, json_patch::JsonPatch, patch_environment};
 use konverge_base::{model::spec::Resource, yaml};
 
-/// A patcher.
+/// A patch of a module (`patcher` in Kusion).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Patch {
-    /// In Kubernetes' form.
+    /// Environment variables, in Kubernetes' form.
     environments: Vec<Map<String, Value>>,
     labels: Map<String, Value>,
     pod_labels: Map<String, Value>,
     annotations: Map<String, Value>,
     pod_annotations: Map<String, Value>,
-    /// By the id of the resource.
+    /// JSON patches, each with the id of its resource.
     json: Vec<(String, JsonPatch)>,
 }
 
-/// Paths of the pod template in a workload.
+/// The paths at which a workload has its pod template.
 const POD_TEMPLATES: [&str; 2] = ["/spec/template", "/spec/jobTemplate/spec/template"];
 
 impl Patch {
-    /// Reads what a module writes. The names of keys are of Go's types: with capitals, or all in lower case.
+    /// Reads a patch in YAML. Its keys are the names of Go's fields, with capitals or all in lower case.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let value: Option<Value> = yaml::from_str(text).map_err(|error| error.message)?;
         let mut patch = Self::default();
@@ -56,7 +56,7 @@ impl Patch {
         Ok(patch)
     }
 
-    /// Returns true if it changes the workload.
+    /// Returns true if the patch changes the workload.
     fn is_for_workload(&self) -> bool {
         !self.environments.is_empty()
             || [
@@ -69,7 +69,8 @@ impl Patch {
             .any(|texts| !texts.is_empty())
     }
 
-    /// Changes the workload, then the resources by their ids. Returns what the developer should know.
+    /// Applies the patch to the workload, then to the other resources by their ids. Returns notes for the
+    /// developer.
     pub(super) fn apply(
         &self,
         by: &PatchAuthor<'_>,
@@ -171,7 +172,7 @@ impl PatchAuthor<'_> {
     }
 }
 
-/// Adds texts to the metadata of an object. What is there already is replaced.
+/// Adds labels or annotations to the metadata of an object, and replaces those that it already has.
 fn add_texts(object: &mut Map<String, Value>, key: &str, texts: &Map<String, Value>) {
     if texts.is_empty() {
         return;

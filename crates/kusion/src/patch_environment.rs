@@ -1,12 +1,12 @@
-//! The environment variables of a patcher. Go serializes Kubernetes types with lower-case names and
-//! includes unset fields.
+//! The environment variables of a patch. Go's YAML writes the fields of Kubernetes types in lower case, and
+//! unset ones too.
 
 use serde_json::{Map, Value, json};
 
-/// The value that takes a variable away.
+/// The value that removes a variable.
 const REMOVE: &str = "ops://kusionstack.io/remove";
 
-/// The names of the keys of a variable that hold a capital.
+/// The keys of an environment variable that contain a capital letter.
 const NAMES: [&str; 10] = [
     "valueFrom",
     "fieldRef",
@@ -20,7 +20,7 @@ const NAMES: [&str; 10] = [
     "volumeName",
 ];
 
-/// Name of a struct that Go embeds: its keys belong to the object around it.
+/// The name of an embedded Go struct: its keys belong to the object that contains it.
 const EMBEDDED: &str = "localobjectreference";
 
 /// Reads a list of variables.
@@ -41,7 +41,7 @@ pub(super) fn read(value: Value) -> Result<Vec<Map<String, Value>>, String> {
         if name.is_empty() {
             return Err("a variable has no name".to_owned());
         }
-        // Go writes an empty value beside `valueFrom`, which Kubernetes refuses.
+        // Go writes an empty `value` together with `valueFrom`, which Kubernetes refuses, so it is removed.
         if variable.get("value").is_some_and(|value| *value == json!("")) {
             variable.shift_remove("value");
         }
@@ -53,7 +53,7 @@ pub(super) fn read(value: Value) -> Result<Vec<Map<String, Value>>, String> {
     Ok(variables)
 }
 
-/// The value with Kubernetes' names; `None` for what is not set.
+/// Returns a value with Kubernetes' names for its keys; `None` for an unset value.
 fn in_kubernetes_form(value: Value) -> Result<Option<Value>, String> {
     let Value::Object(fields) = value else {
         return Ok(Some(value).filter(|value| !value.is_null()));
@@ -63,7 +63,7 @@ fn in_kubernetes_form(value: Value) -> Result<Option<Value>, String> {
         let known = NAMES.iter().find(|name| name.eq_ignore_ascii_case(&key));
         let name = known.map_or_else(|| key.clone(), |name| (*name).to_owned());
         if name == "divisor" && value.is_object() {
-            // The type has no public field, so Go cannot write its value.
+            // This Go type has no public field, so its value is missing in the YAML.
             if value
                 .as_object()
                 .is_some_and(|fields| fields.values().all(|value| *value == json!("")))
@@ -84,8 +84,9 @@ fn in_kubernetes_form(value: Value) -> Result<Option<Value>, String> {
     Ok(Some(Value::Object(written)))
 }
 
-/// Puts variables before those of a container, one by one, so that the last of them is the first. What the application
-/// sets may then refer to them. `twice` is called with each name that is set already.
+/// Inserts variables before those of a container, so that the application's variables may refer to them. Each
+/// is inserted at the front, which reverses their order, as in Kusion. `twice` is called with the name of
+/// each variable that the container already has.
 pub(super) fn add(
     variables: &[Map<String, Value>],
     container: &mut Map<String, Value>,

@@ -1,4 +1,5 @@
-//! [`Platform`]: the part of a workspace that concerns one stack. The Spec depends on nothing else of it.
+//! [`Platform`]: the part of a workspace that concerns one stack. The stack's Spec depends on nothing else in
+//! the workspace.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,10 +9,11 @@ use serde_json::{Map, Value};
 use super::{KusionError, context_keys};
 use konverge_base::model::{Digest, RepoPath, digest::DigestBuilder};
 
-/// The rules of generation. It grows with each change of what is generated from the same input.
+/// The version of the rules of generation. Each change of the output for the same input must change it, so
+/// that digests change.
 const RULES: &str = "kusion rules 3";
 
-/// A Kusion id of a resource, and its id in the cloud.
+/// Ids of existing cloud resources, by the resource's id in Kusion.
 pub(super) type ImportedResources = BTreeMap<String, String>;
 
 /// The part of a workspace that concerns one stack. Empty without a workspace.
@@ -21,7 +23,7 @@ pub struct Platform {
     pub file: Option<RepoPath>,
     /// The modules that the stack depends on, by name.
     pub modules: BTreeMap<String, PlatformModule>,
-    /// Resources that the other modules import, by module.
+    /// Imported resources of the modules that the stack does not depend on, by module.
     pub imported: BTreeMap<String, ImportedResources>,
     /// The context of the whole workspace, which all its stacks share.
     pub context: Arc<BTreeMap<String, Value>>,
@@ -52,12 +54,12 @@ pub struct HealthPolicy {
     pub api_version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// `health.kcl` and what else stands there.
+    /// The rules: `health.kcl` and other keys.
     #[serde(flatten)]
     pub rules: Map<String, Value>,
 }
 
-/// The keys of a module's settings that Kusion reads itself.
+/// The keys in a module's settings that Kusion reads itself.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Reserved {
@@ -68,7 +70,7 @@ struct Reserved {
 }
 
 impl PlatformModule {
-    /// The settings of a module, which were checked.
+    /// Creates the settings of a module from checked values.
     pub(super) fn new(path: &str, version: &str, settings: Map<String, Value>) -> Self {
         let reserved = Reserved::deserialize(Value::Object(settings)).unwrap_or_default();
         Self {
@@ -90,7 +92,7 @@ impl PlatformModule {
 }
 
 impl Platform {
-    /// The digest over everything that generation sees, and over its rules.
+    /// Returns a digest of all input of the generation, and of its rules.
     pub fn digest(&self) -> Digest {
         let mut digest = DigestBuilder::new(RULES);
         for (name, module) in &self.modules {
@@ -116,7 +118,7 @@ impl Platform {
         digest.finish()
     }
 
-    /// Every resource that exists already: its Kusion id, and its id in the cloud.
+    /// Returns all imported resources of the workspace: the id in Kusion, and the id in the cloud.
     ///
     /// # Errors
     /// Two modules import one id from different resources.

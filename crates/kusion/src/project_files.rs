@@ -31,9 +31,9 @@ struct Namespace {
 /// Settings from the extensions of a stack and its project.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProjectExtensions {
-    /// The namespace that `stack.yaml` sets, else that of `project.yaml`.
+    /// The namespace from `stack.yaml`, or else from `project.yaml`.
     pub namespace: Option<String>,
-    /// Notes for the developer: an extension that has no effect.
+    /// Notes for the developer about extensions that have no effect.
     pub notes: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct ProjectExtensions {
 pub struct ExtensionFile<'a> {
     /// The path of the file, for errors.
     pub path: &'a str,
-    /// Its content.
+    /// The text of the file.
     pub text: &'a str,
 }
 

@@ -20,7 +20,7 @@ struct SecretConfig {
     _schema: Option<String>,
     #[serde(rename = "type")]
     kind: SecretKind,
-    /// Kusion reads it and uses it nowhere.
+    /// Parameters that Kusion reads but does not use.
     #[serde(rename = "params", default)]
     _params: BTreeMap<String, Value>,
     #[serde(default)]
@@ -58,7 +58,7 @@ impl SecretKind {
         }
     }
 
-    /// The keys that it has; `None`: any.
+    /// Returns the keys that a secret of this type has; `None` if any key is allowed.
     fn keys(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Basic => Some(&["username", "password"]),
@@ -69,8 +69,9 @@ impl SecretKind {
     }
 }
 
-/// The Secrets of an application's workload, by name. An external one keeps its references, which an apply resolves. A
-/// value that Kusion makes up at each run is a reference to a generated value, which is made once.
+/// Generates the Secrets of an application's workload, sorted by name. An external secret keeps its
+/// references, which are resolved when it is applied. A value that Kusion would generate anew at each run
+/// becomes a reference to a value that is generated once.
 pub(super) fn generate(
     app: &App,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! [`Workspace`]: what a platform team sets for an environment, `workspaces/<name>.yaml`.
+//! [`Workspace`]: the settings of a platform team for an environment, in `workspaces/<name>.yaml`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,15 +18,15 @@ use konverge_base::{
 /// The folder of the workspaces, at the root of the repository.
 pub const FOLDER: &str = "workspaces";
 
-/// The file of a workspace; `None` for an invalid name.
+/// Returns the path of a workspace's file; `None` for an invalid name.
 pub fn workspace_file(name: &str) -> Option<RepoPath> {
     is_workspace_name(name).then(|| RepoPath::root().child(FOLDER).child(&format!("{name}.yaml")))
 }
 
-/// The maximum size of what a file holds, as JSON.
+/// The maximum size of a workspace, as JSON in bytes.
 const MOST: usize = 1 << 20;
 
-/// The name of the settings that hold for every project.
+/// The name of the settings that apply to every project.
 const DEFAULT: &str = "default";
 
 /// A workspace file.
@@ -39,7 +39,7 @@ pub struct Workspace {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Document {
-    /// Some write it; the name of the file counts.
+    /// The name in the file, which is ignored: the file's own name decides.
     #[serde(rename = "name")]
     _name: Option<String>,
     modules: BTreeMap<String, Module>,
@@ -64,7 +64,7 @@ struct Block {
     settings: Map<String, Value>,
 }
 
-/// Reads a file of Kusion with the scalars that Kusion reads; `None` for an empty one.
+/// Parses YAML with Kusion's rules for scalars; returns `None` for an empty file.
 pub(super) fn read(text: &str) -> Result<Option<Value>, YamlError> {
     let written: Option<Written> = yaml::from_written_str(text)?;
     written
@@ -76,7 +76,8 @@ impl Workspace {
     /// Reads a file and checks it as Kusion does when it generates.
     ///
     /// # Errors
-    /// It is not YAML, not a workspace, one of Kusion 0.10 or 0.11, or it holds a credential in clear.
+    /// The file is not YAML, not a workspace, a workspace of Kusion 0.10 or 0.11, or contains a credential in
+    /// clear text.
     pub fn parse(file: &RepoPath, text: &str) -> Result<Self, KusionError> {
         let refuse = |line, message: String| KusionError::Workspace {
             file: file.to_string(),
@@ -85,7 +86,7 @@ impl Workspace {
         };
         let value = read(text).map_err(|error| refuse(error.line, error.message))?;
         let mut value = value.unwrap_or_else(|| Value::Object(Map::new()));
-        // Aliases may make much of a small file, and each stack has a part of it.
+        // Aliases can make a small file expand to a large value, of which each stack holds a copy.
         if value.to_string().len() > MOST {
             return Err(refuse(None, format!("it holds more than {} KiB", MOST >> 10)));
         }
@@ -118,8 +119,8 @@ impl Workspace {
         })
     }
 
-    /// The part that concerns a stack: of the modules that it depends on everything, merged for its project; of the
-    /// others the resources that they import.
+    /// Returns the part that concerns a stack: all settings of the modules that it depends on, merged for its
+    /// project; from other modules only the imported resources.
     pub fn platform(&self, project: &str, dependencies: &[String]) -> Platform {
         let mut platform = Platform {
             file: Some(self.file.clone()),
@@ -171,7 +172,7 @@ impl Module {
         PlatformModule::check(self.configs.values().map(|block| &block.settings))
     }
 
-    /// `default`, whose keys are replaced by those of the block for the project.
+    /// Returns the settings for a project: `default`, with its keys replaced by those of the project's block.
     fn merged(&self, project: &str) -> Map<String, Value> {
         let default = self.configs.get(DEFAULT).map(|block| block.settings.clone());
         let mut merged = default.unwrap_or_default();
@@ -189,7 +190,7 @@ impl Module {
     }
 }
 
-/// Returns the sign that a file is of Kusion 0.10 or 0.11; `None` if it is of a later version.
+/// Describes why a file is a workspace of Kusion 0.10 or 0.11; `None` if it is of a later version.
 fn old_shape(value: &Value) -> Option<String> {
     if let Some(key) = ["runtimes", "backends"]
         .iter()
@@ -204,8 +205,8 @@ fn old_shape(value: &Value) -> Option<String> {
     old.map(|(name, _)| format!("`modules.{name}` has `default` and no `configs`"))
 }
 
-/// Drops what the file names and leaves empty: parts of the workspace, of a module, and a module's blocks. Kusion takes
-/// these as left out. Inside a block, a null is a value.
+/// Removes null entries of the workspace, of each module and of its `configs`: as in Kusion, they count as left
+/// out. Inside a block of `configs`, null is a value.
 fn drop_nulls(value: &mut Value) {
     let drop_in = |value: &mut Value| {
         if let Some(map) = value.as_object_mut() {

@@ -1,4 +1,5 @@
-//! Time as one process sees it. Decisions use only the monotonic clock; the wall clock is for display.
+//! The clocks of a process. Decisions use only the monotonic clock; the wall clock is only recorded and
+//! shown.
 
 use std::time::Duration;
 
@@ -6,16 +7,16 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Two clocks and a way to wait. Tests provide their own.
+/// Two clocks and a sleep function. Tests implement their own.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Monotonic time since an arbitrary start.
+    /// Returns the monotonic time since an arbitrary start.
     fn monotonic(&self) -> Duration;
 
-    /// The time of day, which may be wrong by hours: recorded, never compared.
+    /// Returns the time of day. It may be wrong by hours, so it is recorded but never compared.
     fn wall_clock(&self) -> Timestamp;
 
-    /// Waits, by the monotonic clock.
+    /// Sleeps for this time by the monotonic clock.
     async fn sleep(&self, time: Duration);
 }
 

@@ -1,8 +1,9 @@
 //! Data keys: age identities to which documents are encrypted, wrapped by the key services of
 //! `state.encrypt_to`.
 //!
-//! A run unwraps the newest once, before it takes a lease. Encrypting needs no service, so one that is away
-//! between two writes loses nothing. A new data key encloses the earlier ones, so that one unwrapping opens all.
+//! A run unwraps the newest data key once, before it takes a lease. Encrypting needs no service, so a service
+//! that fails between two writes causes no loss. A new data key contains the earlier ones, encrypted, so that
+//! one call to a service gives all of them.
 
 use age::secrecy::{ExposeSecret as _, SecretString};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -26,16 +27,16 @@ pub struct WrappedDataKey {
     pub place: String,
     /// The age recipient of the data key, by which documents name it.
     pub recipient: String,
-    /// The services that wrap it.
+    /// The names of the services that wrap the data key.
     pub by: Vec<String>,
 }
 
-/// The answer of a key service that was asked to unwrap the newest data key.
+/// The result of a test whether a key service can unwrap the newest data key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyServiceTrial {
-    /// The service, as `state.encrypt_to` names it.
+    /// The name of the service in `state.encrypt_to`.
     pub service: String,
-    /// Why it does not unwrap the key; `None` if it does.
+    /// The reason why the service cannot unwrap the key; `None` if it can.
     pub failure: Option<String>,
 }
 
@@ -43,11 +44,12 @@ pub struct KeyServiceTrial {
 struct DataKeyDocument {
     recipient: String,
     wrapped: Vec<WrappedBy>,
-    /// The holders of age identities that had this key when it was made. Each left a mark for itself, over the place
-    /// and the recipient, so it accepts documents of this key when no service answers.
+    /// Marks by the holders of age identities that had this key when it was made. Each mark is for its own
+    /// maker, over the document's key and the recipient, so that its maker accepts documents of this data key
+    /// even when no service responds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     known_by: Vec<DocumentMark>,
-    /// The earlier identities, encrypted to this one.
+    /// The earlier data keys, encrypted to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     older: Option<String>,
 }
@@ -71,10 +73,10 @@ impl StateStore {
         !self.key_services.is_empty()
     }
 
-    /// Unwraps the newest data key by the first service that can. `None` if there is none yet.
+    /// Unwraps the newest data key with the first service that can. `None` if there is no data key yet.
     ///
     /// # Errors
-    /// No service can; errors of the store; a damaged document.
+    /// No service can unwrap it, the store fails, or the document is damaged.
     pub async fn open_data_keys(&self) -> Result<Option<DataKeys>, StateError> {
         let Some((number, document)) = self.data_key_rows().await?.pop() else {
             return Ok(None);
@@ -97,18 +99,18 @@ impl StateStore {
         })
     }
 
-    /// Makes a new data key, wrapped by every service. It encloses the earlier ones.
+    /// Makes a new data key, wrapped by every service. It contains the earlier ones.
     ///
     /// # Errors
-    /// A service fails: then nothing is written. Errors of the store.
+    /// A service fails, in which case nothing is written, or the store fails.
     pub async fn make_data_key(&self, earlier: Option<&DataKeys>) -> Result<DataKeys, StateError> {
         let number = earlier.map_or(1, |earlier| earlier.number + 1);
         let older = earlier.into_iter().flat_map(DataKeys::identities);
         self.make_data_key_at(number, older.cloned().collect()).await
     }
 
-    /// Makes a new data key when no service can unwrap the newest any more. What is encrypted to the earlier ones
-    /// alone cannot be decrypted by it.
+    /// Makes a new data key after all services lost the newest one. Data that was encrypted only to earlier
+    /// keys stays unreadable.
     ///
     /// # Errors
     /// Errors of [`StateStore::make_data_key`].
@@ -140,8 +142,8 @@ impl StateStore {
         }
         let recipient = newest.to_public().to_string();
         let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
-        // This run has the key now. A mark for itself lets its identity accept the key's documents when no service
-        // answers.
+        // This run has the data key now. With a mark for its own identity, a later run with that identity
+        // accepts documents of the key even when no service responds.
         let known_by = identities.into_iter().filter_map(|identity| {
             let own = identity.to_public().to_string();
             DocumentMark::new(identity, &own, &place(number), recipient.as_bytes())
@@ -164,7 +166,7 @@ impl StateStore {
                 wrapped_by: names(&document),
                 known_by: markers(&document),
             }),
-            // Another run made this key first: use that one.
+            // Another run made a key with this number first, so that key is used.
             CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
                 key: place(number).to_string(),
                 why: "the store says that it exists, but does not list it".into(),
@@ -172,17 +174,18 @@ impl StateStore {
         }
     }
 
-    /// Returns true if the holders of this run's age identities know the newest data key without a service.
+    /// Returns true if all age identities of this run can recognize the newest data key without a service.
     pub fn is_known_to_identities(&self, keys: &DataKeys) -> bool {
         let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
         let mut names = identities.iter().map(|identity| identity.to_public().to_string());
         names.all(|name| keys.known_by.contains(&name))
     }
 
-    /// The recipients of the data keys that the holder of one of this run's age identities knows.
+    /// Returns the recipients of the data keys that an age identity of this run can recognize without a
+    /// service.
     ///
     /// # Errors
-    /// Errors of the store; a damaged document.
+    /// The store fails, or a document is damaged.
     pub async fn known_data_keys(&self) -> Result<Vec<String>, StateError> {
         let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
         let rows = self.data_key_rows().await?.into_iter();
@@ -205,17 +208,17 @@ impl StateStore {
         services.into_iter().eq(&keys.wrapped_by)
     }
 
-    /// Returns the services among `wrapped_by` that `state.encrypt_to` names no longer.
+    /// Returns the services among `wrapped_by` that are no longer in `state.encrypt_to`.
     pub fn former_services(&self, wrapped_by: &[String]) -> Vec<String> {
         let is_today = |name: &String| self.key_services.iter().any(|service| service.name == *name);
         let former = wrapped_by.iter().filter(|name| !is_today(name));
         former.cloned().collect()
     }
 
-    /// All data keys, the oldest first. Needs no service.
+    /// Lists all data keys, the oldest first, without unwrapping them.
     ///
     /// # Errors
-    /// Errors of the store; a damaged document.
+    /// The store fails, or a document is damaged.
     pub async fn list_data_keys(&self) -> Result<Vec<WrappedDataKey>, StateError> {
         let rows = self.data_key_rows().await?.into_iter();
         let rows = rows.map(|(number, document)| WrappedDataKey {
@@ -226,10 +229,10 @@ impl StateStore {
         Ok(rows.collect())
     }
 
-    /// Asks each service to unwrap the newest data key.
+    /// Tests for each service whether it can unwrap the newest data key.
     ///
     /// # Errors
-    /// Errors of the store; a damaged document.
+    /// The store fails, or a document is damaged.
     pub async fn try_key_services(&self) -> Result<Vec<KeyServiceTrial>, StateError> {
         let Some((number, document)) = self.data_key_rows().await?.pop() else {
             return Ok(Vec::new());
@@ -275,8 +278,9 @@ impl StateStore {
             .ok()
             .and_then(|text| text.parse().ok());
         let newest = newest.ok_or_else(|| damaged("the key that it wraps is not an age identity"))?;
-        // The document must name the key that it wraps. Somebody who can only write to the store could name another
-        // recipient, and wrapping by an RSA key does not prevent that, because it needs only the public half.
+        // The document's recipient must be that of the wrapped key. Somebody who can only write to the store
+        // could name another recipient, and an RSA key does not prevent that, because it needs only the
+        // public half.
         if newest.to_public().to_string() != document.recipient {
             return Err(damaged("its recipient is not that of the key that it wraps"));
         }
@@ -293,13 +297,14 @@ impl StateStore {
         })
     }
 
-    /// Binds a wrapped key to one place of one repository, so that an old key cannot become the newest.
+    /// Returns the context that binds a wrapped key to its number in one repository, so that an old key
+    /// cannot be passed off as the newest.
     fn context(&self, number: u64) -> String {
         format!("{} {}", self.envelopes.repository.as_str(), place(number))
     }
 }
 
-/// The services of a document, sorted.
+/// Returns the names of the services in a document, sorted.
 fn names(document: &DataKeyDocument) -> Vec<String> {
     let mut names: Vec<_> = document
         .wrapped
@@ -310,7 +315,7 @@ fn names(document: &DataKeyDocument) -> Vec<String> {
     names
 }
 
-/// Lists the age recipients whose holders marked a data key.
+/// Lists the age recipients whose holders marked the data key.
 fn markers(document: &DataKeyDocument) -> Vec<String> {
     document.known_by.iter().map(|mark| mark.by.clone()).collect()
 }

@@ -6,9 +6,10 @@
 //! {…}
 //! ```
 //!
-//! The checksum is over bytes, so that rewriting a number in another notation cannot break it. An encrypted
-//! body is `{"age":"<base64>"}`. Where states are encrypted, every document has marks: they are over its place and
-//! everything after the first line (`document_mark.rs`). [`Documents::read`] returns only what has one of a known key.
+//! The checksum covers bytes, not values, so that it does not depend on the notation of numbers. An encrypted
+//! body is `{"age":"<base64>"}`. If states are encrypted, every document has marks, keyed hashes over its key
+//! in the store and everything after the first line (`document_mark.rs`). [`Documents::read`] returns only
+//! documents with a mark of a known key.
 
 use std::{
     collections::BTreeSet,
@@ -32,11 +33,12 @@ use konverge_base::{
 
 /// The format version that this program writes.
 const FORMAT: u64 = 1;
-/// The kinds of documents that are encrypted. The others contain only names, digests and masked values: they are marked.
+/// The kinds of documents that are encrypted. Other kinds contain only names, digests and masked values, and
+/// are only marked.
 const SEALED_KINDS: [&str; 3] = ["state", "journal", "key"];
-/// The kind that has no mark: who unwraps a data key knows that it fits its recipient.
+/// The kind of documents that have no mark: unwrapping a data key proves that it belongs to its recipient.
 const DATA_KEY: &str = "data-key";
-/// How many times a create with an unclear result is repeated. The store has already retried each of them.
+/// Maximum number of repetitions of a create with an unclear result, on top of the store's own retries.
 const UNCLEAR_CREATES: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +50,8 @@ pub(super) struct Header {
     pub time: Timestamp,
     #[serde(default)]
     pub sealed: bool,
-    /// Who can decrypt it, sorted; empty in a document that is not encrypted, and in one of an earlier version.
+    /// The recipients who can decrypt the document, sorted. Empty if it is not encrypted, or of an earlier
+    /// version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<String>,
 }
@@ -66,8 +69,8 @@ struct SealedBody {
     age: String,
 }
 
-/// The possible origins of a document without a mark, for messages.
-const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
+/// The possible causes of a missing mark, for messages.
+const FOREIGN: &str = "it was written before Konverge marked documents (see `state.accept_unmarked_until`), or by somebody who can write to the store but holds no key of `state.encrypt_to`";
 
 /// The settings that all documents of one run share.
 #[derive(Clone)]
@@ -75,15 +78,15 @@ pub(super) struct Documents {
     pub repository: RepositoryId,
     pub writer: DocumentWriter,
     pub sealer: Option<Sealer>,
-    /// True if whole documents are encrypted, not only the data of runtimes.
+    /// True if whole documents are encrypted, false if only the runtimes' data in them is.
     pub seal_documents: bool,
-    /// True if encrypted kinds are also read if they are plain, and every kind if no holder of a key marked it.
+    /// True to also read documents without a mark, and unencrypted documents of kinds that are now encrypted.
     pub accept_unmarked: bool,
-    /// Reports each document that is skipped because nobody marked it.
+    /// Reports each document that is skipped because it has no mark.
     pub skipped: SkippedDocuments,
 }
 
-/// Receives a sentence about each skipped document.
+/// Receives a message about each skipped document.
 type SkippedObserver = dyn Fn(&str) + Send + Sync;
 
 /// Reports each skipped document once.
@@ -113,12 +116,12 @@ impl SkippedDocuments {
     }
 }
 
-/// A document whose checksum fits.
+/// A document with a valid checksum.
 struct Opened<'a> {
     marks: Vec<DocumentMark>,
     header: Header,
     body: &'a [u8],
-    /// Header and body.
+    /// The bytes that the marks cover: header and body.
     marked: &'a [u8],
 }
 
@@ -130,16 +133,16 @@ pub(super) struct OutgoingDocument {
     pub bytes: Bytes,
 }
 
-/// The writer of the document that is stored under a key after a create.
+/// The result of a create: who wrote the document that is now stored.
 pub(super) enum CreateResult {
-    /// Ours, by the nonce.
+    /// This process wrote it, as its nonce shows.
     Ours,
-    /// Another writer's.
+    /// Another writer wrote it; with its content.
     Theirs(Bytes),
 }
 
 impl Documents {
-    /// Builds the document of a body.
+    /// Builds a document from a body.
     pub(crate) fn write<T: Serialize>(
         &self,
         kind: &str,
@@ -164,14 +167,14 @@ impl Documents {
         })
     }
 
-    /// Writes header and body, encrypted and marked where documents of that kind are.
+    /// Writes header and body, and encrypts and marks them if that applies to the kind.
     fn compose(&self, key: &Key, mut header: Header, plain: String) -> Result<Bytes, StateError> {
         header.sealed = self.seals(&header.kind);
         header.recipients = Vec::new();
         let body = match (&self.sealer, header.sealed) {
             (_, false) => plain,
             (None, true) => {
-                let why = "there is no key in this run that encrypts it";
+                let why = "this run has no key to encrypt it with";
                 return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
             }
             (Some(sealer), true) => {
@@ -186,7 +189,7 @@ impl Documents {
             (false, _) => Vec::new(),
             (true, Some(sealer)) => sealer.mark(key, rest.as_bytes())?,
             (true, None) => {
-                let why = "there is no key in this run that marks it";
+                let why = "this run has no key to mark it with";
                 return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
             }
         };
@@ -203,18 +206,19 @@ impl Documents {
         self.seal_documents && SEALED_KINDS.contains(&kind)
     }
 
-    /// Returns true if documents of a kind have the mark of a holder of a key.
+    /// Returns true if documents of a kind are marked.
     fn marks(&self, kind: &str) -> bool {
         self.seal_documents && kind != DATA_KEY
     }
 
-    /// The header of a document of any kind, which is never encrypted. Nobody has checked who wrote it.
+    /// Returns the header of a document of any kind. It is never encrypted, and its writer is not verified
+    /// here.
     pub(crate) fn header(&self, key: &Key, bytes: &[u8]) -> Result<Header, StateError> {
         Ok(open(key, bytes)?.header)
     }
 
-    /// Returns true if a document is as this run would write it: encrypted and marked for whom it encrypts, and for
-    /// nobody else, by a holder of a key.
+    /// Returns true if a document has the protection that this run would write: encrypted and marked for
+    /// exactly its recipients, by the holder of a key.
     pub(crate) fn is_current(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         let opened = open(key, bytes)?;
         let Some(sealer) = &self.sealer else {
@@ -232,14 +236,15 @@ impl Documents {
             && sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
-    /// Returns true if a holder of a key that this run knows wrote a document. `None` without a key.
+    /// Returns true if a document has the mark of a known key. `None` if this run has no key.
     pub(crate) fn is_marked(&self, key: &Key, bytes: &[u8]) -> Option<bool> {
         let opened = open(key, bytes).ok()?;
         let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key())?;
         Some(sealer.check_marks(key, opened.marked, &opened.marks).is_ok())
     }
 
-    /// Returns the document encrypted and marked again, for the place `to`. `change` edits its body first.
+    /// Returns the document for the key `to`, encrypted and marked for this run's recipients. `change` edits
+    /// the body first.
     pub(crate) fn reseal(
         &self,
         from: &Key,
@@ -253,7 +258,8 @@ impl Documents {
         self.compose(to, header, to_json(&body))
     }
 
-    /// Reads a document like [`Documents::read`]. One without a mark is reported and skipped: `None`.
+    /// Reads a document like [`Documents::read`], but returns `None` for a document without a mark and
+    /// reports it as skipped.
     pub(crate) fn read_marked<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -269,11 +275,11 @@ impl Documents {
         }
     }
 
-    /// Parses and validates a document, and checks who wrote it.
+    /// Parses and validates a document, and checks its marks.
     ///
     /// # Errors
-    /// [`StateError::Unmarked`] if no holder of a key that this run knows wrote the document; [`StateError::Damaged`]
-    /// instead for a kind that is encrypted.
+    /// [`StateError::Unmarked`] for a document without a mark of a known key; [`StateError::Damaged`] for
+    /// such a document of an encrypted kind.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         kind: &str,
@@ -284,7 +290,8 @@ impl Documents {
             key: key.to_string(),
             why,
         };
-        // The marks are checked first: whoever holds no key could otherwise stop a run with a damaged document.
+        // The marks are checked first. Otherwise somebody without a key could stop a run with a damaged
+        // document.
         if !SEALED_KINDS.contains(&kind) {
             let (marks, marked) = marks(bytes);
             self.check_writer(kind, key, &marks, marked)?;
@@ -327,14 +334,14 @@ impl Documents {
             .decode(sealed.age)
             .map_err(|error| damaged(error.into()))?;
         let plain = sealer.open(&cipher).map_err(|error| sealed_error(error.into()))?;
-        // A document that can be decrypted proves nothing about its writer: everybody who knows the recipients can
-        // encrypt.
+        // That a document can be decrypted proves nothing about its writer: everybody who knows the
+        // recipients can encrypt. So its mark is checked, too.
         self.check_writer(kind, key, &opened.marks, opened.marked)?;
         let body = serde_json::from_slice(&plain).map_err(unreadable)?;
         Ok((opened.header, body))
     }
 
-    /// Checks that a holder of a key wrote a document, where documents of its kind are marked.
+    /// Checks that a document has the mark of a known key, if its kind is marked.
     fn check_writer(
         &self,
         kind: &str,
@@ -348,8 +355,8 @@ impl Documents {
         let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key());
         let Some(sealer) = sealer else {
             return Err(StateError::Sealed {
-                what: format!("nobody knows who wrote `{key}`"),
-                why: "there is no key in this run that checks its mark".into(),
+                what: format!("it is unknown who wrote `{key}`"),
+                why: "this run has no key to check the mark of the document with".into(),
             });
         };
         let checked = sealer.check_marks(key, marked, marks);
@@ -364,8 +371,8 @@ impl Documents {
     }
 }
 
-/// Creates a document. If the answer is unclear, determines whose document is stored: a lost answer may have
-/// been a success, and some stores answer *exists* although no writer won.
+/// Creates a document. If the result is unclear, finds out whose document is stored: a lost response may have
+/// been a success, and some stores report *exists* although no create succeeded.
 pub(super) async fn put(
     store: &dyn Store,
     key: &Key,
@@ -376,12 +383,12 @@ pub(super) async fn put(
         match store.create(key, letter.bytes.clone()).await {
             Ok(Created::Created) => return Ok(CreateResult::Ours),
             Ok(Created::Exists) => match store.get(key).await {
-                // An earlier attempt of ours, whose answer was lost.
+                // An earlier attempt of this call, whose response was lost, has succeeded.
                 Ok(Some(there)) if nonce_of(&there).as_deref() == Some(&letter.nonce) => {
                     return Ok(CreateResult::Ours);
                 }
                 Ok(Some(there)) => return Ok(CreateResult::Theirs(there)),
-                // There is no document, so no other writer won: try again.
+                // There is no document, so no other writer succeeded: try again.
                 Ok(None) => {}
                 Err(error) => last = Some(error),
             },
@@ -404,7 +411,7 @@ fn nonce_of(bytes: &[u8]) -> Option<String> {
     Some(header.nonce)
 }
 
-/// Splits a document into its marks and the bytes that they cover. The document may be anything.
+/// Splits a document into its marks and the bytes that they cover. The input may be any bytes.
 fn marks(bytes: &[u8]) -> (Vec<DocumentMark>, &[u8]) {
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let seal: Option<BodySeal> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
@@ -422,11 +429,11 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
     let first: serde_json::Value = lines
         .next()
         .and_then(|line| serde_json::from_slice(line).ok())
-        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+        .ok_or_else(|| damaged("it has no first line of a Konverge document"))?;
     let version = first
         .get("konverge")
         .and_then(serde_json::Value::as_u64)
-        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+        .ok_or_else(|| damaged("it has no first line of a Konverge document"))?;
     if version == 0 {
         return Err(damaged("format 0 does not exist"));
     }
@@ -440,7 +447,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
         serde_json::from_value(first).map_err(|_| damaged("its first line holds no checksum"))?;
     let rest = lines.next().unwrap_or_default();
     if Digest::of_bytes(rest) != seal.checksum {
-        return Err(damaged("its checksum does not fit: it was truncated or edited"));
+        return Err(damaged("its checksum does not match: it was truncated or edited"));
     }
     let mut lines = rest.splitn(2, |byte| *byte == b'\n');
     let header = lines.next().unwrap_or_default();

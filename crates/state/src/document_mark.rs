@@ -1,9 +1,9 @@
-//! Marks of documents, where states are encrypted: they prove that the writer holds a key.
+//! Marks of documents, used if states are encrypted. A mark proves that the writer holds a key.
 //!
-//! age only encrypts, and its recipients are public: everybody who knows them can encrypt to them. So the writer of a
-//! document adds a keyed hash for each recipient. Its key is the secret that the writer's and the reader's X25519 keys
-//! have in common, which takes one of the two private keys. A reader accepts the marks of recipients in
-//! `state.encrypt_to`, of data keys and of its own identities.
+//! age alone does not authenticate: everybody who knows the public recipients can encrypt to them. So the
+//! writer of a document adds a keyed hash for each recipient. The hash's key is the shared secret of the
+//! writer's and the reader's X25519 keys, for which one of the two private keys is needed. A reader accepts
+//! the marks of recipients in `state.encrypt_to`, of data keys and of its own identities.
 
 use age::secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ use zeroize::Zeroizing;
 
 use crate::store::Key;
 
-/// The context of the key derivation; another use gets another key.
+/// The context of the key derivation. Another purpose must use another context.
 const PURPOSE: &str = "konverge 2026-11 document: who wrote it holds a key of state.encrypt_to";
 
-/// A keyed hash over a document and its place, from a writer for a reader.
+/// A keyed hash over a document and its key in the store, by a writer for one reader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DocumentMark {
-    /// The age recipient that belongs to the key of the writer.
+    /// The age recipient of the writer.
     pub by: String,
     /// The age recipient of the reader.
     #[serde(rename = "for")]
@@ -27,7 +27,7 @@ pub(super) struct DocumentMark {
 }
 
 impl DocumentMark {
-    /// `None` if the reader is not an age recipient.
+    /// Creates a mark; `None` if the reader is not an age recipient.
     pub(crate) fn new(
         writer: &age::x25519::Identity,
         reader: &str,
@@ -43,11 +43,11 @@ impl DocumentMark {
         })
     }
 
-    /// Returns true if the given writer, or the reader itself, made the mark.
+    /// Returns true if the named writer, or the reader itself, made the mark: both know its key.
     pub(crate) fn is_valid(&self, reader: &age::x25519::Identity, place: &Key, bytes: &[u8]) -> bool {
         let written = blake3::Hash::from_hex(&self.hash).ok();
         let key = common_key(reader, &self.by, &self.by, &self.reader);
-        // Compared in constant time, as the hashes of blake3 are.
+        // The comparison takes constant time, because it compares `blake3` hashes.
         written.is_some_and(|written| key.is_some_and(|key| hash(&key, place, bytes) == written))
     }
 }
@@ -61,7 +61,7 @@ fn hash(key: &[u8; 32], place: &Key, bytes: &[u8]) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The key that the holder of a private key and that of the other recipient have in common, from one to the other.
+/// Derives the shared key of a private key's holder and another recipient, for marks from `by` to `reader`.
 fn common_key(
     own: &age::x25519::Identity,
     other: &str,
@@ -71,7 +71,7 @@ fn common_key(
     let secret = own.to_string();
     let secret = StaticSecret::from(*key_bytes(secret.expose_secret(), "age-secret-key-")?);
     let common = secret.diffie_hellman(&PublicKey::from(*key_bytes(other, "age")?));
-    // Refuse a key of low order: it has the same common secret with every other key.
+    // A public key of low order has the same shared secret with every other key, so it is refused.
     if !common.was_contributory() {
         return None;
     }
@@ -83,7 +83,7 @@ fn common_key(
     Some(Zeroizing::new(blake3::derive_key(PURPOSE, &material)))
 }
 
-/// The bytes of a key of age, which is written in Bech32.
+/// Decodes the bytes of an age key, which is written in Bech32.
 fn key_bytes(text: &str, kind: &str) -> Option<Zeroizing<[u8; 32]>> {
     let (found, bytes) = bech32::decode(text).ok()?;
     let bytes = Zeroizing::new(bytes);

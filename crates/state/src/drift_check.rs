@@ -1,4 +1,4 @@
-//! [`DriftCheck`]: the last check of one stack for drift.
+//! [`DriftCheck`]: the last drift check of one stack.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,36 +8,36 @@ use konverge_base::model::{
     stack_look::{HealthCounts, StackLook},
 };
 
-/// The last check of one stack.
+/// The last drift check of one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftCheck {
-    /// The time of the check, by the clock of that machine. Recorded for a failed check too, so that the
-    /// stack does not take the turn of another.
+    /// The time of the check by the checking machine's clock. A failed check is recorded too, so that the
+    /// stack is not checked again before others.
     pub at: Timestamp,
-    /// The drift that is known; none if all was as applied.
+    /// The known drift; `None` if the live objects were as applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<KnownDrift>,
     /// The health of the live objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthCounts>,
-    /// The differences and objects that were seen, for display. Only the drift history has them, so that the index
-    /// stays short.
+    /// The differences and objects that the check saw, for display. Only the drift history contains them, so
+    /// that the index stays short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look: Option<Box<StackLook>>,
 }
 
 impl DriftCheck {
-    /// The check as the index has it.
+    /// Returns the check without `look`, for the index.
     pub(super) fn for_index(self) -> Self {
         Self { look: None, ..self }
     }
 }
 
-/// A difference, and since when it is known.
+/// A known drift, and the time since when it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDrift {
-    /// The digest over the differences.
+    /// The digest of the differences.
     pub digest: Digest,
-    /// When a difference was first detected, in an unbroken sequence of checks.
+    /// The time of the first of the consecutive checks that found drift.
     pub since: Timestamp,
 }

@@ -1,6 +1,6 @@
-//! The drift history: when each stack was last checked. Each version is a whole document; the highest number is
-//! current. It only schedules the checks and remembers since when drift is known. If it is deleted, the next check
-//! starts a new one.
+//! The drift history: the last check of each stack. Each version is a whole document, and the highest number
+//! is current. The history is used only to schedule checks and to remember since when drift is known; if it
+//! is deleted, the next check starts a new one.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,11 @@ use konverge_base::{
     model::{StackId, week_activity::Week},
 };
 
-/// The number of documents kept: a reader that listed before the newest one was written still finds the one
-/// before.
+/// Number of documents kept. A reader that listed before the newest one was written still finds an older one.
 const KEPT: usize = 3;
-/// How many times a write is retried if two runs write at once.
+/// How many times a write is retried if several runs write at the same time.
 const TRIES: u32 = 5;
-/// The most bytes that the differences of all stacks may have in the history.
+/// Maximum number of bytes of all stacks' differences in the history.
 const LOOK_BYTES: usize = 2 << 20;
 
 /// The history of drift checks.
@@ -31,25 +30,26 @@ const LOOK_BYTES: usize = 2 << 20;
 pub struct DriftHistory {
     /// The last check of each stack.
     pub stacks: BTreeMap<StackId, DriftCheck>,
-    /// The end of the last run in which no check failed.
+    /// The end of the last run in which every check succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Timestamp>,
-    /// The drift of the last weeks, each as its last check knew it.
+    /// The drift in each of the last weeks, as of the last check in that week.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weeks: BTreeMap<Week, DriftWeek>,
 }
 
-/// The drift that was known at the last check of a week.
+/// The drift that was known at the last check in a week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftWeek {
     /// The number of stacks with drift.
     pub stacks: usize,
-    /// For how many seconds the oldest was known.
+    /// Time for which the oldest drift was known, in seconds.
     pub oldest: u64,
 }
 
 impl DriftHistory {
-    /// Merges what another run wrote in the meantime: of two checks the later counts.
+    /// Merges the history that another run wrote in the meantime: of two checks of a stack the later one is
+    /// kept.
     fn join(&mut self, other: Self) {
         self.good = self.good.max(other.good);
         for (week, known) in other.weeks {
@@ -65,7 +65,7 @@ impl DriftHistory {
         }
     }
 
-    /// Notes the drift that is known in the current week, and drops old weeks.
+    /// Records the drift of the current week, and drops old weeks.
     fn note_week(&mut self, now: Timestamp) {
         let week = Week::from_timestamp(now);
         let oldest_week = week.last_weeks().next();
@@ -84,7 +84,7 @@ impl DriftHistory {
         self.weeks.insert(week, known);
     }
 
-    /// Leaves differences out beyond what the history has room for. They are only shown, and the issues have them.
+    /// Drops differences above [`LOOK_BYTES`]. They are only shown, and the drift issues contain them too.
     fn bound_looks(&mut self) {
         let mut bytes = 0;
         for look in self.stacks.values_mut().filter_map(|check| check.look.as_mut()) {
@@ -99,18 +99,18 @@ impl DriftHistory {
 }
 
 impl StateStore {
-    /// The history of drift checks; empty if there is none. One LIST and one GET.
+    /// Reads the drift history; empty if there is none. One LIST and one GET.
     ///
     /// # Errors
-    /// Errors of the store; a document that is damaged or of another repository.
+    /// The store fails, or the document is damaged or of another repository.
     pub async fn drift_history(&self) -> Result<DriftHistory, StateError> {
         Ok(self.newest_drift_history().await?.1)
     }
 
-    /// Records checks. Later checks of another run are kept. Stacks outside the given set are removed.
+    /// Records checks. Later checks of other runs are kept; stacks for which `keep` is false are removed.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn save_drift_history(
         &self,
         mut history: DriftHistory,

@@ -1,5 +1,4 @@
-//! Keys: the age key that encrypts documents and runtime data, and the key of the short hashes, which is
-//! created in the store.
+//! The age keys that encrypt documents and runtime data.
 
 use std::{
     io::{Read as _, Write as _},
@@ -14,7 +13,7 @@ use super::{StateError, document_mark::DocumentMark, key_service::DataKeys};
 use crate::store::Key;
 use konverge_base::{error::SharedError, variables};
 
-/// The scrypt work factor of a passphrase (2^n): about a tenth of a second, once per encrypted document.
+/// The scrypt work factor of a passphrase (2^n): about a tenth of a second for each encrypted document.
 const SCRYPT_LOG_N: u8 = 15;
 
 /// The prefix of an age identity.
@@ -29,12 +28,12 @@ pub struct Sealer(Arc<Inner>);
 
 struct Inner {
     recipients: Vec<age::x25519::Recipient>,
-    /// The identities of the run, the one of today first.
+    /// The identities of the run; the first one is current, the others only decrypt.
     identities: Vec<age::x25519::Identity>,
     passphrase: Option<SecretString>,
-    /// The keys that key services wrap, the newest first.
+    /// The data keys, wrapped by key services; the newest first.
     data_keys: Vec<age::x25519::Identity>,
-    /// The recipients of data keys that were not unwrapped, but that a holder of an identity of this run knew.
+    /// The recipients of data keys that were not unwrapped, but that an identity of this run can recognize.
     known_data_keys: Vec<String>,
 }
 
@@ -60,14 +59,15 @@ impl Inner {
     }
 }
 
-/// The text of `KONVERGE_AGE_IDENTITY`: an age identity on each line that is not a comment, or else a passphrase.
+/// Parses `KONVERGE_AGE_IDENTITY`: one age identity a line, or else a passphrase. Comments are allowed.
 fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<SecretString>), StateError> {
     let text = text.trim();
     let lines = text.lines().map(str::trim);
     let lines: Vec<_> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    // One such line is enough, so that a mistake in another line does not turn the keys into a passphrase.
+    // One line with an identity is enough, so that a mistake in another line does not turn the keys into a
+    // passphrase.
     let is_identity = lines
         .iter()
         .any(|line| line.to_ascii_uppercase().starts_with(IDENTITY_PREFIX));
@@ -90,21 +90,21 @@ fn parse_secret(text: &str) -> Result<(Vec<age::x25519::Identity>, Option<Secret
 }
 
 impl Sealer {
-    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: age identities
-    /// (`AGE-SECRET-KEY-1…`), one a line, or else a passphrase.
+    /// Builds a sealer from `state.encrypt_to` (`age1…`) and the text of `KONVERGE_AGE_IDENTITY`: age
+    /// identities (`AGE-SECRET-KEY-1…`), one a line, or else a passphrase.
     ///
-    /// Without recipients, data is encrypted to the identities or the passphrase themselves. Without an identity
-    /// nothing can be decrypted. Returns `None` if there is neither.
+    /// Without recipients, data is encrypted to the identities or the passphrase themselves. Without an
+    /// identity nothing can be decrypted. Returns `None` without recipients and identity.
     ///
     /// # Errors
-    /// A damaged recipient or identity, or a passphrase of fewer than 12 characters.
+    /// An invalid recipient or identity, or a passphrase of fewer than 12 characters.
     pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
         let inner = Inner::parse(recipients, identity)?;
         Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
     }
 
-    /// Builds a sealer with data keys: data is encrypted to the recipients and to the newest data key, and never to the
-    /// identity alone.
+    /// Builds a sealer with data keys. Data is encrypted to the recipients and to the newest data key, never
+    /// to the identity alone.
     ///
     /// # Errors
     /// Errors of [`Sealer::new`].
@@ -118,7 +118,7 @@ impl Sealer {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// A new random identity.
+    /// Creates a sealer with a new random identity.
     pub fn generate() -> Self {
         Self(Arc::new(Inner {
             recipients: Vec::new(),
@@ -129,7 +129,8 @@ impl Sealer {
         }))
     }
 
-    /// Builds a sealer that also accepts documents by holders of these data keys, which it does not have.
+    /// Builds a sealer that also accepts documents by holders of these data keys, which it cannot decrypt
+    /// with.
     ///
     /// # Errors
     /// Errors of [`Sealer::new`].
@@ -143,7 +144,7 @@ impl Sealer {
         Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
     }
 
-    /// Lists who can decrypt what this run encrypts: age recipients, or the word `passphrase`.
+    /// Lists the recipients of this run's data: age recipients, or the word `passphrase`.
     pub fn recipients(&self) -> Vec<String> {
         let inner = &*self.0;
         let mut names: Vec<_> = inner.recipients.iter().map(ToString::to_string).collect();
@@ -157,7 +158,7 @@ impl Sealer {
         names
     }
 
-    /// The text of the identities or the passphrase, if there is one.
+    /// Returns the text of the identities or of the passphrase, if there is one.
     pub fn identity(&self) -> Option<String> {
         let inner = &*self.0;
         if let Some(passphrase) = &inner.passphrase {
@@ -167,28 +168,28 @@ impl Sealer {
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    /// The texts of the age identities, the one of today first.
+    /// Returns the texts of the age identities, the current one first.
     pub(super) fn age_identities(&self) -> Vec<String> {
         self.0.identities.iter().map(secret_text).collect()
     }
 
-    /// Returns true if the run has a private key of age.
+    /// Returns true if the run has a private age key.
     pub(super) fn has_age_key(&self) -> bool {
         !self.0.identities.is_empty() || !self.0.data_keys.is_empty()
     }
 
-    /// Returns true if documents of this run have a mark: a private key of it is that of a recipient.
+    /// Returns true if this run can mark documents: one of its private keys is that of a recipient.
     pub fn can_mark(&self) -> bool {
         let readers = self.recipients();
         self.own_keys().any(|key| readers.contains(&public(key)))
     }
 
-    /// The keys that mark: the newest data key, and those of the run.
+    /// Returns the private keys that may mark: the newest data key, and the identities of the run.
     fn own_keys(&self) -> impl Iterator<Item = &age::x25519::Identity> {
         self.0.data_keys.first().into_iter().chain(&self.0.identities)
     }
 
-    /// The identities of the run that are those of recipients.
+    /// Returns the identities of the run that are recipients too.
     pub(super) fn listed_identities(&self) -> Vec<&age::x25519::Identity> {
         let names: Vec<_> = self.0.recipients.iter().map(ToString::to_string).collect();
         let identities = self.0.identities.iter();
@@ -197,10 +198,10 @@ impl Sealer {
             .collect()
     }
 
-    /// Marks a document for each recipient, with each key of this run that is a recipient's.
+    /// Marks a document for each recipient, with each private key of this run that belongs to a recipient.
     ///
     /// # Errors
-    /// [`StateError::Sealed`]: none is.
+    /// [`StateError::Sealed`] if there is no such key.
     pub(super) fn mark(&self, place: &Key, bytes: &[u8]) -> Result<Vec<DocumentMark>, StateError> {
         let readers = self.recipients();
         let writers = self.own_keys().filter(|key| readers.contains(&public(key)));
@@ -214,14 +215,14 @@ impl Sealer {
         if marks.is_empty() {
             Err(key_error(
                 "a document",
-                "no key in this run is that of a recipient, so nobody could tell who wrote it",
+                "no key of this run belongs to a recipient, so nobody could check who wrote the document",
             ))
         } else {
             Ok(marks)
         }
     }
 
-    /// Checks that a holder of a recipient's key wrote a document. The error says why that is not known.
+    /// Checks that the holder of a recipient's key marked a document. The error says why that is not proven.
     pub(super) fn check_marks(
         &self,
         place: &Key,
@@ -230,7 +231,7 @@ impl Sealer {
     ) -> Result<(), String> {
         let inner = &*self.0;
         if marks.is_empty() {
-            return Err("it has no mark of its writer".to_owned());
+            return Err("it is not marked by its writer".to_owned());
         }
         let own: Vec<_> = inner.data_keys.iter().chain(&inner.identities).collect();
         let is_accepted = |name: &String| {
@@ -239,7 +240,7 @@ impl Sealer {
                 || own.iter().any(|key| public(key) == *name)
                 || inner.known_data_keys.contains(name)
         };
-        // The writer must be one whom this run accepts, and the mark must be for a key of this run.
+        // The mark must be by a writer whom this run accepts, and for a key that this run has.
         let is_valid = |mark: &DocumentMark| {
             let mut readers = own.iter().filter(|key| public(key) == mark.reader);
             is_accepted(&mark.by) && readers.any(|reader| mark.is_valid(reader, place, bytes))
@@ -247,7 +248,7 @@ impl Sealer {
         if marks.iter().any(is_valid) {
             Ok(())
         } else {
-            Err("no holder of a key that this run knows wrote it".to_owned())
+            Err("its mark is of no key that this run accepts".to_owned())
         }
     }
 
@@ -260,7 +261,7 @@ impl Sealer {
         for recipient in &self.0.recipients {
             recipients.push(Box::new(recipient.clone()));
         }
-        // The newest data key is enough, because it encloses the earlier ones.
+        // Earlier data keys need not be recipients, because the newest one contains them.
         if let Some(key) = self.0.data_keys.first() {
             recipients.push(Box::new(key.to_public()));
         }
@@ -289,7 +290,7 @@ impl Sealer {
     /// Decrypts the output of [`Sealer::seal`].
     ///
     /// # Errors
-    /// [`StateError::Sealed`]: no key, a different key, or damaged data.
+    /// [`StateError::Sealed`] if the run has no key or another one, or if the data is damaged.
     pub fn open(&self, cipher: &[u8]) -> Result<Vec<u8>, StateError> {
         let wrong = |error: age::DecryptError| key_error("decrypting", error);
         let decryptor = age::Decryptor::new_buffered(cipher).map_err(wrong)?;
@@ -299,8 +300,8 @@ impl Sealer {
         }
         if let Some(text) = &self.0.passphrase {
             let mut identity = age::scrypt::Identity::new(text.clone());
-            // By default age derives the maximum from this machine's speed: a slow one would refuse what a fast
-            // one wrote.
+            // By default, age derives the maximum from the speed of this machine, so a slow one would refuse
+            // what a fast one wrote.
             identity.set_max_work_factor(SCRYPT_LOG_N);
             identities.push(Box::new(identity));
         }
@@ -317,7 +318,7 @@ impl Sealer {
         Ok(plain)
     }
 
-    /// Encrypts a runtime's own data into a value for a state or journal: `{"$age": base64}`.
+    /// Encrypts a runtime's data to a value for a state or journal: `{"$age": base64}`.
     ///
     /// # Errors
     /// Errors of [`Sealer::seal`].
@@ -326,7 +327,7 @@ impl Sealer {
         Ok(json!({"$age": base64::engine::general_purpose::STANDARD.encode(cipher)}))
     }
 
-    /// Decrypts every encrypted value in a document, and encrypts it again.
+    /// Decrypts every encrypted value in a document and encrypts it to this run's recipients.
     ///
     /// # Errors
     /// Errors of [`Sealer::open_value`].
@@ -347,7 +348,7 @@ impl Sealer {
     /// Decrypts the output of [`Sealer::seal_value`].
     ///
     /// # Errors
-    /// Errors of [`Sealer::open`]; a value that is not encrypted.
+    /// Errors of [`Sealer::open`], or the value is not encrypted.
     pub fn open_value(&self, value: &Value) -> Result<Value, StateError> {
         let cipher = value
             .get("$age")

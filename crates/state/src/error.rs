@@ -1,4 +1,4 @@
-//! The errors of the state, each with the way to recover.
+//! The errors of the state, each with a hint how to recover.
 
 use super::Holder;
 use crate::store::StoreError;
@@ -7,7 +7,7 @@ use konverge_base::{
     model::StackId,
 };
 
-/// The state cannot be read, written or locked.
+/// Errors of reading, writing or locking the state.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum StateError {
@@ -20,7 +20,7 @@ pub enum StateError {
         #[source]
         why: SharedError,
     },
-    /// Documents are marked, and no holder of a key that this run knows marked this one.
+    /// The document has no mark of a key that this run knows, although documents are marked.
     #[error("`{key}` is not used")]
     Unmarked {
         key: String,
@@ -28,10 +28,10 @@ pub enum StateError {
         why: SharedError,
     },
     /// A newer version of Konverge wrote the document.
-    #[error("`{key}` is of format {version}, which this Konverge does not know")]
+    #[error("`{key}` has format version {version}, which this version of Konverge does not support")]
     Future {
         key: String,
-        /// The version of its format.
+        /// The version of the document's format.
         version: u64,
     },
     /// The document belongs to another repository.
@@ -43,10 +43,10 @@ pub enum StateError {
         /// This repository.
         ours: String,
     },
-    /// The document is encrypted and cannot be decrypted, or must be encrypted and there is no key.
+    /// The document cannot be decrypted, or it must be encrypted and there is no key.
     #[error("{what}")]
     Sealed {
-        /// The key in the store, or what was to be encrypted.
+        /// The key of the document, or a description of the value.
         what: String,
         #[source]
         why: SharedError,
@@ -54,7 +54,7 @@ pub enum StateError {
     /// A key service failed.
     #[error("{what}")]
     KeyService {
-        /// The key in the store.
+        /// The key of the data key's document.
         what: String,
         #[source]
         why: SharedError,
@@ -65,17 +65,18 @@ pub enum StateError {
         holder.writer, holder.id, holder.renewal_text()
     )]
     Held { stack: StackId, holder: Box<Holder> },
-    /// The run was asked to stop while it waited for an earlier holder to notice the takeover of its lease.
+    /// The run was asked to stop while it waited for an earlier holder to notice that its lease was taken
+    /// over.
     #[error("stack `{0}` was not started: the run was interrupted while it took over the lease")]
     Stopped(StackId),
-    /// We held the lease and lost it.
+    /// This run lost the lease that it held.
     #[error("the lease of stack `{stack}` is lost: {why}; nothing more was written")]
     Lost {
         stack: StackId,
-        /// How this run noticed the loss.
+        /// The way in which this run noticed the loss.
         why: String,
     },
-    /// The index says that a state was written, but the store has no document of it.
+    /// The index records a state that is no longer in the store.
     #[error(
         "the state of stack `{stack}` is gone: serial {serial} was written, and {}",
         newest.map_or("the store holds no serial of it".to_owned(), |newest| format!("the newest in the store is {newest}"))
@@ -87,14 +88,14 @@ pub enum StateError {
         /// The newest serial in the store.
         newest: Option<u64>,
     },
-    /// A serial, lease id or stack that does not exist.
+    /// There is no such serial, lease id or stack.
     #[error("{0}")]
     Missing(String),
 }
 
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
-        // An error of the store already has its kind and its hints.
+        // The store's error already has its kind and its hints.
         if let StateError::Store(error) = error {
             return error.into();
         }
@@ -126,7 +127,7 @@ impl From<StateError> for UserError {
             StateError::Sealed { .. } => UserError::new(ErrorKind::State, text)
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::KeyService { .. } => UserError::new(ErrorKind::State, text)
-                .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
+                .hint("nothing was changed: run the command again when a key service of `state.encrypt_to` answers and this run may use its key")
                 .hint("the first run creates the data key, and needs the right to encrypt; `konverge state rekey` creates it too")
                 .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
                 .hint("if an age recipient is listed, too, set KONVERGE_AGE_IDENTITY to its identity: it decrypts what was encrypted to it"),
@@ -136,14 +137,14 @@ impl From<StateError> for UserError {
             StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
-                .hint("run it again: the lease expires by itself"),
+                .hint("run the command again: the lease expires by itself"),
             StateError::Vanished {
                 stack,
                 newest: Some(newest),
                 ..
             } => UserError::new(ErrorKind::State, text)
-                .hint("nothing was changed: what the missing serials recorded may still exist")
-                .hint("restore them below `stacks/` from a backup or the bucket's versions")
+                .hint("nothing was changed: resources that the missing serials recorded may still exist")
+                .hint("restore the missing documents below `stacks/` from a backup or the bucket's versions")
                 .hint(format!(
                     "to continue from serial {newest}: `konverge state pull {stack} --serial {newest} > FILE`, then `konverge state push {stack} FILE`"
                 )),
@@ -161,7 +162,7 @@ impl From<StateError> for UserError {
     }
 }
 
-/// The stack of a key.
+/// Returns the stack in a key.
 fn stack_of(key: &str) -> Option<String> {
     let rest = key.strip_prefix("stacks/")?;
     let component = rest.split('/').next()?;

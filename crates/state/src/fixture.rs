@@ -25,7 +25,7 @@ use konverge_base::model::{
 };
 use konverge_cloud::secret_stores::{KeyService, SecretProblem};
 
-/// The states of one run in a store.
+/// Returns the states of a run in this store.
 pub(super) fn states(store: &Arc<dyn Store>, clock: &Arc<HandClock>) -> StateStore {
     let writer = DocumentWriter {
         run: "https://ci.example/1".to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn recorded(name: &str) -> Recorded {
     }
 }
 
-/// What the journal says of a resource that was created.
+/// Returns the journal entries of a created resource.
 pub(super) fn created(name: &str) -> Vec<JournalEntry> {
     let recorded = recorded(name);
     let intent = JournalEntry::Intent {
@@ -63,7 +63,7 @@ pub(super) fn created(name: &str) -> Vec<JournalEntry> {
     vec![intent, JournalEntry::Done { recorded }]
 }
 
-/// The state of a stack with these resources, applied well.
+/// Returns the state of a stack after a successful apply of these resources.
 pub(super) fn state(stack: &StackId, names: &[&str]) -> StackState {
     let mut state = StackState::empty(stack.clone(), RepoPath::normalize("apps/shop").unwrap());
     names.iter().for_each(|name| state.put(recorded(name)));
@@ -148,7 +148,7 @@ impl NamedService {
         self.is_away.store(is_away, Ordering::SeqCst);
     }
 
-    /// What a run is given.
+    /// Returns the service under its name, as a run gets it.
     pub(super) fn named(self: &Arc<Self>) -> NamedKeyService {
         NamedKeyService {
             name: self.name.to_owned(),
@@ -188,7 +188,7 @@ pub(super) enum StoreRequest<'a> {
 }
 
 impl StoreRequest<'_> {
-    /// The key or folder that is asked for.
+    /// Returns the requested key or folder.
     pub(super) fn key(&self) -> &Key {
         match self {
             Self::Get(key) | Self::List(key) | Self::Create(key, _) | Self::Delete(key) => key,
@@ -196,7 +196,7 @@ impl StoreRequest<'_> {
     }
 }
 
-/// What a test does before a request is answered.
+/// Runs before each request to the store; may return an error instead of the response.
 type BeforeRequest = dyn Fn(&MemoryStore, StoreRequest<'_>) -> Result<(), StoreError> + Send + Sync;
 
 /// A store in memory. Before each request a test may change what is there, or refuse.
@@ -216,7 +216,7 @@ impl WatchedStore {
     }
 }
 
-/// The error of a store that does not answer.
+/// Returns the error of a store that does not respond.
 pub(super) fn unavailable(key: &Key) -> StoreError {
     StoreError::Unavailable {
         url: "memory:".to_owned(),

@@ -1,4 +1,5 @@
-//! The freeze: one switch that stops all applies. Each change of it is a document; the highest number counts.
+//! The freeze: one switch that stops all applies. Each change of it is a document; the highest number is
+//! current.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,43 +11,43 @@ use super::{
 };
 use crate::store::Key;
 
-/// How many times a write is retried if two runs write at once.
+/// How many times a write is retried if several runs write at the same time.
 const TRIES: u32 = 5;
 
-/// A freeze: why nothing is applied. One `konverge unfreeze` ends it, however often it was set.
+/// A freeze of all applies. One `konverge unfreeze` ends it, even if it was set several times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplyFreeze {
-    /// The reasons, the first freeze first. There is at least one.
+    /// The reasons, that of the first freeze first. There is at least one.
     pub reasons: Vec<FreezeReason>,
 }
 
-/// Why somebody froze all applies, since when and by whom.
+/// The reason of one freeze, with its time and author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreezeReason {
-    /// The reason that its author gave.
+    /// The text that the author gave.
     pub reason: String,
-    /// When it was set, by the clock of that machine.
+    /// The time of the freeze, by the author's clock.
     pub since: Timestamp,
-    /// Who set it.
+    /// The author.
     pub writer: DocumentWriter,
 }
 
-/// The body of a document.
+/// The body of a freeze document.
 #[derive(Serialize, Deserialize)]
 struct FreezeSwitch {
     frozen: bool,
     reason: String,
-    /// The reasons of earlier freezes that nobody had ended.
+    /// The reasons of earlier freezes that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     earlier: Vec<FreezeReason>,
 }
 
 impl StateStore {
-    /// The freeze that holds now; `None` if applies may run. One LIST, and one GET if there ever was a freeze.
+    /// Returns the current freeze; `None` if applies may run. One LIST, and one GET if there ever was a
+    /// freeze.
     ///
     /// # Errors
-    /// Errors of the store; a document that is damaged or of another repository. Then nobody knows whether applies
-    /// may run.
+    /// The store fails, or the document is damaged or of another repository. Callers must then not apply.
     pub async fn freeze(&self) -> Result<Option<ApplyFreeze>, StateError> {
         for number in self.freeze_numbers().await?.into_iter().rev() {
             let key = place(number);
@@ -68,27 +69,27 @@ impl StateStore {
         Ok(None)
     }
 
-    /// Stops all applies. Every document is kept: together they tell who froze when, and why. The reasons of those who froze
-    /// before stay beside this one.
+    /// Stops all applies. The reasons of earlier freezes are kept with this one, and all documents are kept
+    /// as a history.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn begin_freeze(&self, reason: &str) -> Result<(), StateError> {
         self.write_freeze(true, reason).await
     }
 
-    /// Lets all applies run again.
+    /// Allows all applies again.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn end_freeze(&self, reason: &str) -> Result<(), StateError> {
         self.write_freeze(false, reason).await
     }
 
     async fn write_freeze(&self, frozen: bool, reason: &str) -> Result<(), StateError> {
         for _ in 0..TRIES {
-            // The number is listed before the freeze is read: if another run writes in between, the create below fails
-            // and the loop reads again.
+            // The number is listed before the freeze is read: if another run writes in between, the create
+            // below fails, and the loop starts again.
             let newest = self.freeze_numbers().await?.last().copied();
             let earlier = if frozen {
                 self.readable_freeze().await?
@@ -111,7 +112,7 @@ impl StateStore {
         )))
     }
 
-    /// The freeze that holds now; `None` also for one that cannot be read, which is replaced.
+    /// Returns the current freeze; `None` also for an unreadable document, which is then replaced.
     async fn readable_freeze(&self) -> Result<Option<ApplyFreeze>, StateError> {
         match self.freeze().await {
             Err(StateError::Damaged { .. }) => Ok(None),

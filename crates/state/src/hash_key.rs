@@ -1,4 +1,4 @@
-//! The key of the short hashes of secrets: read from the store, made there if there is none yet.
+//! The key of the short hashes of secrets, which is created in the store at its first use.
 
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,10 @@ struct KeyDocument {
 }
 
 impl StateStore {
-    /// The key of the short hashes; created if it does not exist. For runs that may write.
+    /// Reads the key of the short hashes, or creates it. Only for runs that may write.
     ///
     /// # Errors
-    /// Errors of the store; a damaged document.
+    /// The store fails, or the document is damaged.
     pub async fn hash_key(&self) -> Result<HashKey, StateError> {
         if let Some(key) = self.existing_hash_key().await? {
             return Ok(key);
@@ -31,10 +31,10 @@ impl StateStore {
         }
     }
 
-    /// The key of the short hashes, if it exists. For runs that write nothing.
+    /// Reads the key of the short hashes, if it exists. For runs that write nothing.
     ///
     /// # Errors
-    /// Errors of the store; a damaged document.
+    /// The store fails, or the document is damaged.
     pub async fn existing_hash_key(&self) -> Result<Option<HashKey>, StateError> {
         let bytes = self.get_or_copy(&keys::hash_key()).await?;
         bytes.map(|bytes| self.read_hash_key(&bytes)).transpose()

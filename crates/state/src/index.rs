@@ -1,15 +1,15 @@
-//! The index: a short entry per stack, so that finding the pending stacks reads no state.
+//! The index: a short entry for each stack, so that pending stacks are found without reading their states.
 //!
-//! Entries only ever advance. Of two entries of one stack the one of the later lease wins, and within a lease
-//! the end wins over the beginning. So deltas may be read twice and in any order, several runs may write at
-//! once, and a compaction loses nothing.
+//! Entries only advance: of two entries of one stack, the one with the later lease wins, and within a lease
+//! the end wins over the beginning. So deltas may be read twice and in any order, several runs may write
+//! concurrently, and a compaction loses nothing.
 //!
 //! A stack is *open* from before its first write to the infrastructure until its state records the end. An
 //! open stack is looked up in its state. The index is never the source of truth: if it is deleted, it is
 //! rebuilt.
 //!
-//! A document that no holder of a key wrote is named and skipped, and no compaction takes it in: an older compaction and
-//! the deltas since say the same.
+//! An index document without a mark of a known key is reported and skipped, and no compaction includes it: an
+//! older compaction and later deltas contain the same entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,14 +30,16 @@ use konverge_base::{
     model::{StackId, state::JournalEntry},
 };
 
-/// The most deltas beside a compaction. With more, the next run that may write compacts them.
+/// Maximum number of deltas besides a compaction. With more, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
-/// A run that has not read the index reads it at its end if more deltas than this are listed, including
-/// merged ones.
+/// If more deltas than this are listed, including merged ones, a run that has not read the index reads it at
+/// its end, to compact it.
 const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
-/// An apply of fewer resources leaves its entry open: a lookup costs less than another write.
+/// An apply of fewer resources leaves its entry open, because looking the stack up costs less than another
+/// write.
 const WORTH_A_DELTA: usize = 20;
-/// The number of compactions kept: a reader that listed before the newest one was written still finds the one before.
+/// Number of compactions kept. A reader that listed before the newest one was written still finds an older
+/// one.
 const COMPACTIONS_KEPT: u64 = 3;
 /// How many times a listing is repeated that a compaction made outdated.
 const STALE_LISTINGS: u32 = 5;
@@ -45,17 +47,17 @@ const STALE_LISTINGS: u32 = 5;
 #[derive(Default, Serialize, Deserialize)]
 struct Delta {
     entries: BTreeMap<StackId, IndexEntry>,
-    /// All checks for drift that a run knew.
+    /// The drift checks that the writer knew; `None` if it read none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     drift: Option<BTreeMap<StackId, DriftCheck>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     stopped: BTreeMap<StackId, StoppedApply>,
 }
 
-/// A listed delta, as it was read.
+/// The result of reading a listed delta.
 enum FoundDelta {
     Read(Delta),
-    /// No holder of a key wrote it.
+    /// The delta has no mark of a known key.
     Unmarked,
     Damaged,
     /// A compaction has deleted it.
@@ -69,8 +71,8 @@ struct Compaction {
     drift: Option<BTreeMap<StackId, DriftCheck>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     stopped: BTreeMap<StackId, StoppedApply>,
-    /// The names of the merged deltas. The next compaction deletes them, not this one, so that a reader that
-    /// listed before still finds them.
+    /// The names of the merged deltas. Only the next compaction deletes them, so that a reader with an older
+    /// listing still finds them.
     merged: BTreeSet<String>,
 }
 
@@ -97,7 +99,7 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
         } else {
             (there, entry)
         };
-        // An opening entry knows only that a run works on the stack.
+        // An opening entry may lack the number of resources, so that of the older entry is kept.
         if newer.open && newer.resources == 0 {
             newer.resources = older.resources;
             newer.marks = older.marks;
@@ -112,8 +114,9 @@ fn join(entries: &mut BTreeMap<StackId, IndexEntry>, more: impl IntoIterator<Ite
 }
 
 impl StateStore {
-    /// The index, read once per run and shared by all callers. Entries only advance, so an older reading was
-    /// correct at its time. What must be current is read from the stack itself, under its lease.
+    /// Returns the index, read once per run and shared by all callers. Entries only advance, so an older
+    /// reading was correct at its time. Code that needs the current state of a stack reads the stack itself,
+    /// under its lease.
     ///
     /// # Errors
     /// Errors of [`StateStore::read_all`].
@@ -125,17 +128,17 @@ impl StateStore {
         known.await
     }
 
-    /// The current index: one LIST, one compaction and the deltas since; two more requests for each stack
-    /// that an apply left open. Writes nothing.
+    /// Reads the current index without writing: one LIST, one compaction and the later deltas; two more
+    /// requests for each stack that an apply left open.
     ///
     /// # Errors
-    /// Errors of the store. A damaged index document is skipped and the index is rebuilt from the states.
+    /// The store fails. A damaged index document is skipped, and the index is rebuilt from the states.
     pub async fn read_all(&self) -> Result<Proven<IndexedStates>, StateError> {
         let index = self.read_index().await?;
         self.completed(index).await
     }
 
-    /// Returns the index as its documents say, read once per run. Open stacks are not looked up.
+    /// Returns the index as its documents have it, read once per run. Open stacks are not looked up.
     async fn index(&self) -> Result<&Proven<IndexedStates>, StateError> {
         let read = async || self.read_index().await.map(Proven::new);
         self.index.get_or_try_init(read).await
@@ -149,11 +152,11 @@ impl StateStore {
         Ok(Proven::new(index))
     }
 
-    /// Writes what [`StateStore::read_all`] found, if that saves requests later. For runs that may write,
-    /// once at their start.
+    /// Writes a compaction of the index that [`StateStore::read_all`] returned, if that saves requests later.
+    /// For runs that may write, once at their start.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn maintain_index(&self, known: &IndexedStates) -> Result<(), StateError> {
         if known.rebuilt || known.unmerged.len() > DELTAS_KEPT {
             self.compact(known).await.map(|_| ())
@@ -164,17 +167,17 @@ impl StateStore {
         }
     }
 
-    /// Announces in one write that this run is about to work on these stacks. Optional: stacks without this
-    /// announcement are announced one by one, at their first journal entry.
+    /// Announces in one write that this run will work on these stacks. Optional: other stacks are announced
+    /// one by one, at their first journal entry.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn announce_run(&self, known: &IndexedStates, stacks: &[StackId]) -> Result<(), StateError> {
         let opened = |stack: &StackId| {
             let before = known.entries.get(stack);
             let (epoch, serial) = before.map_or((0, 0), |entry| (entry.epoch, entry.serial));
-            // Announced before, and not reached: the lease of this epoch is still to come. A higher one would outrank the end
-            // of the apply.
+            // If an earlier run announced the stack but did not reach it, the lease with this epoch was never
+            // taken, so the epoch is kept. A higher one would outrank the end of the apply.
             let epoch = epoch + u64::from(!known.is_open(stack));
             (stack.clone(), IndexEntry::open(epoch, serial, before))
         };
@@ -190,11 +193,11 @@ impl StateStore {
         Ok(())
     }
 
-    /// Records the ends of this run's applies in the index, in one write at the end of the run. Optional:
-    /// other entries stay open and are looked up.
+    /// Records in the index that this run's applies have ended, in one write at the end of the run. Optional:
+    /// other entries stay open, and their stacks are looked up.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn save_index(&self) -> Result<(), StateError> {
         let (delta, resources, deltas) = {
             let mut finished = self.finished();
@@ -210,11 +213,11 @@ impl StateStore {
             )
         };
         let entries = &delta.entries;
-        // The first state of a stack is always recorded: otherwise a later loss of its documents could not be
+        // The first state of a stack is always recorded: otherwise a loss of all its documents would not be
         // noticed.
         let has_first = entries.values().any(|entry| entry.serial <= 1);
-        // Where documents are encrypted, the newest serial is recorded each time: whoever holds no key can still delete
-        // documents, and only the index notices.
+        // With encrypted documents, the newest serial is recorded each time: somebody without a key can still
+        // delete documents, and only the index reveals that.
         let is_small =
             entries.len() == 1 && (1..WORTH_A_DELTA).contains(&resources) && !self.envelopes.seal_documents;
         let is_settled = delta.stopped.is_empty()
@@ -223,7 +226,7 @@ impl StateStore {
             return Ok(());
         }
         self.write_index_delta(0, &delta).await?;
-        // This run announced many stacks one by one, which made the index long. So it compacts the index itself.
+        // This run announced many stacks one by one, each with a delta. So it compacts the index itself.
         if deltas > DELTAS_KEPT {
             let known = self.read_all().await?;
             self.maintain_index(&known).await?;
@@ -231,8 +234,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Updates the index by a compaction instead of a delta if one is due. So the index stays short even if
-    /// only such runs write to it. Returns true if it did.
+    /// Writes a compaction instead of a delta if one is due, so that the index stays short even if only such
+    /// runs write it. Returns true if it did.
     async fn settle_by_compaction(
         &self,
         entries: &BTreeMap<StackId, IndexEntry>,
@@ -256,7 +259,7 @@ impl StateStore {
         self.compact(&known).await
     }
 
-    /// Writes a compaction if a document of the index is not marked for the recipients of today.
+    /// Writes a compaction if an index document is not marked for the current recipients.
     pub(super) async fn mark_index(&self) -> Result<bool, StateError> {
         let known = self.read_all().await?;
         let deltas = known.unmerged.iter().map(|name| delta_key(name));
@@ -270,10 +273,10 @@ impl StateStore {
         Ok(false)
     }
 
-    /// The stacks with documents, by the names of these: none is read.
+    /// Lists the stacks that have documents, by their keys only.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn stacks(&self) -> Result<Vec<StackId>, StateError> {
         Ok(self.keys_by_stack().await?.into_keys().collect())
     }
@@ -288,10 +291,10 @@ impl StateStore {
         Ok(by_stack)
     }
 
-    /// Rebuilds the index from all states, whatever it says now.
+    /// Rebuilds the index from all states, without using its content.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn rebuild_index(&self) -> Result<Proven<IndexedStates>, StateError> {
         let entries = stream::iter(self.keys_by_stack().await?)
             .map(|(stack, keys)| async move {
@@ -315,16 +318,16 @@ impl StateStore {
                 .into_iter()
                 .filter_map(|(stack, entry)| Some((stack, entry?))),
         );
-        // The drift history only schedules checks and is shown, so the index is right without it.
+        // The drift history is only for schedules and display, so an error does not stop the rebuild.
         match self.drift_history().await {
             Ok(history) => known.drift = Some(for_index(history.stacks)),
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the index is rebuilt without the drift history")
             }
         }
-        // Work that was announced and has not reached its stack yet is only in the deltas. For work that has ended, the
-        // documents of the stack count. If a stack is older than its delta, it was restored from an earlier day, or
-        // ended after the listing: it is read again.
+        // An announcement of work that has not reached its stack yet is only in the deltas. For finished
+        // work, the documents of the stack decide. A stack that is older than its delta was restored from a
+        // backup, or its apply ended after the listing, so it is read again.
         let mut with_documents: BTreeSet<_> = known.entries.keys().cloned().collect();
         let mut behind = BTreeSet::new();
         for (name, delta) in self.deltas(&known.unmerged).await? {
@@ -358,7 +361,7 @@ impl StateStore {
         Ok(Proven::new(known))
     }
 
-    /// The index entry of a stack whose state was written and that is not retired.
+    /// Returns the index entry of a stack if a state of it was written and it is not retired.
     pub(super) async fn written_entry(&self, stack: &StackId) -> Result<Option<&IndexEntry>, StateError> {
         let entry = self.index().await?.entries.get(stack);
         Ok(entry.filter(|entry| entry.serial > 0 && !entry.retired))
@@ -368,7 +371,7 @@ impl StateStore {
         self.finished.lock().expect("no panic while the lock is held")
     }
 
-    /// Records that a run works on a stack under a lease.
+    /// Records in the index that a run works on a stack under this lease.
     pub(super) async fn announce(&self, stack: &StackId, epoch: u64, serial: u64) -> Result<(), StateError> {
         {
             let mut finished = self.finished();
@@ -383,7 +386,7 @@ impl StateStore {
     }
 
     /// Reads the documents of the index: one LIST, the newest compaction and the deltas that are not in it. A
-    /// damaged one is skipped. Without a compaction, or with a damaged one, the reading is not complete.
+    /// damaged document is skipped. Without a readable compaction the result is not complete.
     async fn read_index(&self) -> Result<IndexedStates, StateError> {
         let mut index = IndexedStates::default();
         for _ in 0..STALE_LISTINGS {
@@ -392,7 +395,8 @@ impl StateStore {
                 compaction: compactions.last().copied().unwrap_or(0),
                 ..IndexedStates::default()
             };
-            // A document that was listed and is gone was deleted by a later compaction: the listing is too old.
+            // A document that was listed and is gone was deleted after a later compaction, so the listing is
+            // outdated.
             let mut is_outdated = false;
             for number in compactions.iter().rev() {
                 let key = compaction_key(*number);
@@ -409,7 +413,8 @@ impl StateStore {
                         index.merged = compaction.merged;
                         break;
                     }
-                    // No holder of a key wrote this compaction. The one before it and the deltas since say the same.
+                    // This compaction has no mark of a known key. The one before it and the later deltas
+                    // contain the same entries.
                     Some(None) => {}
                     None => break,
                 }
@@ -474,14 +479,14 @@ impl StateStore {
                 None if there.is_announcement() => {
                     known.untouched.insert(stack);
                 }
-                // The lease that left the entry open has ended, or a later one has.
+                // The lease that left the entry open, or a later one, has ended.
                 Some(entry) if !entry.open && there.epoch <= entry.epoch => {
                     known.entries.insert(stack.clone(), entry.clone());
                     known.found.insert(stack, entry);
                 }
-                // The document was written after the announcement, under an earlier lease than the announcement
-                // expected: runs that were held back announced the stack, too. The index keeps the entry open, and the
-                // stack is looked up each time.
+                // The document was written after the announcement, but under an earlier lease than
+                // expected, because other runs had announced the stack and not reached it. The index keeps
+                // the entry open, and the stack is looked up each time.
                 Some(entry) if !entry.open && there.serial < entry.serial => {
                     known.entries.insert(stack, entry);
                 }
@@ -491,7 +496,7 @@ impl StateStore {
         Ok(())
     }
 
-    /// The entries of stacks from their documents as they are now; none of a stack of which nothing was ever written.
+    /// Returns the current entries of stacks from their documents; `None` for a stack that has none.
     async fn entries_now(
         &self,
         stacks: impl IntoIterator<Item = StackId>,
@@ -506,14 +511,14 @@ impl StateStore {
             .await
     }
 
-    /// Reads the entry of a stack from its documents as they are now.
+    /// Returns the current entry of a stack from its documents.
     pub(super) async fn entry_of(&self, stack: &StackId) -> Result<Option<IndexEntry>, StateError> {
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         self.entry_from_rows(stack, rows).await
     }
 
-    /// Builds the entry of a stack from its documents; `None` if they tell of no change. The entry is open if the state
-    /// lacks a journal or cannot be read.
+    /// Builds the entry of a stack from its documents; `None` if they contain no change. The entry is open if
+    /// a journal follows the state, or if the state cannot be read.
     async fn entry_from_rows(
         &self,
         stack: &StackId,
@@ -530,7 +535,8 @@ impl StateStore {
             Err(error) => return Err(error),
         };
         let Some((header, document)) = &reading.document else {
-            // Names and folder are written before anything is changed, also if the plan is refused then.
+            // Names and folder are written to the journal before any change, even if the plan is refused
+            // then, so they do not count as a change.
             let journaled = reading
                 .entries
                 .iter()
@@ -545,7 +551,7 @@ impl StateStore {
         Ok(Some(entry))
     }
 
-    /// Writes the drift that a run knows into the index.
+    /// Writes the drift checks of a run to the index.
     pub(super) async fn index_drift(&self, drift: BTreeMap<StackId, DriftCheck>) -> Result<(), StateError> {
         let delta = Delta {
             drift: Some(for_index(drift)),
@@ -577,8 +583,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Writes the next compaction, and deletes what the previous one had merged. Losing the race is harmless:
-    /// the deltas are still there. Returns true if it was written.
+    /// Writes the next compaction, and deletes the deltas that the previous one had merged. If another run
+    /// was faster, nothing is lost: the deltas still exist. Returns true if it was written.
     async fn compact(&self, known: &IndexedStates) -> Result<bool, StateError> {
         let compaction = Compaction {
             entries: known.entries.clone(),
@@ -605,13 +611,13 @@ impl StateStore {
     }
 }
 
-/// Returns the checks without the parts that only the drift history keeps.
+/// Returns the checks without the parts that only the drift history contains.
 fn for_index(drift: BTreeMap<StackId, DriftCheck>) -> BTreeMap<StackId, DriftCheck> {
     let drift = drift.into_iter();
     drift.map(|(stack, check)| (stack, check.for_index())).collect()
 }
 
-/// Turns the error of a damaged document into `None`: the index is then rebuilt from the states.
+/// Converts the error of a damaged document to `None`, because the index is then rebuilt from the states.
 fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
     match read {
         Ok(document) => Ok(Some(document)),
@@ -627,7 +633,7 @@ fn undamaged<T>(read: Result<T, StateError>) -> Result<Option<T>, StateError> {
     }
 }
 
-/// The numbers of the compactions and the names of the deltas in a listing.
+/// Returns the numbers of the compactions and the names of the deltas in a listing.
 fn names(listed: &[Key]) -> (Vec<u64>, BTreeSet<String>) {
     let (mut compactions, mut deltas) = (Vec::new(), BTreeSet::new());
     for key in listed {

@@ -1,4 +1,4 @@
-//! [`IndexEntry`]: what the index says of one stack.
+//! [`IndexEntry`]: the entry of one stack in the index.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,51 +18,52 @@ use konverge_base::model::{
     stack_output::{OutputId, OutputName, RecordedRead},
 };
 
-/// The index entry of one stack.
+/// The entry of one stack in the index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IndexEntry {
-    /// The epoch of the lease under which it was written.
+    /// The epoch of the lease under which the entry was written.
     pub epoch: u64,
     /// The serial of the state.
     pub serial: u64,
-    /// A run is working on the stack, or died while it did: the digest below must not be trusted.
+    /// True if a run is working on the stack, or died while it did. The digests of this entry must then not
+    /// be trusted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
-    /// The stack was destroyed, moved away or forgotten.
+    /// True if the stack was destroyed, moved away or forgotten.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
     /// The number of recorded resources.
     #[serde(default)]
     pub resources: usize,
-    /// The claims of the resources.
+    /// The ownership claims of the resources.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub marks: Marks,
-    /// The namespaces and kinds of its objects, by cluster. An entry of an earlier version has none.
+    /// The namespaces and kinds of the objects, by cluster. `None` in an entry of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<Marks>,
-    /// The input digest of the last successful apply.
+    /// The digest of the inputs of the last successful apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
-    /// The Spec digest of that apply.
+    /// The digest of the Spec of that apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
-    /// The folder of the last apply. An entry of an earlier version has none for the root.
+    /// The folder of the last apply.
     #[serde(default)]
     pub folder: StackFolder,
-    /// The other names of the stack, for guards.
+    /// Other names of the stack: a guard (approval, freeze, limit …) that uses one of them applies to the stack too.
     #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
     pub guarded_as: OtherNames,
     /// The commit that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The keyed digests of what it publishes, by name.
+    /// Keyed digests of the published outputs, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<OutputName, String>,
-    /// The values of other stacks that it was applied with.
+    /// The values of other stacks that were used in the apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<IndexedRead>,
-    /// The summary of the state for an overview. An entry of an earlier version has none.
+    /// The summary of the state for an overview. `None` in an entry of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<IndexedSummary>,
 }
@@ -99,7 +100,7 @@ impl IndexEntry {
         }
     }
 
-    /// The entry of work that started under a lease and has not ended.
+    /// Returns an entry for work that has started under a lease.
     pub(super) fn open(epoch: u64, serial: u64, before: Option<&Self>) -> Self {
         Self {
             epoch,
@@ -125,13 +126,13 @@ impl IndexEntry {
         !self.retired && (self.open || self.resources > 0 || self.input_digest.is_some())
     }
 
-    /// The recorded input digest, if it can be trusted. A stack whose head has the same digest has nothing to
-    /// apply.
+    /// Returns the input digest of the last apply, if it can be trusted. A stack whose head has the same
+    /// digest has nothing to apply.
     pub fn settled_digest(&self) -> Option<Digest> {
         self.input_digest.filter(|_| !self.open)
     }
 
-    /// Returns true if a value that the stack was applied with is another one now, or is not published any more.
+    /// Returns true if a value of another stack that the apply used has changed, or is no longer published.
     pub fn reads_moved(&self, known: &BTreeMap<StackId, Self>) -> bool {
         let moved = |read: &IndexedRead| {
             let writer = known.get(&read.output.stack);
@@ -141,8 +142,7 @@ impl IndexEntry {
         self.reads.iter().any(moved)
     }
 
-    /// Returns true if no apply of the stack has recorded anything yet: a run works on it for the first time, or was about
-    /// to.
+    /// Returns true if no apply of the stack has recorded anything yet: a run only announced its first work.
     pub(super) fn is_announcement(&self) -> bool {
         self.open && self.serial == 0 && self.resources == 0
     }
@@ -152,7 +152,7 @@ impl IndexEntry {
     }
 }
 
-/// A value of another stack that a stack was applied with.
+/// A value of another stack that an apply used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexedRead {
     /// The output that was read.
@@ -171,14 +171,14 @@ impl IndexedRead {
     }
 }
 
-/// An apply that ended before it wrote a state: it failed, was stopped or was held back.
+/// An apply that ended without a new state: it failed, was stopped or was held back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoppedApply {
-    /// When, by the clock of that machine.
+    /// The time of the end, by the writer's clock.
     pub at: Timestamp,
-    /// How it ended.
+    /// The result.
     pub result: StackResult,
-    /// The run.
+    /// The run of the apply.
     pub writer: DocumentWriter,
     /// The lease under which the apply ended; `None` if it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,20 +188,19 @@ pub struct StoppedApply {
 /// The index entries of all stacks.
 #[derive(Debug, Clone, Default)]
 pub struct IndexedStates {
-    /// By stack, including retired stacks.
+    /// The entries by stack, including retired stacks.
     pub entries: BTreeMap<StackId, IndexEntry>,
-    /// The last check of each stack for drift. `None` if only the drift history knows: an earlier version wrote the
-    /// index.
+    /// The last drift check of each stack. `None` if an earlier version wrote the index: then only the drift
+    /// history has them.
     pub drift: Option<BTreeMap<StackId, DriftCheck>>,
-    /// The last apply of each stack that wrote no state. An entry that was written later counts more.
+    /// The last apply of each stack that wrote no state. A later index entry takes precedence.
     pub stopped: BTreeMap<StackId, StoppedApply>,
-    /// Stacks that were announced and have neither a state nor the journal of a change: nothing of them was ever written.
+    /// Stacks that were announced, but for which no state and no change was ever written.
     pub(super) untouched: BTreeSet<StackId>,
-    /// Entries that were found closed in their state, or rebuilt from states.
+    /// Entries that are more current than the index: looked up in their stack, or rebuilt.
     pub(super) found: BTreeMap<StackId, IndexEntry>,
     pub(super) compaction: u64,
-    /// True if the index has every stack with a state: it is based on a compaction, or was rebuilt from the
-    /// states.
+    /// True if the index contains every stack with a state: it is based on a compaction, or was rebuilt.
     pub(super) complete: bool,
     pub(super) rebuilt: bool,
     pub(super) unmerged: BTreeSet<String>,
@@ -214,21 +213,22 @@ impl IndexedStates {
         self.rebuilt
     }
 
-    /// Returns true if an apply may have made something of the stack. A run that announced it and was refused, or died
-    /// before its first change, has not.
+    /// Returns true if an apply may have created objects of the stack. That is false if a run announced the
+    /// stack but was refused, or died before its first change.
     pub fn was_applied(&self, stack: &StackId) -> bool {
         let entry = self.entries.get(stack).filter(|entry| entry.is_known());
         entry.is_some() && !self.untouched.contains(stack)
     }
 
-    /// Returns true if a run works on a stack, or died while it did and no apply has ended since.
+    /// Returns true if a run works on a stack, or died while it did and no later apply has ended.
     pub fn is_open(&self, stack: &StackId) -> bool {
         let ended = self.stopped.get(stack).and_then(|stopped| stopped.epoch);
         let entry = self.entries.get(stack).filter(|entry| entry.open);
         entry.is_some_and(|entry| ended.is_none_or(|ended| ended < entry.epoch))
     }
 
-    /// Adds what a document of the index says of drift and of applies that ended early: the later one counts.
+    /// Adds the drift checks and stopped applies of an index document. Of two events of a stack the later one
+    /// is kept.
     pub(super) fn join_events(
         &mut self,
         drift: Option<BTreeMap<StackId, DriftCheck>>,
@@ -256,7 +256,7 @@ fn join_later<T>(
     }
 }
 
-/// The summary of a stack as the index holds it: a text that only its readers parse.
+/// The summary of a stack in the index, as a text that only code that shows it parses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IndexedSummary(Arc<str>);

@@ -17,16 +17,17 @@ use konverge_base::model::{
 pub(super) enum JournalDocument {
     /// Entries in chronological order.
     Entries(Vec<JournalEntry>),
-    /// The last entry: the lease with this epoch took over. The next entry of the old holder is refused by the store.
+    /// The last entry: the lease with this epoch took over. Its existence makes the next write of the old
+    /// holder fail.
     ClosedBy(u64),
 }
 
-/// Intents without a result: the object may be changed or unchanged.
+/// Intents without a result: the change may or may not have happened.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OpenIntents(BTreeMap<ResourceId, (Recorded, Action)>);
 
 impl OpenIntents {
-    /// Applies one entry.
+    /// Updates the open intents by one entry.
     pub(super) fn follow(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Intent { recorded, action } => {
@@ -38,8 +39,8 @@ impl OpenIntents {
             JournalEntry::Gone { id } => {
                 self.0.remove(id);
             }
-            // A *failed* creation may still have succeeded, because the answer may have been lost. For
-            // Terraform its own state knows what was created.
+            // A *failed* creation may have succeeded if only the response was lost, so the intent stays
+            // open. For Terraform, its own state shows whether the object was created.
             JournalEntry::Failed { id } => {
                 let may_exist = |(recorded, action): &(Recorded, Action)| {
                     matches!(action, Action::Create | Action::Run)
@@ -58,14 +59,14 @@ impl OpenIntents {
         }
     }
 
-    /// The resources, sorted.
+    /// Returns the ids of the resources, sorted.
     pub fn ids(&self) -> Vec<ResourceId> {
         self.0.keys().cloned().collect()
     }
 
     /// Adds the resources that the state lacks, so that everything that may exist is recorded. Returns true
-    /// if there are open intents. Planned adoptions are not added: until they succeed the object is not ours,
-    /// and adopting it again is harmless.
+    /// if there are open intents. Planned adoptions are not added: until they succeed, the object does not
+    /// belong to the stack, and adopting it again is harmless.
     pub(super) fn add_missing_to(&self, state: &mut StackState) -> bool {
         for (recorded, action) in self.0.values() {
             if *action != Action::Adopt && state.resource(&recorded.id).is_none() {
@@ -76,9 +77,10 @@ impl OpenIntents {
     }
 }
 
-/// Merges entries into the state they follow, so that it contains everything of ours that may exist. Results
-/// replace or remove resources; intents without a result are kept as `OpenIntents::add_missing_to` says. What is
-/// already recorded stays unchanged, because the old or the new version may be the live one.
+/// Merges journal entries into the state before them, so that it contains every object of the stack that may
+/// exist. Results replace or remove resources; intents without a result are added as in
+/// `OpenIntents::add_missing_to`. A resource that is already recorded stays unchanged, because the old or the
+/// new version may be the live one.
 ///
 /// Any entry clears the input digest, so that the next run applies the stack again.
 pub fn merge_journal(state: &mut StackState, entries: &[JournalEntry]) -> OpenIntents {

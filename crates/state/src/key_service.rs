@@ -1,4 +1,4 @@
-//! [`NamedKeyService`]: a service that wraps data keys; [`DataKeys`]: the keys that a run has unwrapped.
+//! [`NamedKeyService`]: a service that wraps data keys. [`DataKeys`]: the unwrapped keys of a run.
 
 use konverge_base::error::SharedError;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl NamedKeyService {
     }
 }
 
-/// Explains why a service failed, without anything that was sent to it.
+/// Describes why a service failed, without any text that was sent to it.
 fn reason(problem: SecretProblem) -> SharedError {
     match problem {
         SecretProblem::Unavailable { why, .. } => why.context("does not answer"),
@@ -38,26 +38,26 @@ fn reason(problem: SecretProblem) -> SharedError {
     }
 }
 
-/// The data keys of a repository.
+/// The unwrapped data keys of a repository.
 #[derive(Clone)]
 pub struct DataKeys {
     pub(super) newest: age::x25519::Identity,
     pub(super) older: Vec<age::x25519::Identity>,
     /// The number of the newest key.
     pub(super) number: u64,
-    /// The services that wrap it, sorted.
+    /// The services that wrap the newest key, sorted.
     pub(super) wrapped_by: Vec<String>,
-    /// The age recipients whose holders know it without a service.
+    /// The age recipients whose holders recognize the newest key without a service.
     pub(super) known_by: Vec<String>,
 }
 
 impl DataKeys {
-    /// The services that wrap the newest, sorted.
+    /// Returns the services that wrap the newest key, sorted.
     pub fn wrapped_by(&self) -> &[String] {
         &self.wrapped_by
     }
 
-    /// The keys, the newest first.
+    /// Returns the keys, the newest first.
     pub(super) fn identities(&self) -> impl Iterator<Item = &age::x25519::Identity> {
         std::iter::once(&self.newest).chain(&self.older)
     }

@@ -1,4 +1,4 @@
-//! The keys of one stack, as a listing returns them. Numbers have ten digits, so that a listing is in order.
+//! The keys in the store of one stack's documents. Numbers have ten digits, so that a listing is in order.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ pub(super) fn stack(id: &StackId) -> Key {
     Key::from_components(&["stacks", id.as_str()])
 }
 
-/// The key of the document with the key of the short hashes.
+/// Returns the key of the document with the key of the short hashes.
 pub(super) fn hash_key() -> Key {
     Key::from_components(&["keys", "review"])
 }
 
-/// The key of a state document.
+/// Returns the key of a state document.
 pub(super) fn state(id: &StackId, serial: u64) -> Key {
     stack(id).child("state").child(&number(serial))
 }
 
-/// The key of a renewal of a lease epoch.
+/// Returns the key of a renewal of a lease epoch.
 pub(super) fn lease(id: &StackId, epoch: u64, renewal: u64) -> Key {
     stack(id)
         .child("lease")
@@ -31,7 +31,7 @@ pub(super) fn lease(id: &StackId, epoch: u64, renewal: u64) -> Key {
         .child(&number(renewal))
 }
 
-/// The key of a place in an epoch's journal.
+/// Returns the key of an entry in an epoch's journal.
 pub(super) fn journal(id: &StackId, epoch: u64, entry: u64) -> Key {
     stack(id)
         .child("journal")
@@ -39,18 +39,18 @@ pub(super) fn journal(id: &StackId, epoch: u64, entry: u64) -> Key {
         .child(&number(entry))
 }
 
-/// A number as written in a key.
+/// Returns a number as it is written in a key.
 pub(super) fn number(number: u64) -> String {
     format!("{number:010}")
 }
 
-/// Parses the number in a key. `None` unless [`number`] writes it so and it has a successor.
+/// Parses a number in a key. `None` unless it is written as by [`number`] and has a successor.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     let found: u64 = text.parse().ok()?;
     (found < u64::MAX / 2 && number(found) == text).then_some(found)
 }
 
-/// The numbers of the documents of a row, in ascending order.
+/// Returns the numbers of the documents in a listing, in ascending order.
 pub(super) fn numbers(listed: &[Key]) -> Vec<u64> {
     let mut numbers: Vec<u64> = listed
         .iter()
@@ -69,7 +69,7 @@ pub(super) struct RowKeys {
 }
 
 impl RowKeys {
-    /// Parses the keys below a stack's folder; other keys are skipped.
+    /// Parses the keys below a stack's folder; unknown keys are skipped.
     pub(crate) fn parse<'a>(keys: impl IntoIterator<Item = &'a Key>) -> Self {
         let mut rows = Self::default();
         for key in keys {
@@ -92,8 +92,8 @@ impl RowKeys {
         rows
     }
 
-    /// Returns true if the first entries of a journal are missing from this place on. They are deleted only after the
-    /// state of their epoch was written, so a state existed and is gone.
+    /// Returns true if entries of a journal are missing from this number on. They are deleted only after the
+    /// state of their epoch was written, so that state existed and is gone.
     pub(crate) fn is_cut_since(&self, epoch: u64, entry: u64) -> bool {
         self.journals.range(epoch..).any(|(there, row)| {
             let first = if *there == epoch { entry } else { 0 };
@@ -106,14 +106,14 @@ impl RowKeys {
         self.states.last().copied()
     }
 
-    /// The newest lease: its epoch and its last renewal.
+    /// Returns the newest lease: its epoch and its last renewal.
     pub(crate) fn lease(&self) -> Option<(u64, u64)> {
         let (epoch, renewals) = self.leases.last_key_value()?;
         Some((*epoch, renewals.last().copied()?))
     }
 }
 
-/// The stack of a key below `stacks`.
+/// Returns the stack of a key below `stacks`.
 pub(super) fn stack_of(key: &Key) -> Option<StackId> {
     let component = key.as_str().strip_prefix("stacks/")?.split('/').next()?;
     Key::from_listing(component).last().parse().ok()

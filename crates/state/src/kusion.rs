@@ -17,30 +17,31 @@ use konverge_base::{
 pub struct KusionState {
     /// The tenant, if there is one.
     pub tenant: Option<String>,
-    /// Kusion's name of the project.
+    /// The project's name in Kusion.
     pub project: String,
-    /// Kusion's name of the stack.
+    /// The stack's name in Kusion.
     pub stack: String,
     /// The serial or revision, for display.
     pub revision: u64,
     /// The workspace of a release. All stacks of the project in that workspace share its state.
     pub workspace: Option<String>,
-    /// The phase of a release that Kusion has not ended: its lock.
+    /// The phase of a release that Kusion has not ended, and by which it locks the project; `None` if it has
+    /// ended.
     pub under_way: Option<String>,
     /// The applied resources in clear text: secrets must be masked before anything is written.
     pub resources: Vec<Recorded>,
 }
 
-/// The phases in which a release is ended. Kusion starts no other one before.
+/// The phases of a release that has ended. Before that, Kusion starts no other release.
 const ENDED: [&str; 2] = ["succeeded", "failed"];
 
-/// The file in a folder of releases that names the newest one.
+/// The file in a folder of releases that contains the number of the newest one.
 pub const RELEASES: &str = ".metadata.yml";
 
-/// The files in which Kusion keeps the state of the stack in whose folder they lie.
+/// The files in a stack's folder in which Kusion keeps the state of the stack.
 pub const STATE_FILES: [&str; 3] = ["kusion_state.json", "kusion_state.yaml", "kusion_state.yml"];
 
-/// The error for a file that Kusion did not write.
+/// The error for a file that is not Kusion's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a state or release of Kusion")]
 pub struct NotKusion(#[source] pub SharedError);
@@ -59,7 +60,7 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     };
     let project = word("project").ok_or_else(|| NotKusion("it names no `project`".into()))?;
     let stack = word("stack").ok_or_else(|| NotKusion("it names no `stack`".into()))?;
-    // A release wraps the state; the other fields are at the top in both formats.
+    // A release contains the state in a field. Otherwise the file itself is the state.
     let release = value.get("phase").is_some() || value.get("spec").is_some();
     let holder = if release {
         value.get("state").unwrap_or(&Value::Null)
@@ -85,7 +86,7 @@ pub fn read(text: &str) -> Result<KusionState, NotKusion> {
     })
 }
 
-/// The file name of the newest release, from the [`RELEASES`] file beside it.
+/// Returns the file name of the newest release, from the content of the file [`RELEASES`].
 ///
 /// # Errors
 /// The text is not such a file, or there is no release yet.
@@ -103,7 +104,7 @@ fn resource(value: &Value) -> Result<Recorded, NotKusion> {
         .parse()
         .map_err(|error| NotKusion(SharedError::from(error).context("a resource")))?;
     let runtime = match value.get("type").and_then(Value::as_str) {
-        // v0.4 had no types; all resources were Kubernetes objects.
+        // v0.4 had no types, because all resources were Kubernetes objects.
         None | Some("" | "Kubernetes") => RuntimeKind::Kubernetes,
         Some("Terraform") => RuntimeKind::Terraform,
         Some(other) => {

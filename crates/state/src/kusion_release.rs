@@ -1,4 +1,4 @@
-//! The text of a release in Kusion's format.
+//! Writes a release in Kusion's format.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,15 +16,16 @@ use konverge_base::{
     yaml,
 };
 
-/// Starts the first line of a release that Konverge writes: a comment, so the format stays Kusion's.
+/// The start of the first line of a release that Konverge writes: a comment, so the file stays valid for
+/// Kusion.
 const MARK: &str = "# konverge ";
 
-/// The placeholder of a secret. Of what was applied last, Kusion looks at the keys and not at the values.
+/// The placeholder of a secret. Kusion uses only the keys of the last applied resources, not their values.
 const SECRET: &str = "(secret)";
 /// The placeholder of a secret in the `data` of a Secret, which is base64.
 const SECRET_DATA: &str = "KHNlY3JldCk=";
 
-/// A release as Kusion writes it, with its names and their order.
+/// A release as Kusion writes it, with the same field names in the same order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReleaseDocument {
@@ -61,7 +62,7 @@ struct ResourcePart {
 }
 
 impl ReleaseDocument {
-    /// Builds a release that begins, with the state of the release before.
+    /// Builds the text of a release that has begun, with the state of the previous release.
     pub(crate) fn begun(release: &KusionRelease, phase: &str, state: Value) -> Self {
         let now = second_of(Timestamp::now());
         Self {
@@ -77,8 +78,8 @@ impl ReleaseDocument {
         }
     }
 
-    /// Ends the release. The values of `wanted` and `state` must be masked; each masked value becomes a placeholder.
-    /// `before` is the Spec of the release before, whose store and context Kusion needs for a destroy.
+    /// Ends the release. The values of `wanted` and `state` must be masked; they become placeholders.
+    /// `before` is the Spec of the previous release, whose store and context Kusion needs for a destroy.
     pub(crate) fn ended(
         mut self,
         phase: &str,
@@ -102,7 +103,7 @@ impl ReleaseDocument {
         self
     }
 
-    /// The text, with the mark as a comment before it.
+    /// Returns the text, with the mark in a comment on the first line.
     pub(crate) fn text(&self, mark: &str) -> String {
         format!("{MARK}{mark}\n{}", yaml::to_quoted_string(self))
     }
@@ -135,8 +136,8 @@ const fn type_name(runtime: RuntimeKind) -> &'static str {
     }
 }
 
-/// The ids of the Spec for recorded objects. A recorded id always has the namespace; if Kusion's Spec leaves it out, the
-/// id without it is the one by which Kusion finds the object again.
+/// The ids in the Spec, by recorded id. A recorded id always contains the namespace. If the id in Kusion's
+/// Spec does not, Kusion finds the object only by the id without it.
 struct KusionIds<'a>(HashMap<&'a ResourceId, &'a ResourceId>);
 
 impl<'a> KusionIds<'a> {
@@ -169,7 +170,7 @@ impl<'a> KusionIds<'a> {
     }
 }
 
-/// Returns the fields that name an object besides its namespace: API version, kind and name.
+/// Returns the fields that identify an object within its namespace: API version, kind and name.
 fn object_name(attributes: &Map<String, Value>) -> [&str; 3] {
     let metadata = attributes.get("metadata");
     [
@@ -183,7 +184,7 @@ fn text_of(value: Option<&Value>) -> &str {
     value.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the attributes with a placeholder for each masked value.
+/// Returns the attributes with placeholders for masked values.
 fn without_secrets(attributes: &Map<String, Value>) -> Map<String, Value> {
     let is_secret_object = GroupKind::from_attributes(attributes) == GroupKind::SECRET;
     let entries = attributes.iter().map(|(key, value)| {

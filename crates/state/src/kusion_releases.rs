@@ -5,8 +5,9 @@
 //! releases/<project>/<workspace>/<revision>.yaml  a release: Spec, state, phase
 //! ```
 //!
-//! A release that is not ended is Kusion's lock: it begins no other one. Kusion writes without any condition, so two
-//! programs that begin a release in the same instant cannot be told apart by the store; what was written is read back.
+//! A release that has not ended is Kusion's lock: Kusion then begins no other one. Kusion overwrites files
+//! without a condition, so the store cannot detect that two programs begin a release at the same time.
+//! Therefore each written release is read back.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use konverge_base::{
     yaml,
 };
 
-/// Kusion's releases cannot be read or written.
+/// Errors of reading or writing Kusion's releases.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ReleaseError {
@@ -39,7 +40,7 @@ pub enum ReleaseError {
         #[source]
         why: SharedError,
     },
-    #[error("{place}: release {revision} was begun by somebody else at the same time")]
+    #[error("{place}: release {revision} was started by another program at the same time")]
     Begun { place: String, revision: u64 },
     #[error("{place}: somebody else wrote release {revision} while an operation of Konverge was in progress")]
     Changed { place: String, revision: u64 },
@@ -53,7 +54,7 @@ impl From<ReleaseError> for UserError {
             ReleaseError::Begun { .. } => Self::new(ErrorKind::State, error.to_string())
                 .hint("nothing was changed: wait until Kusion has ended, then import its release"),
             ReleaseError::Changed { .. } => Self::new(ErrorKind::State, error.to_string())
-                .hint("what Konverge applied is in its own state: let nobody apply the stack with Kusion now, import the newest release, and apply again"),
+                .hint("Konverge's changes are in its own state: do not apply the stack with Kusion now, import the newest release, and apply again"),
         }
     }
 }
@@ -66,37 +67,37 @@ pub struct Releases {
 
 /// The newest release.
 pub struct NewestRelease {
-    /// The release.
+    /// The parsed release.
     pub release: KusionState,
     text: String,
     metadata: Value,
 }
 
 impl NewestRelease {
-    /// True if this Konverge has taken the release over under `mark`.
+    /// Returns true if Konverge began this release with the mark `mark`.
     pub fn is_marked(&self, mark: &str) -> bool {
         is_marked(&self.text, mark)
     }
 
-    /// Its fields as Kusion wrote them.
+    /// Returns the release as a JSON value.
     fn value(&self) -> Value {
         yaml::from_long_str(&self.text).unwrap_or_default()
     }
 }
 
-/// A release that Konverge has begun, and Kusion waits for.
+/// A release that Konverge has begun. Kusion starts no other one until it has ended.
 pub struct BegunRelease {
     key: Key,
     text: String,
     document: ReleaseDocument,
     mark: String,
     revision: u64,
-    /// The Spec of the release before.
+    /// The Spec of the previous release.
     spec_before: Value,
 }
 
 impl Releases {
-    /// The releases in a backend of Kusion's.
+    /// Creates a reader and writer for the releases in one of Kusion's backends.
     pub fn new(store: Arc<dyn Store>, project: &str, workspace: &str) -> Self {
         Self {
             store,
@@ -127,10 +128,10 @@ impl Releases {
             .map_err(|_| self.unreadable(format!("`{name}` is not text")))
     }
 
-    /// The newest release; `None` if there is none.
+    /// Reads the newest release; `None` if there is none.
     ///
     /// # Errors
-    /// The store does not answer, or what it holds is not Kusion's.
+    /// The store fails, or its files are not Kusion's.
     pub async fn newest(&self) -> Result<Option<NewestRelease>, ReleaseError> {
         let Some(metadata) = self.text(RELEASES).await? else {
             return Ok(None);
@@ -138,8 +139,8 @@ impl Releases {
         let name = kusion::newest_release(&metadata).map_err(|error| self.unreadable(error))?;
         let metadata = yaml::from_str(&metadata).map_err(|error| self.unreadable(error))?;
         let text = self.text(&name).await?;
-        let text =
-            text.ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which is not there")))?;
+        let text = text
+            .ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which does not exist")))?;
         let release = kusion::read(&text)
             .map_err(|error| self.unreadable(SharedError::from(error).context(format!("`{name}`"))))?;
         Ok(Some(NewestRelease {
@@ -149,11 +150,11 @@ impl Releases {
         }))
     }
 
-    /// Begins a release: Kusion begins no other one until it is ended. `newest` may be what an earlier run left of the
-    /// same release, with the mark `left`.
+    /// Begins a release, so that Kusion begins no other one until it has ended. `newest` may be the same
+    /// release of an earlier run with the mark `left`, which is continued.
     ///
     /// # Errors
-    /// Somebody else began it; errors of the store.
+    /// Another program began it first, or the store fails.
     pub async fn begin(
         &self,
         release: &KusionRelease,
@@ -184,7 +185,7 @@ impl Releases {
             }
             self.store.replace(&key, Bytes::from(text.clone())).await?;
         }
-        // The metadata is written after the release, so that a revision that it names always exists.
+        // The metadata is written after the release, so that the revision that it names always exists.
         let there = self.newest().await?;
         let seen = there.as_ref().map(|newest| newest.release.revision);
         let expected = newest.map(|newest| newest.release.revision);
@@ -197,7 +198,7 @@ impl Releases {
             let text = yaml::to_string(&metadata);
             self.store.replace(&self.key(RELEASES), Bytes::from(text)).await?;
         }
-        // Kusion writes without conditions: it may have replaced the release in the meantime.
+        // Kusion writes without conditions, so it may have replaced the release in the meantime.
         if self.text(&name).await?.as_deref() != Some(text.as_str()) {
             return Err(begun());
         }
@@ -211,10 +212,10 @@ impl Releases {
         })
     }
 
-    /// Ends a release: with the Spec that was wanted and the state that it led to, both with their secrets masked.
+    /// Ends a release with the wanted Spec and the resulting state, whose secrets must be masked.
     ///
     /// # Errors
-    /// Somebody else wrote it in the meantime; errors of the store.
+    /// Another program wrote the release in the meantime, or the store fails.
     pub async fn end(
         &self,
         begun: BegunRelease,
@@ -235,7 +236,7 @@ impl Releases {
     }
 }
 
-/// Kusion's metadata with one more release.
+/// Returns Kusion's metadata with this release added.
 fn with_release(mut metadata: Value, release: &KusionRelease, phase: &str) -> Value {
     let entry = json!({"revision": release.revision, "stack": release.stack, "phase": phase});
     let mut entries = metadata["releaseMetaDatas"]

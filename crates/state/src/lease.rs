@@ -1,4 +1,4 @@
-//! A held lease: renewing it, writing the journal, committing, releasing.
+//! A held lease: renewing it, writing the journal, committing, and releasing it.
 
 use std::{
     sync::{Arc, Mutex},
@@ -26,25 +26,25 @@ use konverge_base::{
     },
 };
 
-/// Up to this many results are written together, or earlier with an intent. An apply of N resources writes at
-/// most 4 + N/20 objects, and the first apply of a stack one more, which records in the index that there is a
-/// state.
+/// Results of resources are written to the journal in groups of this size, or earlier together with an
+/// intent. An apply of N resources writes at most 4 + N/20 objects. The first apply of a stack writes one
+/// more, which records in the index that the stack has a state.
 const RESULTS_TOGETHER: usize = 100;
 
-/// The moment at which entries of the journal are stored.
+/// The time at which journal entries are stored.
 #[derive(Clone, Copy, PartialEq)]
 enum Flush {
     /// Before the call returns.
     Now,
-    /// At once if one tells of something new; results wait for others.
+    /// Before the call returns if they contain an intent or other news; results alone wait for more entries.
     WithOthers,
 }
-/// The rows of epochs older than this are deleted completely, including the ends of epochs that were taken
-/// over.
+/// Renewals and journals of epochs older than this are deleted completely, even the last document of an epoch
+/// that was taken over.
 const EPOCHS_KEPT: u64 = 100;
 
-/// A held lease. Dropping it without [`Lease::commit`] or [`Lease::release`] leaves it to expire, as a kill
-/// does.
+/// A held lease. If it is dropped without [`Lease::commit`] or [`Lease::release`], it expires, as after a
+/// kill.
 pub struct Lease {
     inner: Arc<Inner>,
     renewals: JoinHandle<()>,
@@ -52,7 +52,7 @@ pub struct Lease {
     rows: RowKeys,
 }
 
-/// The parts of a state document beside the state.
+/// The parts of a state document besides the state.
 #[derive(Default)]
 struct StateExtras {
     note: Option<String>,
@@ -64,20 +64,20 @@ struct Inner {
     grant: LeaseGrant,
     standing: Mutex<LeaseRenewal>,
     journal: tokio::sync::Mutex<LeaseJournal>,
-    /// Held while a renewal is written.
+    /// Locked while a renewal is written.
     renewing: tokio::sync::Mutex<()>,
 }
 
 struct LeaseRenewal {
-    /// When the last renewal that the store confirmed was requested, by our clock.
+    /// The time at which the last successful renewal was requested, by this process's clock.
     confirmed: Duration,
-    /// The next place in the row of renewals.
+    /// The number of the next renewal.
     next: u64,
-    /// The error of the last renewal.
+    /// The error of the last renewal, if it failed.
     trouble: Option<String>,
-    /// Why the lease is lost.
+    /// The reason why the lease is lost.
     lost: Option<String>,
-    /// True after the release.
+    /// True after the lease was released.
     ended: bool,
 }
 
@@ -119,22 +119,22 @@ impl Lease {
         }
     }
 
-    /// The state when the lease was taken, including the journal of a dead run.
+    /// Returns the state when the lease was taken, with the journal of a dead run merged in.
     pub fn prior(&self) -> Option<&Versioned> {
         self.prior.as_ref()
     }
 
-    /// The fencing token.
+    /// Returns the fencing token.
     pub fn epoch(&self) -> u64 {
         self.inner.grant.epoch
     }
 
-    /// The id for `konverge state unlock`.
+    /// Returns the id for `konverge state unlock`.
     pub fn id(&self) -> &str {
         &self.inner.grant.id
     }
 
-    /// Checks without a request whether the lease is still ours. Call it before every write to the
+    /// Checks without a request that this run still holds the lease. Must be called before every write to the
     /// infrastructure.
     ///
     /// # Errors
@@ -143,18 +143,18 @@ impl Lease {
         self.inner.check()
     }
 
-    /// Records what is about to happen or has happened. When it returns, intents and runtime data are in the
-    /// store. Results may be written later with others, because an intent without a result is examined
-    /// anyway.
+    /// Records changes that are about to happen or have happened. When this returns, intents and runtime data
+    /// are in the store. Results may be written later with others: if they are lost, the next run examines
+    /// the intent without a result.
     ///
     /// # Errors
-    /// [`StateError::Lost`]; errors of the store. After an error nothing may be written to the
+    /// [`StateError::Lost`], or the store fails. After an error nothing may be written to the
     /// infrastructure.
     pub async fn journal(&self, entries: Vec<JournalEntry>) -> Result<(), StateError> {
         self.inner.journal(entries, Flush::WithOthers).await
     }
 
-    /// Writes entries to the journal as [`Self::journal`] does, and stores them before it returns, whatever they tell.
+    /// Records entries like [`Self::journal`], but always stores them before it returns.
     ///
     /// # Errors
     /// Errors of [`Self::journal`].
@@ -162,13 +162,13 @@ impl Lease {
         self.inner.journal(entries, Flush::Now).await
     }
 
-    /// Records the outcome as the next serial of the state and releases the lease, in one write.
+    /// Writes the next serial of the state and releases the lease, in one write.
     ///
     /// `reviews` are the pull requests whose reviews are now used. A resource whose intent has no result is
-    /// kept in the state, and the input digest is left out, whatever the caller passes.
+    /// kept in the state, and then the input digest is removed, even if the caller passes one.
     ///
     /// # Errors
-    /// [`StateError::Lost`]; errors of the store. The lease then stays until it expires.
+    /// [`StateError::Lost`], or the store fails. The lease then stays until it expires.
     pub async fn commit(&self, state: StackState, reviews: &[u64]) -> Result<u64, StateError> {
         self.write(WriteReason::Apply, state, reviews, StateExtras::default())
             .await
@@ -193,7 +193,7 @@ impl Lease {
         self.write(reason, state, reviews, beside).await
     }
 
-    /// Commits like [`Lease::commit`], for another reason than an apply.
+    /// Commits like [`Lease::commit`], for a reason other than an apply.
     ///
     /// # Errors
     /// Errors of [`Lease::commit`].
@@ -207,10 +207,10 @@ impl Lease {
         self.write(reason, state, &[], beside).await
     }
 
-    /// Records the same state again, encrypted to the recipients of today.
+    /// Writes the same state as the next serial, encrypted to the current recipients.
     ///
     /// # Errors
-    /// Errors of [`Lease::commit`]; runtime data that cannot be decrypted.
+    /// Errors of [`Lease::commit`], or runtime data cannot be decrypted.
     pub(super) async fn record_resealed(&self) -> Result<u64, StateError> {
         let Some(prior) = &self.prior else { return Ok(0) };
         let mut state = prior.state.clone();
@@ -222,7 +222,7 @@ impl Lease {
             receipt: prior.receipt.clone(),
             note: prior.note.clone(),
         };
-        // An import stays an import: the first apply after it says what it adopts.
+        // An import keeps its reason: the first apply after it lists what it adopts.
         let reason = match prior.reason {
             WriteReason::Import => WriteReason::Import,
             _ => WriteReason::Rekey,
@@ -239,17 +239,17 @@ impl Lease {
     ) -> Result<u64, StateError> {
         let inner = &*self.inner;
         self.stop_renewing().await;
-        // Held until the document is written: it names the next place of the journal, so no entry may land there
-        // meanwhile.
+        // Locked until the document is written. It contains the number of the next journal entry, so no entry
+        // may be written meanwhile.
         let journal = inner.journal.lock().await;
-        // An intent without a result may have reached the infrastructure. Without a digest, the next run applies the
-        // stack again.
+        // An intent without a result may have changed the infrastructure. Without a digest, the next run
+        // applies the stack again.
         if journal.open.add_missing_to(&mut state) {
             state.input_digest = None;
         }
         inner.check()?;
-        // An apply was announced by its first journal entry. Nothing announced the others, and a kill after the write
-        // would leave the index at the state before.
+        // Only an apply was announced, by its first journal entry. Without an announcement, a kill after the
+        // write would leave the index at the earlier state.
         if !reason.is_apply() {
             inner
                 .states
@@ -262,7 +262,8 @@ impl Lease {
             .as_ref()
             .map(Versioned::idle_serials)
             .unwrap_or_default();
-        // The newest two states stay: a run that lost its lease then collides with one of them when it writes.
+        // The newest two states are kept, so that a run that lost its lease still collides with one of them
+        // when it writes.
         let (outdated, idle): (Vec<_>, Vec<_>) = idle.into_iter().partition(|old| old + 1 < serial);
         let mut applied_reviews = self
             .prior
@@ -290,17 +291,19 @@ impl Lease {
             idle,
             state,
         };
+        // This create is both the commit and the release: it fails if another run has taken the lease over,
+        // because that run has created the same serial.
         let place = keys::state(&inner.grant.stack, serial);
         let letter = inner.states.letter("state", &place, &document)?;
         match put(&*inner.states.store, &place, &letter).await? {
             CreateResult::Ours => {}
-            // A run that takes the lease over creates this serial to stop us.
+            // A run that takes the lease over creates this serial so that this write fails.
             CreateResult::Theirs(_) => return Err(inner.lose("another run wrote the state's next serial")),
         }
         inner.lock_renewal().ended = true;
         let writer = &inner.states.envelopes.writer;
         let summary = inner.states.summarize(&document, writer, letter.time);
-        // The index is written once for all stacks, at the end of the run.
+        // The index is written at the end of the run, once for all stacks.
         let entry = IndexEntry::from_document(&document, summary);
         {
             let mut finished = inner
@@ -321,7 +324,7 @@ impl Lease {
         let prior = self.prior.as_ref();
         let mut weeks = prior.map(|prior| prior.activity.clone()).unwrap_or_default();
         if let Some(receipt) = receipt.filter(|_| reason.is_apply()) {
-            // An apply of the same commit again says nothing about the time since the merge.
+            // A repeated apply of the same commit says nothing about the time from merge to apply.
             let had = prior.and_then(|prior| prior.state.commit.as_ref());
             let is_new = receipt.commit.is_some() && receipt.commit.as_ref() != had;
             let ended = EndedApply {
@@ -334,9 +337,9 @@ impl Lease {
         weeks
     }
 
-    /// Stops the renewals. One that is being written is waited for: a store may write it after it was given up, and so also
-    /// after the folder of a live test was deleted. A store that does not answer is not waited for longer than renewals are
-    /// apart.
+    /// Stops the renewals. A renewal that is being written is awaited: otherwise the store could write it
+    /// after the release, or after the folder of a live test was deleted. The wait is at most the time
+    /// between two renewals, in case the store does not respond.
     async fn stop_renewing(&self) {
         let inner = &*self.inner;
         let written = tokio::select! {
@@ -348,12 +351,12 @@ impl Lease {
         drop(written);
     }
 
-    /// Says in the index that the stack is as it is recorded, after an apply that found nothing to change or to record.
-    /// Without it, a stack that was announced would be pending at each run until something of it changes. Written with the
-    /// ends of the other applies, by [`StateStore::save_index`].
+    /// Records in the index that the stack is as it was applied, after an apply without changes. Without
+    /// that, an announced stack would be pending in each run until it changes. [`StateStore::save_index`]
+    /// writes the entry, together with those of other applies.
     ///
     /// # Errors
-    /// Errors of the store. The index stays as it is, and the next run tries again.
+    /// The store fails. The index then stays unchanged, and the next run tries again.
     pub async fn mark_unchanged(&self) -> Result<(), StateError> {
         let inner = &*self.inner;
         let stack = &inner.grant.stack;
@@ -365,7 +368,7 @@ impl Lease {
         if !is_open || journal.next > 0 || !journal.waiting.is_empty() {
             return Ok(());
         }
-        // The entry is open if an earlier run left a journal, or a lease that it did not end.
+        // The entry is open if an earlier run left a journal, or a lease that was not released.
         let found = inner.states.entry_of(stack).await?;
         if let Some(entry) = found.filter(|entry| !entry.open) {
             let epoch = inner.grant.epoch;
@@ -375,10 +378,10 @@ impl Lease {
         Ok(())
     }
 
-    /// Releases the lease without a new state. The journal stays for the next run.
+    /// Releases the lease without a new state. The journal stays, and the next run merges it.
     ///
     /// # Errors
-    /// Errors of the store. The lease then stays until it expires.
+    /// The lease is lost, or the store fails. The lease then stays until it expires.
     pub async fn release(&self) -> Result<(), StateError> {
         self.stop_renewing().await;
         let inner = &*self.inner;
@@ -386,10 +389,11 @@ impl Lease {
             return Ok(());
         }
         inner.check()?;
-        // No state follows, so the next run knows the results from the journal alone.
+        // No state document follows, so results must be in the journal before the release.
         inner.flush(&mut *inner.journal.lock().await).await?;
         let mut renewal = inner.lock_renewal().next;
-        // A renewal in progress at the stop may have been stored.
+        // A renewal that was being written when the renewals stopped may be stored, so its number may be
+        // taken.
         loop {
             let place = keys::lease(&inner.grant.stack, inner.grant.epoch, renewal);
             let letter = inner.states.letter("lease", &place, &LeaseDocument::Released)?;
@@ -403,13 +407,13 @@ impl Lease {
         Ok(())
     }
 
-    /// The serials to delete once a document is written: `idle` ones, of runs that did nothing, and of the others those
-    /// beyond the number that is kept.
+    /// Returns the serials to delete after a write: all `idle` ones, which runs without changes wrote, and
+    /// others beyond the number that is kept.
     fn outdated_serials(&self, written: &StateDocument, idle: &[u64]) -> Vec<u64> {
         let does_count = |serial: &u64| !idle.contains(serial) && !written.idle.contains(serial);
         let others = self.rows.states.iter().copied().filter(does_count);
         let mut others: Vec<u64> = others.collect();
-        // The document that was just written counts as one of those that are kept, unless it made no change.
+        // The new document is one of the kept ones, unless it made no change.
         let kept = self.inner.states.retention - u64::from(!written.made_no_change());
         others.truncate(
             others
@@ -419,7 +423,7 @@ impl Lease {
         idle.iter().copied().chain(others).collect()
     }
 
-    /// Deletes what no reader needs any more. Best effort: the next run deletes what remains.
+    /// Deletes documents that no reader needs any more. Errors are ignored: the next run deletes the rest.
     async fn clean_up(&self, serials: Vec<u64>, journaled: u64) {
         let inner = &*self.inner;
         let stack = &inner.grant.stack;
@@ -428,11 +432,12 @@ impl Lease {
         keys.extend(
             (1..inner.lock_renewal().next).map(|renewal| keys::lease(stack, inner.grant.epoch, renewal)),
         );
-        // The last entry stays beside the state: if the state is deleted, the entry shows that there was one.
+        // The last entry is kept: if somebody deletes the state, this entry shows that there was one.
         let earlier = 0..journaled.saturating_sub(1);
         keys.extend(earlier.map(|entry| keys::journal(stack, inner.grant.epoch, entry)));
-        // In an earlier epoch, the last place stays if a takeover ended the row there: an old holder that still writes
-        // collides with it. A row with one place was ended by its own state document, so it goes.
+        // If an earlier epoch was taken over, its last document is kept, so that an old holder that still
+        // writes collides with it. An epoch with a single renewal ended with its own state document, so all
+        // of it is deleted.
         let ancient = inner.grant.epoch.saturating_sub(EPOCHS_KEPT);
         for (epoch, row) in self.rows.leases.range(..inner.grant.epoch) {
             let last = row.last().copied().unwrap_or(0);
@@ -451,7 +456,7 @@ impl Lease {
         let deletes: Vec<_> = keys.iter().map(|key| inner.states.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
-                tracing::debug!(error = %chain(&error), "clean-up left a document behind");
+                tracing::debug!(error = %chain(&error), "failed to delete an outdated document");
             }
         }
     }
@@ -495,7 +500,8 @@ impl Inner {
             let quiet = self.states.clock.monotonic().saturating_sub(standing.confirmed);
             (quiet, standing.trouble.clone())
         };
-        // A third of the term is reserved for a write that is in progress when another run may take over.
+        // The last third of the term is left for a write that is still in progress when another run may take
+        // over.
         if quiet >= self.grant.term * 2 / 3 {
             let why = trouble.map(|why| format!(": {why}")).unwrap_or_default();
             return Err(self.lose(&format!("it could not be renewed for {} s{why}", quiet.as_secs())));
@@ -514,7 +520,8 @@ impl Inner {
                 Err(error) => {
                     tracing::warn!(stack = %self.grant.stack, error = %chain(&error), "the lease could not be renewed yet");
                     self.lock_renewal().trouble = Some(chain(&error));
-                    // There is time for a few attempts before the lease counts as lost, at two thirds of the term.
+                    // The lease counts as lost at two thirds of the term, which leaves time for a few
+                    // attempts.
                     pause = self.grant.term / 12;
                 }
             }
@@ -524,7 +531,8 @@ impl Inner {
     async fn renew(&self) -> Result<(), StateError> {
         let _writing = self.renewing.lock().await;
         loop {
-            // The term counts from the request, because another run may see the renewal before its answer arrives here.
+            // The term counts from the request, because another run may see the renewal before its response
+            // arrives here.
             let asked = self.states.clock.monotonic();
             let place = self.lock_renewal().next;
             let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
@@ -537,7 +545,8 @@ impl Inner {
                     standing.next = place + 1;
                     return Ok(());
                 }
-                // An earlier attempt whose answer was lost: it renewed then, not now.
+                // An earlier attempt of this run succeeded although its response was lost. It renewed the
+                // lease at that time, not now, so another renewal follows.
                 CreateResult::Theirs(bytes) if self.is_our_renewal(place, &bytes) => {
                     self.lock_renewal().next = place + 1
                 }
@@ -554,7 +563,7 @@ impl Inner {
 
     async fn journal(&self, entries: Vec<JournalEntry>, flush: Flush) -> Result<(), StateError> {
         let mut journal = self.journal.lock().await;
-        // The previous owner of the journal lock may have spent the term on a store that does not answer.
+        // Whoever had the journal lock before may have waited for the store until the lease expired.
         self.check()?;
         let mut urgent = flush == Flush::Now;
         for entry in entries {
@@ -568,7 +577,7 @@ impl Inner {
             );
             journal.intents += usize::from(matches!(entry, JournalEntry::Intent { .. }));
             journal.open.follow(&entry);
-            // Runtime data that could not be stored before is outdated now.
+            // Runtime data that was not stored yet is replaced by the newer entry.
             if let JournalEntry::Runtime { key, .. } = &entry {
                 let overtaken = |waiting: &JournalEntry| matches!(waiting, JournalEntry::Runtime { key: other, .. } if other == key);
                 journal.waiting.retain(|waiting| !overtaken(waiting));
@@ -582,7 +591,7 @@ impl Inner {
             }
             flushed?;
         }
-        // The write may have taken so long that another run may have taken over.
+        // The write may have taken so long that another run could take over.
         self.check()
     }
 
@@ -601,7 +610,7 @@ impl Inner {
             let landed = if journal.announced {
                 write.await?
             } else {
-                // The index says that a run works on the stack before anything is changed.
+                // The index records that a run works on the stack before anything is changed.
                 let (landed, ()) = futures::try_join!(write, self.states.announce(stack, *epoch, *serial))?;
                 journal.announced = true;
                 landed
@@ -609,8 +618,8 @@ impl Inner {
             match landed {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) => match self.states.envelopes.read("journal", &key, &bytes)? {
-                    // Only this run writes entries into its row, so the entry is from an earlier attempt whose answer
-                    // was lost.
+                    // Only this run writes entries to this epoch's journal, so the entry is from an earlier
+                    // attempt whose response was lost.
                     (_, JournalDocument::Entries(_)) => journal.next += 1,
                     (_, JournalDocument::ClosedBy(_)) => {
                         return Err(self.lose("another run closed the journal"));
@@ -630,12 +639,12 @@ pub(super) struct LeaseGrant {
     pub document: LeaseDocument,
     pub id: String,
     pub epoch: u64,
-    /// The newest serial, including our own fence.
+    /// The newest serial, including the takeover document that this lease wrote.
     pub serial: u64,
     pub term: Duration,
-    /// When it was requested or renewed, by our clock.
+    /// The time at which the lease was requested or renewed, by this process's clock.
     pub asked: Duration,
-    /// The next place in its row.
+    /// The number of the next renewal.
     pub renewals: u64,
 }
 
@@ -648,15 +657,15 @@ pub(super) enum LeaseDocument {
         id: String,
         term_ms: u64,
         since: Timestamp,
-        /// The newest serial when it was taken. A lease of an earlier version has none.
+        /// The newest serial when the lease was taken. `None` for a lease of an earlier version.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         serial: Option<u64>,
     },
-    /// The lease was released without a state document of its own.
+    /// The lease was released without a new state document.
     Released,
-    /// Ended by the holder of a later epoch.
+    /// The holder of a later epoch ended the lease.
     TakenOver { by: u64 },
-    /// Ended by a person.
+    /// A person ended the lease.
     Unlocked { reason: String },
 }
 

@@ -1,5 +1,5 @@
-//! Acquiring the lease: waiting for its holder, taking over from a dead holder, and closing what that holder
-//! left open.
+//! Acquires a lease: waits for its holder, takes over from a dead holder, and closes the documents that the
+//! dead holder could still write to.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use super::{
 use konverge_base::{model::StackId, spans};
 use tracing::Instrument as _;
 
-/// The condition of the newest lease.
+/// The condition of the newest lease of a stack.
 enum LeaseCondition {
-    /// Released by its last holder.
+    /// The last holder released it.
     Free,
-    /// Expired. Its last holder may still be running and must be fenced.
+    /// Ended without a release. Its last holder may still be running and must be fenced.
     Ended,
     Held(Holder),
 }
 
-/// The observations of a waiting run.
+/// The renewals that a waiting run has observed.
 struct Watch {
     started: Duration,
     seen: Option<(u64, u64)>,
@@ -33,11 +33,12 @@ struct Watch {
 }
 
 impl StateStore {
-    /// Acquires the lease of a stack. Waits for its holder. Takes over from a holder whose term passed
-    /// without a renewal, measured by this process's monotonic clock only.
+    /// Acquires the lease of a stack, and waits for its holder if there is one. A holder whose term passed
+    /// without a renewal is taken over, measured by this process's monotonic clock only.
     ///
     /// # Errors
-    /// [`StateError::Held`] if the holder did not release it in time; errors of the store; a damaged state.
+    /// [`StateError::Held`] if the holder did not release the lease in time. Other errors if the store fails, or
+    /// the state is damaged.
     pub async fn acquire(&self, stack: &StackId, options: LeaseOptions) -> Result<Lease, StateError> {
         let now = self.clock.monotonic();
         let mut watch = Watch {
@@ -45,30 +46,31 @@ impl StateStore {
             seen: None,
             since: now,
         };
-        // A listing may miss a state that is written at the same time. So a state counts as missing only after a second
-        // reading.
+        // A listing may miss a state that is written at the same time, so a state counts as missing only
+        // after a second reading.
         let mut read_again = false;
         loop {
-            // An answer describes the moment of its request, however late it arrives.
+            // A response shows the store at the time of the request, however late it arrives.
             let asked = self.clock.monotonic();
             let mut reading = self.read_for_lease(stack, &options).await?;
-            // With `over_vanished` or `over_damaged`, the caller continues from an older document, and knows that the
-            // newest is lost.
+            // With `over_vanished` or `over_damaged`, the caller has accepted that the newest document is
+            // lost, and continues from an older one.
             if !options.over_vanished && !options.over_damaged {
                 reading = self.require_document(stack, reading).await?;
             }
             let condition = match self.read_condition(stack, &reading, asked, &mut watch).await {
-                // The document that ended the lease is gone; the index says that it existed.
+                // The state document that released the lease is gone, but the index shows that it existed.
                 Ok(LeaseCondition::Held(holder))
                     if options.over_vanished && self.is_ended(stack, &reading, holder.epoch).await? =>
                 {
                     LeaseCondition::Free
                 }
-                // The run that holds the lease saw a later state than this one. The caller knows that it is lost, so
+                // The holder of the lease saw a later state, which is lost. The caller has accepted that, so
                 // the lease counts as ended.
                 Err(StateError::Vanished { .. }) if options.over_vanished => LeaseCondition::Ended,
                 Err(StateError::Vanished { .. }) if !std::mem::replace(&mut read_again, true) => continue,
-                // The holder cannot be read. As after an unlock, wait until it has stopped.
+                // The lease cannot be read, so nobody knows its holder. As after an unlock, this run waits
+                // until a holder must have stopped.
                 Err(StateError::Damaged { .. } | StateError::Foreign { .. }) if options.over_damaged => {
                     LeaseCondition::Ended
                 }
@@ -91,17 +93,17 @@ impl StateStore {
         }
     }
 
-    /// Ends a lease on a person's request. `id` must be the id of the current lease.
+    /// Ends the current lease on a person's request. `id` must be its id.
     ///
     /// # Errors
-    /// [`StateError::Missing`] if that lease does not exist (any more); errors of the store.
+    /// [`StateError::Missing`] if that lease does not exist or has already ended. Other errors if the store fails.
     pub async fn unlock(&self, stack: &StackId, id: &str, reason: &str) -> Result<Holder, StateError> {
         let holder = self.holder(stack).await?;
         let other = |text: String| Err(StateError::Missing(text));
         match holder {
             None => other(format!("nobody holds the lease of stack `{stack}`")),
             Some(holder) if holder.id != id => other(format!(
-                "the lease of stack `{stack}` is {}, not {}: another run took it since; check the holder again",
+                "the lease of stack `{stack}` is {}, not {}: another run has taken it in the meantime; check the holder again",
                 holder.id,
                 id.escape_debug()
             )),
@@ -115,16 +117,16 @@ impl StateStore {
         }
     }
 
-    /// The current holder of a stack's lease, if any.
+    /// Returns the current holder of a stack's lease, if any.
     ///
     /// # Errors
-    /// Errors of the store; a damaged document.
+    /// The store fails, or a document is damaged.
     pub async fn holder(&self, stack: &StackId) -> Result<Option<Holder>, StateError> {
         let reading = self.read(stack).await?;
         self.holder_of(stack, &reading).await
     }
 
-    /// The holder at the time of a reading.
+    /// Returns the holder at the time of a reading.
     pub(super) async fn holder_of(
         &self,
         stack: &StackId,
@@ -146,7 +148,7 @@ impl StateStore {
         )
     }
 
-    /// Returns true if the index says that a lease was ended by a state document that is gone now.
+    /// Returns true if the index shows that a state document released this lease, but that document is gone.
     async fn is_ended(&self, stack: &StackId, reading: &Reading, epoch: u64) -> Result<bool, StateError> {
         let entry = self
             .written_entry(stack)
@@ -179,25 +181,26 @@ impl StateStore {
             return Ok(LeaseCondition::Free);
         };
         let document = reading.document.as_ref().map(|(_, document)| document);
-        // A state document releases its lease, so there is no document of the release.
+        // A state document also releases its lease, without a separate document.
         if document.is_some_and(|document| document.epoch >= epoch && document.closes_lease) {
             return Ok(LeaseCondition::Free);
         }
         let key = keys::lease(stack, epoch, renewal);
-        // Silence counts from when this run first saw the renewal: the clock of the holder may be wrong.
+        // Silence is measured from the time when this run first saw the renewal, because the clock of the
+        // holder may be wrong.
         if watch.seen != Some((epoch, renewal)) {
             watch.seen = Some((epoch, renewal));
             watch.since = self.clock.monotonic();
         }
         let Some(bytes) = self.store.get(&key).await? else {
-            // Deleted after the listing: the next read shows what came after it.
+            // The renewal was deleted after the listing; the next reading shows what followed it.
             return Ok(LeaseCondition::Ended);
         };
         let quiet = asked.saturating_sub(watch.since);
         let read = self.envelopes.read_marked("lease", &key, &bytes)?;
         let Some((header, lease)): Option<(Header, LeaseDocument)> = read else {
-            // No holder of a key wrote this lease, so its content proves nothing, neither an end nor that its run is
-            // over. It is waited for like the lease of a silent holder.
+            // This lease has no mark of a known key, so its content proves nothing, not even that it has
+            // ended. So this run waits as for a silent holder.
             return Ok(LeaseCondition::Held(Holder {
                 id: "unknown".to_owned(),
                 epoch,
@@ -235,7 +238,7 @@ impl StateStore {
         })
     }
 
-    /// Waits a little, unless the holder may be taken over now.
+    /// Waits for a moment, unless the holder may be taken over now.
     async fn wait_for(
         &self,
         stack: &StackId,
@@ -243,6 +246,8 @@ impl StateStore {
         watch: &mut Watch,
         options: &LeaseOptions,
     ) -> Result<Option<TakeoverReason>, StateError> {
+        // The longer term counts, so that a run with a short term does not take over from a holder that
+        // renews less often.
         let term = holder.term.max(options.term);
         if holder.quiet >= term {
             let renewal = watch.seen.map_or(0, |(_, renewal)| renewal);
@@ -267,7 +272,7 @@ impl StateStore {
         let pause = look_again
             .min(options.wait - waited)
             .max(Duration::from_millis(1));
-        // A request to stop ends the pause; the watch then gives up at the next read.
+        // A request to stop ends the pause; the watch then ends the wait at the next reading.
         let paused = async {
             tokio::select! {
                 () = self.clock.sleep(pause) => {}

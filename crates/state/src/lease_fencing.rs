@@ -1,5 +1,5 @@
-//! Takes the next epoch, and closes what earlier holders left open: their row of renewals, their journal,
-//! and, by the next serial of the state, the place where they would commit.
+//! Takes the next epoch, and closes the documents that earlier holders could still write: their next renewal,
+//! their next journal entry, and the next serial of the state.
 
 use super::{
     Lease, LeaseOptions, StateError, StateStore, Versioned, WriteReason,
@@ -13,25 +13,25 @@ use super::{
 use crate::store::Key;
 use konverge_base::model::{StackId, state::StackState};
 
-/// Why the next epoch may be taken. It determines how certain it is that the old holder has stopped.
+/// The reason why the next epoch may be taken, which shows how certain it is that the old holder has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeoverReason {
-    /// The last holder released it itself, or there was none.
+    /// The last holder released the lease, or there was none.
     Free,
-    /// The holder did not renew for its term after this renewal.
+    /// The holder did not renew again for a whole term after this renewal.
     Silent { renewal: u64 },
-    /// The holder's run is over, as GitHub says.
+    /// The forge reports that the holder's run is over.
     Over,
-    /// A person ended it; its holder may not know yet.
+    /// A person ended the lease, which its holder may not have noticed yet.
     Ended,
 }
 
-/// How the renewals of an epoch ended.
+/// The last document in an epoch's sequence of renewals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowEnd {
-    /// The row already had an end.
+    /// The sequence had already ended.
     Before,
-    /// We added it, after this renewal.
+    /// This run ended it, after this renewal.
     After(Option<u64>),
 }
 
@@ -44,6 +44,7 @@ impl StateStore {
         claim: TakeoverReason,
         options: &LeaseOptions,
     ) -> Result<Option<Lease>, StateError> {
+        // Journals and states count as well: an epoch must not be used twice, even if its leases were deleted.
         let epoch = 1 + newest_epoch(&before);
         let since = self.clock.wall_clock();
         let started = self.clock.monotonic();
@@ -60,7 +61,8 @@ impl StateStore {
         if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
             return Ok(None);
         }
-        // A run that was suspended can create an old, deleted number again: check that ours is the newest.
+        // A run that was suspended may create a number again that was used and deleted, so it checks that its
+        // epoch is the newest.
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let unchanged = rows.states == before.rows.states && rows.journals == before.rows.journals;
         let mut reading = if unchanged {
@@ -73,17 +75,18 @@ impl StateStore {
         }
         let mut serial = reading.rows.serial().unwrap_or(0);
         let (mut asked, mut renewals) = (started, 1);
-        // If the previous holder released the lease, it can no longer write. In every other case the old rows are
-        // closed first.
+        // A holder that released the lease can no longer write. In every other case, its sequences are closed
+        // first.
         if claim != TakeoverReason::Free || !unchanged {
             if self.close_predecessors(stack, epoch, &reading, claim).await? {
-                // A live holder stops by itself within this time, because it can no longer renew.
+                // A living holder notices within this time that it can no longer renew, and stops.
                 tokio::select! {
                     () = self.clock.sleep(options.term * 2 / 3) => {}
-                    // The lease that was just created expires by itself.
+                    // The new lease is not released: it expires by itself.
                     () = options.until_stopped() => return Err(StateError::Stopped(stack.clone())),
                 }
-                // The wait took two thirds of the term of this lease, too: it is renewed before it is used.
+                // The wait has used up two thirds of this lease's term as well, so the lease is renewed
+                // before it is used.
                 asked = self.clock.monotonic();
                 let place = keys::lease(stack, epoch, renewals);
                 let letter = self.letter("lease", &place, &held)?;
@@ -92,9 +95,9 @@ impl StateStore {
                 }
                 renewals += 1;
             }
-            // Documents that earlier holders wrote before their rows were closed count; later writes of those holders
-            // collide. The fence takes the serial that a holder would write next. If the holder was faster, its serial
-            // is read first.
+            // Documents that earlier holders wrote before their sequences were closed are valid, and their
+            // later writes collide. The takeover document takes the serial that a holder would write next. If
+            // the holder was faster, the loop reads its state first.
             loop {
                 reading = self.read_for_lease(stack, options).await?;
                 serial = reading.rows.serial().unwrap_or(0) + 1;
@@ -118,9 +121,9 @@ impl StateStore {
         Ok(Some(Lease::hold(self.clone(), grant, prior, rows)))
     }
 
-    /// Ends the rows of every earlier epoch in the listing, so that a holder that still believes in one
-    /// collides. Epochs before that of the newest document were ended by its writer. Returns true if a holder
-    /// may still be at work.
+    /// Closes every earlier epoch in the listing, so that the next write of its holder collides. The writer
+    /// of the newest state document has closed those before its own epoch. Returns true if a holder may still
+    /// be at work.
     async fn close_predecessors(
         &self,
         stack: &StackId,
@@ -139,13 +142,16 @@ impl StateStore {
                 .await?;
             at_work |= match (claim, end) {
                 (TakeoverReason::Free, _) => false,
-                // Another run closed the row before the holder was silent for a whole term.
+                // Another run has closed this epoch already. The holder could not renew since, and was silent
+                // for a whole term, so it has stopped.
                 (TakeoverReason::Silent { .. }, RowEnd::Before) => false,
-                // The holder renewed once more after it was watched, or nobody watched it: it may still be at work.
+                // The holder renewed once more after it was observed, or was not observed at all, so it may
+                // still be at work.
                 (TakeoverReason::Silent { renewal }, RowEnd::After(last)) => {
                     old + 1 != epoch || last != Some(renewal)
                 }
-                // Only the run of the newest epoch is known to be over. Runs of earlier epochs may be at work.
+                // Only the run of the previous epoch is known to be over. Runs of earlier epochs may still be
+                // at work.
                 (TakeoverReason::Over, _) => old + 1 != epoch,
                 (TakeoverReason::Ended, _) => true,
             };
@@ -155,7 +161,8 @@ impl StateStore {
                 .get(&old)
                 .and_then(|row| row.last())
                 .map_or(0, |last| last + 1);
-            // An entry that the holder writes meanwhile takes a place, and is read after the rows are closed.
+            // The holder may write an entry meanwhile. That entry takes the number, and is read after the
+            // journal is closed.
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
                 let letter = self.letter("journal", &key, &JournalDocument::ClosedBy(epoch))?;
@@ -174,7 +181,7 @@ impl StateStore {
         Ok(at_work)
     }
 
-    /// Writes the last renewal entry of an epoch, so that its holder cannot renew any more.
+    /// Writes a last document after the renewals of an epoch, so that its holder cannot renew any more.
     pub(super) async fn end_lease(
         &self,
         stack: &StackId,
@@ -205,8 +212,8 @@ impl StateStore {
         unreachable!("a row has a free place")
     }
 
-    /// Returns true if a place in a row of renewals is its end. A place that cannot be read, or that no holder of a key
-    /// wrote, is not an end: the end is put after it.
+    /// Returns true if a document ends a sequence of renewals. A document that is unreadable or has no mark
+    /// of a known key does not: the end is written after it.
     fn is_end(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         match self.envelopes.read("lease", key, bytes) {
             Ok((_, LeaseDocument::Held { .. }))
@@ -216,8 +223,8 @@ impl StateStore {
         }
     }
 
-    /// Creates the next serial of the state, with the dead holder's journal merged in. Returns true if the
-    /// created document is ours.
+    /// Creates the next serial of the state, with the dead holder's journal merged in. Returns true if this
+    /// run created that serial.
     async fn fence(
         &self,
         stack: &StackId,
@@ -231,6 +238,7 @@ impl StateStore {
             serial,
             reason: WriteReason::Takeover,
             epoch,
+            // The new holder keeps its lease: this document only stops the old holder.
             closes_lease: false,
             journal: JournalPlace { epoch, entry: 0 },
             retired: merged.as_ref().is_some_and(|versioned| versioned.retired),
@@ -258,8 +266,8 @@ impl StateStore {
         ))
     }
 
-    /// Goes back from an unreadable newest document to the newest readable one. The serials above it stay
-    /// taken.
+    /// Reads the newest readable state document when newer ones are unreadable. Their serials are not used
+    /// again.
     pub(super) async fn read_last_good(&self, stack: &StackId) -> Result<Reading, StateError> {
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let mut document = None;

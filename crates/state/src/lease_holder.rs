@@ -1,4 +1,4 @@
-//! [`Holder`]: who holds a lease.
+//! [`Holder`]: the holder of a lease.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use konverge_base::model::StackId;
 pub struct Holder {
     /// The id of the lease, for `konverge state unlock`.
     pub id: String,
-    /// The number of the lease: the fencing token.
+    /// The epoch of the lease, which is the fencing token.
     pub epoch: u64,
-    /// The run that holds it.
+    /// The run that holds the lease.
     pub writer: DocumentWriter,
-    /// When it was taken, by the holder's clock.
+    /// The time at which the lease was taken, by the holder's clock.
     pub since: Timestamp,
-    /// The holder's term.
+    /// The term: a holder that does not renew for this long may be taken over.
     pub term: Duration,
-    /// How long this process has seen no renewal, by its own clock.
+    /// Time for which this process has seen no renewal, by its own clock.
     pub quiet: Duration,
 }
 
 impl Holder {
-    /// Describes whether the holder is alive, and when its lease expires.
+    /// Describes if the holder is alive, and when its lease expires.
     pub fn renewal_text(&self) -> String {
         format!(
             "no renewal for {} s; taken over after {} s without a renewal",

@@ -1,4 +1,4 @@
-//! [`LeaseOptions`]: how a lease is asked for, and who watches the wait.
+//! [`LeaseOptions`]: the options of taking a lease, with an observer of the wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,20 +7,22 @@ use async_trait::async_trait;
 use super::lease_holder::Holder;
 use konverge_base::model::StackFolder;
 
-/// The options of an acquisition.
+/// The options of taking a lease.
 #[derive(Clone)]
 pub struct LeaseOptions {
-    /// A holder that has not renewed for this long may be taken over. Renewals are sent every third of it.
+    /// A holder that has not renewed for this long may be taken over. The lease is renewed every third of
+    /// this time.
     pub term: Duration,
     /// The maximum time to wait for another holder.
     pub wait: Duration,
     /// The folder of the stack, for a stack that has no state yet.
     pub folder: StackFolder,
-    /// Observes the wait, and is asked whether the holder's run is over.
+    /// Observes the wait, and finds out if the holder's run is over.
     pub watch: Option<Arc<dyn LeaseWatch>>,
-    /// Continue from the newest readable document if the newest one is damaged (`state push --over-damaged`).
+    /// Continues from the newest readable document if the newest one is damaged (`state push
+    /// --over-damaged`).
     pub over_damaged: bool,
-    /// Start a new state although written documents are gone (`state push`, `state import`, `state forget`).
+    /// Starts a new state although written documents are gone (`state push`, `state import`, `state forget`).
     pub over_vanished: bool,
 }
 
@@ -51,19 +53,19 @@ impl LeaseOptions {
 pub enum WaitVerdict {
     /// Wait for the holder.
     KeepWaiting,
-    /// The holder's run is over, as GitHub says: take over at once.
+    /// Take over at once, because the forge reports that the holder's run is over.
     HolderIsOver,
     /// Stop waiting, with an error.
     GiveUp,
 }
 
-/// Observes the wait: shows a progress line, and asks GitHub whether the holder's run is over.
+/// Observes the wait: shows progress, and asks the forge if the holder's run is over.
 #[async_trait]
 pub trait LeaseWatch: Send + Sync {
-    /// Called each time the lease is read.
+    /// Decides about the wait. Called each time the lease was read.
     async fn waiting(&self, holder: &Holder, waited: Duration) -> WaitVerdict;
 
-    /// Returns when the waiting run is asked to stop.
+    /// Completes when the waiting run is asked to stop.
     async fn stopped(&self) {
         std::future::pending().await
     }

@@ -1,24 +1,25 @@
 //! The data that is kept between runs in a [`Store`](crate::store::Store): state documents, leases, journals,
 //! reviews and an index over them.
 //!
-//! Everything is based on *create if absent*. The state of a stack is a sequence of immutable documents, numbered by
-//! serial. Its lease is a sequence of epochs, each with a sequence of renewals; its journal has one sequence per epoch.
-//! A writer whose next number already exists has lost the lease: this is how an old holder notices a takeover.
+//! Everything is based on *create if absent*. The state of a stack is a sequence of immutable documents,
+//! numbered by serial. Its lease is a sequence of epochs, each with a sequence of renewals; its journal has
+//! one sequence per epoch. A writer whose next number already exists has lost the lease: this is how an old
+//! holder notices a takeover.
 //!
 //! ```text
 //! stacks/<identity>/state/<serial>              the state; the highest serial counts
 //! stacks/<identity>/lease/<epoch>/<renewal>     who may write; the highest epoch counts
 //! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document contains yet
-//! reviews/<pull request>/<head>/<run>-<attempt> what was previewed; a shard adds `-<number>of<all>`
+//! reviews/<pull request>/<head>/<run>-<attempt> a review record of a preview; a shard adds `-<number>of<all>`
 //! reviews/<pull request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials
-//! index/compaction/<n>, index/delta/<n>-<nonce> input digest and summary per stack, so that nobody reads every state
-//! freeze/<n>                                    whether all applies are stopped, and why
-//! rollouts/<name>/<n>                           how far a rollout is; the highest number counts
-//! portal/audit/<time>-<nonce>                   what people asked the portal for; `.outcome` beside it how that ended
-//! looks/<n>                                     when each stack was checked for drift
+//! index/compaction/<n>, index/delta/<n>-<nonce> input digest and summary of each stack, so that no run reads every state
+//! freeze/<n>                                    the switch that stops all applies, with reasons
+//! rollouts/<name>/<n>                           the progress of a rollout; the highest number counts
+//! portal/audit/<time>-<nonce>                   what people requested in the portal; `.outcome` beside it has the result
+//! looks/<n>                                     the drift history: the last check of each stack
 //! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
-//! set/used/<hash>                               the tokens by which other repositories asked for an edit
+//! set/used/<hash>                               the tokens with which other repositories requested an edit
 //! rekey/<key>                                   the copy of a document that is being encrypted again
 //! ```
 
@@ -92,18 +93,18 @@ pub use state_store::{HistoryEntry, HistoryLine, SealScope, StateStore};
 pub struct RepositoryId(String);
 
 impl RepositoryId {
-    /// An id from the configuration.
+    /// Creates an id from the configuration.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The writer of a document. It is part of every document and is shown to a run that waits for a lease.
+/// The run that wrote a document. Every document contains it, and a run that waits for a lease shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentWriter {
     /// The URL of the run, or `user@host` outside CI.

@@ -1,5 +1,5 @@
-//! The audit of the portal: each request is one document, and the result of a write is a second document beside it.
-//! Both are created if absent and never changed.
+//! The audit log of the portal. Each request is one document, and the result of a write is a second document
+//! beside it. Both are only created, never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use super::{
 use crate::store::Key;
 use konverge_base::error::chain;
 
-/// The kinds of the two documents.
+/// The kind of a request's document.
 const REQUEST: &str = "portal-request";
 const OUTCOME: &str = "portal-outcome";
-/// The end of the key of an outcome, behind the id.
+/// The suffix of an outcome's key, after the id.
 const OUTCOME_END: &str = ".outcome";
 
 /// A recorded request.
@@ -26,27 +26,27 @@ const OUTCOME_END: &str = ".outcome";
 pub struct RecordedRequest<T> {
     /// The id of the request, which begins with its time.
     pub id: String,
-    /// When, by the clock of the process that wrote it.
+    /// The time of the request, by the writer's clock.
     pub time: Timestamp,
     /// The request itself.
     pub request: T,
-    /// The result of the portal's own write; `None` if there is none.
+    /// The result of the portal's own write; `None` if there was no write.
     pub outcome: Option<RecordedOutcome>,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedOutcome {
-    /// Why it failed.
+    /// The error, if the write failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl StateStore {
-    /// Records a request, before anything else happens. Returns its id.
+    /// Records a request before it is carried out. Returns its id.
     ///
     /// # Errors
-    /// Errors of the store. Then nothing may happen.
+    /// The store fails. The request must then not be carried out.
     pub async fn record_request<T: Serialize + Sync>(&self, request: &T) -> Result<String, StateError> {
         let nonce = uuid::Uuid::new_v4().simple().to_string();
         let nonce = nonce.get(..12).unwrap_or_default();
@@ -56,10 +56,10 @@ impl StateStore {
         Ok(id)
     }
 
-    /// Records how the write of a request ended.
+    /// Records the result of a request's write.
     ///
     /// # Errors
-    /// Errors of the store; the outcome was recorded before.
+    /// The store fails, or a result was already recorded.
     pub async fn record_outcome(&self, id: &str, outcome: &RecordedOutcome) -> Result<(), StateError> {
         self.create_beside(OUTCOME, &format!("{id}{OUTCOME_END}"), outcome)
             .await
@@ -79,10 +79,10 @@ impl StateStore {
         }
     }
 
-    /// The newest requests, at most so many, and why others cannot be read.
+    /// Returns the newest requests, up to `at_most`, and messages about those that cannot be read.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn recorded_requests<T: DeserializeOwned + Send>(
         &self,
         at_most: usize,

@@ -1,15 +1,15 @@
-//! [`Proven`]: a value from the store that may decide something.
+//! [`Proven`]: a value from the store on which decisions may depend.
 //!
-//! Where `state.encrypt_to` is set, documents carry the mark of a private key. One without a mark is not read: nothing
-//! of its content leaves `document_format.rs`. Without the setting nothing is marked, and whoever writes to the store
-//! decides.
+//! If `state.encrypt_to` is set, each document has the mark of a private key, and the content of a document
+//! without a mark never leaves `document_format.rs`. Without that setting nothing is marked, so everybody
+//! with write access to the store is trusted.
 
 use std::ops::Deref;
 
-/// A value whose writer is known: each of its documents had the mark of a holder of a key, where documents are marked.
+/// A value from verified documents: each had the mark of a known key, if documents are marked.
 ///
-/// Code that grants a permission, chooses a cloud identity, shows a stack or decides that there is nothing to do takes
-/// this type. Only this crate makes one.
+/// Code that grants a permission, chooses a cloud identity, shows a stack or decides that there is nothing to
+/// do takes this type. Only this crate can create it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proven<T>(T);
 
@@ -18,7 +18,7 @@ impl<T> Proven<T> {
         Self(value)
     }
 
-    /// Returns the value to a caller that changes it, which makes it unproven.
+    /// Returns the value to a caller that changes it. The result is no longer proven.
     pub fn into_inner(self) -> T {
         self.0
     }

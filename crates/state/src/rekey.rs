@@ -1,8 +1,8 @@
-//! Documents encrypted and marked again, for the recipients of today.
+//! Encrypts and marks documents again for the current recipients.
 //!
-//! A document cannot be overwritten. The newest state of a stack gets a successor; an earlier one is replaced by
-//! way of a copy below `rekey/`, which readers find while the document itself is away. A kill leaves the copy,
-//! and the next run ends the replacement.
+//! A document cannot be overwritten. The newest state of a stack gets a successor. An earlier state is
+//! replaced with the help of a copy below `rekey/`, which readers find while the document itself is missing.
+//! After a kill the copy remains, and the next run finishes the replacement.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ use super::{
 use crate::store::Key;
 use konverge_base::model::StackId;
 
-/// The number of newest serials that are never replaced: what the holder of a lost lease writes collides with them.
+/// Number of newest serials that are never replaced, so that the write of a lost lease's holder collides with
+/// them.
 const NEWEST: usize = 2;
 
 /// The protection of a document: who can decrypt it.
@@ -26,18 +27,19 @@ pub enum Sealing {
     Plain,
     /// The document was encrypted by a version that did not record the recipients.
     Unknown,
-    /// The document is encrypted, and its writer held no key that this run knows.
+    /// The document is encrypted, but has no mark of a key that this run knows.
     Unmarked,
     /// The recipients of the document, sorted.
     Recipients(Vec<String>),
 }
 
 impl StateStore {
-    /// Encrypts every state of a stack to the recipients of today. Returns how many documents were written; none
-    /// if all of them are.
+    /// Encrypts every state of a stack to the current recipients. Returns the number of documents that were
+    /// written; 0 if all were already encrypted to them.
     ///
     /// # Errors
-    /// A run ended in the middle; somebody holds the lease; a document cannot be decrypted; errors of the store.
+    /// An earlier run was killed during an apply, another run holds the lease, a document cannot be
+    /// decrypted, or the store fails.
     pub async fn reseal(&self, stack: &StackId, options: &LeaseOptions) -> Result<usize, StateError> {
         let mut written = 0;
         loop {
@@ -57,8 +59,8 @@ impl StateStore {
             lease.release().await?;
             recorded?;
             written += 1;
-            // Each round writes a new state, and one old state leaves the newest ones. After these rounds all of the
-            // newest are new.
+            // Each round writes a new state and moves one old state out of the newest ones, so after these
+            // rounds all newest ones are new.
             if pending.is_none() || written > NEWEST {
                 break;
             }
@@ -83,10 +85,10 @@ impl StateStore {
         Ok(written)
     }
 
-    /// Encrypts the key of the short hashes to the recipients of today. Returns whether it had to.
+    /// Encrypts the key of the short hashes to the current recipients. Returns true if that was needed.
     ///
     /// # Errors
-    /// It cannot be decrypted; errors of the store.
+    /// The key cannot be decrypted, or the store fails.
     pub async fn reseal_hash_key(&self) -> Result<bool, StateError> {
         let key = keys::hash_key();
         let is_outdated = match self.store.get(&key).await? {
@@ -99,13 +101,13 @@ impl StateStore {
         Ok(is_outdated)
     }
 
-    /// Marks again, for the recipients of today, the documents that are not encrypted. Reviews and requests are replaced
-    /// in their places. The freeze, the rollouts, the drift history and the index get a successor of their newest
-    /// document. A document stays as it is if it is marked so already, or if nobody marked it. Returns the number of
-    /// documents that were written.
+    /// Marks the documents that are not encrypted for the current recipients. Reviews and requests are
+    /// replaced under their own keys. The freeze, the rollouts, the drift history and the index get a
+    /// successor of their newest document. A document that is already marked for these recipients, or has no
+    /// valid mark, stays unchanged. Returns the number of documents that were written.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn mark_again(&self) -> Result<usize, StateError> {
         let mut written = 0;
         for folder in ["reviews", "portal"] {
@@ -132,7 +134,7 @@ impl StateStore {
         Ok(written + usize::from(self.mark_index().await?))
     }
 
-    /// Writes the newest document of a row again, as the next one.
+    /// Writes the newest document of a numbered sequence again, under the next number.
     async fn mark_row(&self, row: &Key) -> Result<bool, StateError> {
         let numbers = keys::numbers(&self.store.list(row).await?);
         for number in numbers.iter().rev() {
@@ -154,12 +156,12 @@ impl StateStore {
         Ok(false)
     }
 
-    /// Returns true if a document can be read, and is not marked for the recipients of today.
+    /// Returns true if a document is readable, but not marked for the current recipients.
     fn is_outdated(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         Ok(self.is_ours(key, bytes)? && !self.envelopes.is_current(key, bytes)?)
     }
 
-    /// Returns true for a document of this repository that a holder of a key wrote.
+    /// Returns true for a document of this repository with the mark of a known key.
     fn is_ours(&self, key: &Key, bytes: &[u8]) -> Result<bool, StateError> {
         let Ok(header) = self.envelopes.header(key, bytes) else {
             return Ok(false);
@@ -173,10 +175,10 @@ impl StateStore {
         }
     }
 
-    /// Ends the replacements that a killed run left.
+    /// Finishes the replacements that a killed run left.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn finish_resealing(&self) -> Result<(), StateError> {
         for copy in self.store.list(&copies()).await? {
             let key = Key::from_listing(copy.last());
@@ -189,18 +191,18 @@ impl StateStore {
                     self.store.delete(&copy).await?;
                 }
                 Some(there) if there == bytes => self.store.delete(&copy).await?,
-                // The killed run had written the copy and not yet deleted the document. Keep the document; the next
-                // `replace` deletes this copy and makes a new one.
+                // The killed run had written the copy but not deleted the document. The document stays, and
+                // the next `replace` deletes this copy and makes a new one.
                 Some(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Lists who can decrypt the states of a stack: an entry for each readable serial.
+    /// Lists the recipients of a stack's states: one entry for each readable serial.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn sealings(&self, stack: &StackId) -> Result<Vec<Sealing>, StateError> {
         let mut sealings = Vec::new();
         for serial in self.rows(stack).await?.states {
@@ -221,19 +223,20 @@ impl StateStore {
         Ok(sealings)
     }
 
-    /// A document, or its copy while it is being replaced.
+    /// Reads a document, or its copy while the document is being replaced.
     pub(super) async fn get_or_copy(&self, key: &Key) -> Result<Option<bytes::Bytes>, StateError> {
         match self.store.get(key).await? {
             Some(bytes) => Ok(Some(bytes)),
             None => match self.store.get(&copy_of(key)).await? {
                 Some(bytes) => Ok(Some(bytes)),
-                // The replacement may have ended between the two reads.
+                // The replacement may have ended between the two reads, so the document itself is read again.
                 None => Ok(self.store.get(key).await?),
             },
         }
     }
 
-    /// The serials that are not encrypted to the recipients of today: among the newest, and earlier ones.
+    /// Returns the serials that are not encrypted to the current recipients: first those among the newest,
+    /// then earlier ones.
     async fn outdated(&self, stack: &StackId) -> Result<(Vec<u64>, Vec<u64>), StateError> {
         let serials = self.rows(stack).await?.states;
         let first_of_newest = serials.len().saturating_sub(NEWEST);
@@ -259,7 +262,7 @@ impl StateStore {
         Ok(RowKeys::parse(&self.store.list(&keys::stack(stack)).await?))
     }
 
-    /// Returns the document for the place `to`, encrypted and marked for the recipients of today.
+    /// Returns the document for the key `to`, encrypted and marked for the current recipients.
     fn written_again(
         &self,
         from: &Key,
@@ -272,25 +275,25 @@ impl StateStore {
         Ok(OutgoingDocument { nonce, time, bytes })
     }
 
-    /// Replaces a document by the same one, encrypted to the recipients of today.
+    /// Replaces a document by the same one, encrypted to the current recipients.
     async fn replace(&self, key: &Key) -> Result<(), StateError> {
         let Some(bytes) = self.store.get(key).await? else {
             return Ok(());
         };
-        // The data of runtimes is encrypted by itself, also where documents are not.
+        // The data of runtimes is encrypted separately, even if documents are not.
         let reseal_runtime = |body: &mut Value| match (body.pointer_mut("/state/runtime"), self.sealer()) {
             (Some(runtime), Some(sealer)) => sealer.reseal_values(runtime),
             _ => Ok(()),
         };
         let letter = self.written_again(key, key, &bytes, reseal_runtime)?;
         let copy = copy_of(key);
-        // A copy that a killed run left may be encrypted to others.
+        // The copy of a killed run may be encrypted to other recipients, so it is made again.
         self.store.delete(&copy).await?;
         if let CreateResult::Theirs(_) = document_format::put(&*self.store, &copy, &letter).await? {
             return Err(taken(key));
         }
-        // From here until the document is back, readers find the copy. A kill leaves the copy, and the next run ends
-        // the replacement.
+        // From here until the document is created again, readers find the copy. After a kill the copy
+        // remains, and the next run finishes the replacement.
         self.store.delete(key).await?;
         match document_format::put(&*self.store, key, &letter).await? {
             CreateResult::Ours => Ok(self.store.delete(&copy).await?),

@@ -1,4 +1,4 @@
-//! The review records: a preview writes them, an apply checks its plan against them.
+//! The review records. A preview writes them, and an apply compares its plan with them.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use konverge_base::model::{
     review::{RecordedComment, ReviewRecord, ReviewedStack},
 };
 
-/// The place of a review record.
+/// The parts of a review record's key in the store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ReviewKey {
     /// Number of the pull request.
     pub pull_request: u64,
-    /// The previewed head.
+    /// The head commit that was previewed.
     pub head: CommitId,
     /// The number of the run; later runs have higher numbers.
     pub run: u64,
     /// Attempt of the workflow run.
     pub attempt: u32,
-    /// The shard, if the preview was distributed over jobs.
+    /// The shard, if the preview was distributed over several jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Shard>,
 }
@@ -39,8 +39,8 @@ impl ReviewKey {
             .child(&self.name())
     }
 
-    /// `<run>-<attempt>`, plus `-<number>of<all>` for a shard: all jobs of a run share its number and
-    /// attempt.
+    /// Returns `<run>-<attempt>`, plus `-<number>of<all>` for a shard, because all jobs of a run share its
+    /// number and attempt.
     fn name(&self) -> String {
         let share = self.share.map_or_else(String::new, |share| {
             format!("-{}", share.to_string().replace('/', "of"))
@@ -48,7 +48,7 @@ impl ReviewKey {
         format!("{}-{}{share}", self.run, self.attempt)
     }
 
-    /// Returns the key of the comment that showed it. Not a place of a record.
+    /// Returns the key of the record of the comment that showed this review, which is not a review record.
     fn comment(&self) -> Key {
         pull_request(self.pull_request)
             .child(self.head.as_str())
@@ -83,7 +83,7 @@ pub struct ReviewStore<'a> {
 }
 
 impl StateStore {
-    /// The reviews beside the states.
+    /// Returns the review records of this repository.
     pub fn reviews(&self) -> ReviewStore<'_> {
         ReviewStore { states: self }
     }
@@ -94,7 +94,7 @@ impl ReviewStore<'_> {
     /// saved another record, which stays.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn save(
         &self,
         record: &ReviewRecord,
@@ -116,10 +116,10 @@ impl ReviewStore<'_> {
         ))
     }
 
-    /// Saves the comment that showed a record, once for each run, attempt and shard.
+    /// Records the comment that showed a review, once for each run, attempt and shard.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn save_comment(&self, key: &ReviewKey, comment: &RecordedComment) -> Result<(), StateError> {
         let place = key.comment();
         let letter = self.states.letter("review-comment", &place, comment)?;
@@ -139,29 +139,29 @@ impl ReviewStore<'_> {
         Ok(read.map(|(_, comment)| comment))
     }
 
-    /// The places of all records, by pull request, head, run and attempt.
+    /// Returns the keys of all records, sorted by pull request, head, run and attempt.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn list(&self) -> Result<Vec<ReviewKey>, StateError> {
         self.list_keys(&Key::from_components(&["reviews"])).await
     }
 
-    /// The places of one pull request's records.
+    /// Returns the keys of one pull request's records.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn list_for_pull_request(&self, number: u64) -> Result<Vec<ReviewKey>, StateError> {
         self.list_keys(&pull_request(number)).await
     }
 
-    /// The last preview of a pull request's head: the record of the last attempt of the last run. For a run
-    /// with shards, the last attempt of each shard, because a re-run of failed jobs leaves the other shards
-    /// unchanged. The records are not joined: each was made under its own policy. The stacks of a shard without
-    /// a record are missing. A record that no holder of a key wrote covers nothing.
+    /// Returns the last preview of a pull request's head: the record of the last attempt of the last run, or
+    /// of the last attempt of each shard, because a re-run repeats only failed jobs. The records are not
+    /// merged, because each was made under its own policy. The stacks of a shard without a record are
+    /// missing, and a record without a mark of a known key is ignored.
     ///
     /// # Errors
-    /// Errors of the store; a record that is damaged or of another repository.
+    /// The store fails, or a record is damaged or of another repository.
     pub async fn latest(&self, number: u64, head: &CommitId) -> Result<Vec<ReviewRecord>, StateError> {
         let mut keys = self.list_for_pull_request(number).await?;
         keys.retain(|key| key.head == *head);
@@ -182,7 +182,7 @@ impl ReviewStore<'_> {
         Ok(Vec::new())
     }
 
-    /// The record of the last of these attempts that has one. They are sorted.
+    /// Returns the record of the last of these sorted attempts that has one.
     async fn last_attempt(&self, attempts: Vec<ReviewKey>) -> Result<Option<ReviewRecord>, StateError> {
         for key in attempts.into_iter().rev() {
             if let Some(record) = self.load(&key).await? {
@@ -192,7 +192,7 @@ impl ReviewStore<'_> {
         Ok(None)
     }
 
-    /// The last preview of another head of a pull request, made by an earlier run. The records are those of
+    /// Returns the last preview of another head of a pull request, made by an earlier run, like
     /// [`ReviewStore::latest`].
     ///
     /// # Errors
@@ -213,8 +213,8 @@ impl ReviewStore<'_> {
         }
     }
 
-    /// The latest records of the other shards of a run. If each shard saves its own record before it asks,
-    /// then of two shards at least one sees the other.
+    /// Returns the latest records of the other shards of a run. A shard must save its own record first: then
+    /// of two concurrent shards at least one sees the other.
     ///
     /// # Errors
     /// Errors of [`ReviewStore::latest`].
@@ -240,10 +240,10 @@ impl ReviewStore<'_> {
         Ok(records.flat_map(|record| record.stacks).collect())
     }
 
-    /// The record at a place; `None` for one that no holder of a key wrote.
+    /// Reads a record; `None` if it has no mark of a known key.
     ///
     /// # Errors
-    /// Errors of the store; a record that is damaged, of another repository, or stored at the wrong place.
+    /// The store fails, or the record is damaged, of another repository, or stored under a wrong key.
     pub async fn load(&self, place: &ReviewKey) -> Result<Option<ReviewRecord>, StateError> {
         let key = place.place();
         let Some(bytes) = self.states.get_or_copy(&key).await? else {
@@ -269,10 +269,10 @@ impl ReviewStore<'_> {
         Ok(Some(record))
     }
 
-    /// Deletes a record. Its pull request was closed unmerged, or applied to all of its stacks.
+    /// Deletes the record of a pull request that was closed unmerged, or applied to all of its stacks.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn forget(&self, place: &ReviewKey) -> Result<(), StateError> {
         self.states.store.delete(&place.comment()).await?;
         Ok(self.states.store.delete(&place.place()).await?)

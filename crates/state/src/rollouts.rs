@@ -15,27 +15,28 @@ use super::{
 };
 use crate::store::Key;
 
-/// How many records of a rollout are kept.
+/// Number of records of a rollout that are kept.
 const KEPT: u64 = 20;
 
-/// A record with its place.
+/// A record with its number and writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRollout {
-    /// The highest number of a document of this rollout; 1 is the first change ever of a rollout with this name.
+    /// The number of the record; 1 is the first record of a rollout with this name.
     pub number: u64,
     /// The record.
     pub record: RolloutRecord,
-    /// Who wrote it.
+    /// The run that wrote the record.
     pub writer: DocumentWriter,
-    /// When, by the clock of that machine.
+    /// The time of the write, by the writer's clock.
     pub written: Timestamp,
 }
 
 impl StateStore {
-    /// The newest record of each rollout, by name. One LIST, and one GET for each rollout.
+    /// Returns the newest record of each rollout, by name. One LIST, and one GET for each rollout.
     ///
     /// # Errors
-    /// Errors of the store; a document that is damaged or of another repository. Then nobody knows what may be applied.
+    /// The store fails, or a document is damaged or of another repository. Stacks in a rollout must then not
+    /// be applied.
     pub async fn rollouts(&self) -> Result<BTreeMap<String, StoredRollout>, StateError> {
         let listed = self.store.list(&folder()).await?;
         let mut rows: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -57,20 +58,20 @@ impl StateStore {
         Ok(records.into_iter().flatten().collect())
     }
 
-    /// The number of the newest record of a rollout; 0 if there is none. One LIST.
+    /// Returns the number of the newest record of a rollout; 0 if there is none. One LIST.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn rollout_number(&self, name: &str) -> Result<u64, StateError> {
         Ok(self.rollout_numbers(name).await?.last().copied().unwrap_or(0))
     }
 
-    /// The numbers of the records of a rollout, sorted.
+    /// Returns the numbers of a rollout's records, sorted.
     async fn rollout_numbers(&self, name: &str) -> Result<Vec<u64>, StateError> {
         Ok(keys::numbers(&self.store.list(&folder().child(name)).await?))
     }
 
-    /// The newest record of a rollout.
+    /// Returns the newest record of a rollout.
     ///
     /// # Errors
     /// Errors of [`StateStore::rollouts`].
@@ -79,10 +80,11 @@ impl StateStore {
             .await
     }
 
-    /// Writes the record with this number, and deletes records of long ago. `false`: another run has written it.
+    /// Writes the record with this number, and deletes old records. Returns false if another run has already
+    /// written this number.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn write_rollout(&self, number: u64, record: &RolloutRecord) -> Result<bool, StateError> {
         let key = place(&record.rollout, number);
         let letter = self.letter("rollout", &key, record)?;
@@ -97,12 +99,12 @@ impl StateStore {
                 tracing::debug!(error = %chain(&error), "an old record of a rollout could not be deleted");
             }
         }
-        // After a long sleep of this run, its number may be free again: others wrote it and later ones, and deleted it
-        // since. Then our record is outdated.
+        // If this run slept for long, other runs may have written this number and later ones, and deleted
+        // this one again. Then the new record is outdated.
         Ok(number + KEPT > newest)
     }
 
-    /// The newest record of a row that a holder of a key wrote.
+    /// Returns the newest record with a mark of a known key.
     async fn newest_rollout_record(
         &self,
         name: &str,

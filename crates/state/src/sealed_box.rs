@@ -1,33 +1,33 @@
 //! [`SealedBox`]: bytes that only holders of the age identity can read or write.
 //!
-//! age only encrypts: its recipients are in `konverge.yaml`, and everybody who knows a recipient can encrypt
-//! to it. So a keyed hash precedes the bytes, with a key that is derived from the identity.
+//! age alone does not authenticate: its recipients are in `konverge.yaml`, and everybody who knows a
+//! recipient can encrypt to it. So a keyed hash precedes the bytes, whose key is derived from the identity.
 
 use super::{
     StateError,
     encryption::{Sealer, key_error},
 };
 
-/// The context of the key derivation; another use gets another key.
+/// The context of the key derivation. Another purpose must use another context.
 const PURPOSE: &str = "konverge 2026-11 vault: what was written by a holder of the age identity";
 
 /// The length of the hash in bytes.
 const MARK: usize = 32;
 
-/// Encrypts and authenticates, decrypts and verifies.
+/// Encrypts and authenticates bytes.
 #[derive(Clone)]
 pub struct SealedBox {
     sealer: Sealer,
-    /// One for each identity. The first marks.
+    /// The keys of the hash, one for each identity. The first one is used for new hashes.
     keys: Vec<[u8; MARK]>,
 }
 
 impl SealedBox {
-    /// Builds a box from the text of `KONVERGE_AGE_IDENTITY`. Returns `None` without an identity. Returns
-    /// `None` for a passphrase too, because each use of it costs a tenth of a second on purpose.
+    /// Builds a box from the text of `KONVERGE_AGE_IDENTITY`. Returns `None` without an identity, and for a
+    /// passphrase, whose key derivation takes a tenth of a second each time.
     ///
     /// # Errors
-    /// A damaged identity.
+    /// The identity is invalid.
     pub fn from_identity(identity: Option<&str>) -> Result<Option<Self>, StateError> {
         let Some(sealer) = Sealer::new(&[], identity)? else {
             return Ok(None);
@@ -53,7 +53,7 @@ impl SealedBox {
         self.sealer.seal(&whole)
     }
 
-    /// Decrypts and verifies what was encrypted under that name.
+    /// Decrypts and verifies bytes that were encrypted under that name.
     ///
     /// # Errors
     /// The data is damaged, was encrypted under another name, or was written without the identity.
@@ -65,7 +65,7 @@ impl SealedBox {
             .and_then(|mark| mark.try_into().ok())
             .ok_or_else(foreign)?;
         whole.drain(..MARK);
-        // Compared in constant time, as the hashes of blake3 are.
+        // The comparison takes constant time, because it compares `blake3` hashes.
         let mark = blake3::Hash::from_bytes(mark);
         if self.keys.iter().any(|key| mark_of(key, name, &whole) == mark) {
             Ok(whole)

@@ -1,5 +1,5 @@
-//! [`StackReading`]: the documents of one stack, from one listing. For code that shows them; a run that writes takes
-//! the lease.
+//! [`StackReading`]: the documents of one stack from one listing, for display. A run that writes must take
+//! the lease instead.
 
 use super::{
     Holder, StateError, StateStore, Versioned,
@@ -12,13 +12,14 @@ use konverge_base::model::StackId;
 pub struct StackReading {
     /// The kept serials, the newest first.
     pub serials: Vec<u64>,
-    /// The documents. An error if the newest one or its journal cannot be read: then nobody knows the lease either.
+    /// The documents. An error if the newest one or its journal cannot be read, because then the lease is
+    /// unknown as well.
     pub documents: Result<StackDocuments, StateError>,
 }
 
-/// The documents of a stack, each as a reader needs it.
+/// The documents of a stack, for display.
 pub struct StackDocuments {
-    /// The newest serial as it was written, without any journal. `None` if nothing was written.
+    /// The newest serial as it was written, without the journal. `None` if nothing was written.
     pub written: Option<Versioned>,
     /// The newest state with its journal merged in, as [`StateStore::load`] returns it.
     pub newest: Result<Option<Versioned>, StateError>,
@@ -45,7 +46,7 @@ impl StateStore {
         };
         let serials = newest_first(&reading.rows);
         let holder = self.holder_of(stack, &reading).await;
-        // Both are shown: what the last run wrote, and what holds now.
+        // Both are shown: what the last run wrote, and what is valid now.
         let written = reading.document.clone();
         let newest = self.require_document(stack, reading).await;
         Ok(StackReading {

@@ -1,8 +1,8 @@
-//! [`StackSummary`]: what an overview and a search show of a stack. It is written into the index with the state, so
-//! that nobody reads every state for it.
+//! [`StackSummary`]: the facts about a stack that an overview and a search show. It is in the index, so that
+//! they need not read every state.
 //!
-//! In the index it is one text that only its readers parse: JSON, or where states are encrypted its age cipher. An entry
-//! of an earlier version has none.
+//! In the index it is one text, which is parsed only when it is shown: JSON, or encrypted with age if states
+//! are. An entry of an earlier version has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,30 +25,31 @@ use konverge_base::{
     },
 };
 
-/// The most resources and the most images that a summary names. Of the others it has the number.
+/// Maximum number of resources, and of images, that a summary names. The others are only counted.
 const NAMED: usize = 2000;
-/// The longest image that a summary names, in bytes.
+/// Maximum length in bytes of an image that a summary names.
 const LONGEST_IMAGE: usize = 512;
 /// The prefix of an encrypted summary.
 const SEALED: &str = "age:";
 /// The fields of a pod that list containers.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// The parts of a stack that an overview and a search show: names and images, and no other value of an attribute.
+/// The facts about a stack that an overview and a search show: names and images, but no other attribute
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackSummary {
     /// The stack.
     pub stack: StackId,
-    /// The serial of the state that it summarizes.
+    /// The serial of the summarized state.
     pub serial: u64,
-    /// Why that state was written.
+    /// The reason why that state was written.
     pub reason: WriteReason,
-    /// The run that wrote it.
+    /// The run that wrote the state.
     pub writer: DocumentWriter,
-    /// When it was written, by the clock of that machine.
+    /// The time of the write, by the writer's clock.
     pub written: Timestamp,
-    /// How the apply ended, if an apply wrote it.
+    /// The result of the apply, if an apply wrote the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<StackResult>,
     /// The commit of that apply. The index entry has the commit of the last successful one.
@@ -60,10 +61,10 @@ pub struct StackSummary {
     /// The names of the resources by kind: `apps/v1:Deployment` has `shop:web`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, Vec<String>>,
-    /// The images of their containers.
+    /// The images of the containers.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub images: BTreeSet<String>,
-    /// The number of resources and images that it has no room for.
+    /// The number of resources and images that are not named.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -117,7 +118,7 @@ impl StackSummary {
     }
 }
 
-/// Kind and name of a resource: its id, divided after the kind.
+/// Splits the id of a resource into kind and name.
 fn split_id(resource: &Recorded) -> (&str, &str) {
     let colons = match resource.runtime {
         RuntimeKind::Kubernetes => 2,
@@ -149,7 +150,7 @@ fn collect_images(key: &str, value: &Value, images: &mut BTreeSet<String>) {
 }
 
 impl Documents {
-    /// The text of a summary for the index, encrypted where states are.
+    /// Returns the text of a summary for the index, encrypted if states are.
     pub(super) fn write_summary(&self, summary: &StackSummary) -> Result<IndexedSummary, StateError> {
         let json = serde_json::to_string(summary).expect("a summary has text keys");
         let text = match (&self.sealer, self.seal_documents) {
@@ -158,15 +159,15 @@ impl Documents {
             (None, true) => {
                 return Err(StateError::Sealed {
                     what: "a row of the index".to_owned(),
-                    why: "there is no key in this run that encrypts it".into(),
+                    why: "this run has no key to encrypt it with".into(),
                 });
             }
         };
         Ok(IndexedSummary::new(text))
     }
 
-    /// The summary in an index entry. `None` if there is none, or none that can be used: of another stack, of a later
-    /// format, encrypted to others, or in clear where states are encrypted.
+    /// Reads the summary in an index entry. `None` if there is none, or if it is unusable: of another stack,
+    /// in a later format, encrypted to others, or not encrypted although states are.
     pub(super) fn read_summary(&self, stack: &StackId, entry: &IndexEntry) -> Option<StackSummary> {
         let text = entry.summary.as_ref()?.as_str();
         let summary: StackSummary = match text.strip_prefix(SEALED) {
@@ -183,7 +184,8 @@ impl Documents {
 }
 
 impl StateStore {
-    /// The summary of a document for its index entry. Without one the entry is still right.
+    /// Returns the summary of a document for its index entry. `None` on an error: the entry is valid without
+    /// a summary.
     pub(super) fn summarize(
         &self,
         document: &StateDocument,
@@ -199,13 +201,12 @@ impl StateStore {
             .ok()
     }
 
-    /// The summary in an entry of the index; `None` for an entry of an earlier version, and for one that cannot be
-    /// used here.
+    /// Returns the summary in an index entry; `None` if it has none or an unusable one.
     pub fn summary(&self, stack: &StackId, entry: &IndexEntry) -> Option<StackSummary> {
         self.envelopes.read_summary(stack, entry)
     }
 
-    /// Notes that the apply of a stack ended before it wrote a state. [`StateStore::save_index`] writes it.
+    /// Remembers that the apply of a stack ended without a new state. [`StateStore::save_index`] writes it.
     pub fn note_stopped_apply(&self, stack: &StackId, result: StackResult) {
         let stopped = StoppedApply {
             at: self.clock.wall_clock(),
@@ -216,7 +217,8 @@ impl StateStore {
         self.finished().stopped.insert(stack.clone(), stopped);
     }
 
-    /// The summary of a stack from its newest state, for an entry of the index that has none. One LIST and one GET.
+    /// Builds the summary of a stack from its newest state, for an index entry without one. One LIST and one
+    /// GET.
     ///
     /// # Errors
     /// Errors of [`StateStore::load`].

@@ -11,17 +11,17 @@ use konverge_base::model::{
     week_activity::WeekActivity,
 };
 
-/// Why a serial was written.
+/// The reason why a serial was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteReason {
-    /// The end of an apply.
+    /// An apply ended.
     Apply,
-    /// The end of an apply that deleted everything.
+    /// An apply that deleted everything ended.
     Destroy,
-    /// The end of an apply that restored an earlier serial.
+    /// An apply that restored an earlier serial ended.
     Rollback,
-    /// A lease was taken over: the next write of the old holder collides with this serial.
+    /// A lease was taken over. This serial makes the next write of the old holder fail.
     Takeover,
     /// `konverge state push`.
     Push,
@@ -36,12 +36,12 @@ pub enum WriteReason {
 }
 
 impl WriteReason {
-    /// Returns true for the end of any kind of apply, which was announced by its journal.
+    /// Returns true for the end of an apply of any kind, which its journal has announced in the index.
     pub(super) fn is_apply(self) -> bool {
         matches!(self, Self::Apply | Self::Destroy | Self::Rollback)
     }
 
-    /// Returns true if a stack with no resources left is retired by it.
+    /// Returns true if a write for this reason retires a stack without resources.
     pub(super) fn retires_stack(self) -> bool {
         matches!(self, Self::Destroy | Self::Forget | Self::Move)
     }
@@ -63,7 +63,7 @@ impl std::fmt::Display for WriteReason {
     }
 }
 
-/// The part of the journal that a state document contains: everything before this place.
+/// The position up to which a state document contains the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(super) struct JournalPlace {
     pub epoch: u64,
@@ -76,16 +76,16 @@ pub(super) struct JournalPlace {
 pub(super) struct StateDocument {
     pub serial: u64,
     pub reason: WriteReason,
-    /// The epoch of the lease under which it was written.
+    /// The epoch of the lease under which the document was written.
     pub epoch: u64,
-    /// True if the lease ended with this document: the release needs no request of its own.
+    /// True if this document also releases the lease, which saves a request.
     pub closes_lease: bool,
-    /// The place up to which the journal is contained in this document; later entries are only in the journal.
+    /// The position up to which the document contains the journal. Later entries are only in the journal.
     pub journal: JournalPlace,
-    /// The stack was destroyed, moved away or forgotten. Its history stays.
+    /// True if the stack was destroyed, moved away or forgotten. Its history stays.
     #[serde(default)]
     pub retired: bool,
-    /// The pull requests whose reviews were used on this stack.
+    /// The pull requests whose reviews were used for this stack.
     #[serde(default)]
     pub applied_reviews: BTreeSet<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,17 +93,17 @@ pub(super) struct StateDocument {
     /// The apply that ended with this document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
-    /// The activity of the last weeks. A document of an earlier version has none.
+    /// The activity of the last weeks. Empty in a document of an earlier version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub activity: Vec<WeekActivity>,
-    /// Earlier serials of runs that did nothing. They are still there, and the next write deletes them.
+    /// Earlier serials of runs without changes, which the next write deletes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<u64>,
     pub state: StackState,
 }
 
 impl StateDocument {
-    /// Returns true if the run that writes it did nothing.
+    /// Returns true if the document's run changed nothing.
     pub(crate) fn made_no_change(&self) -> bool {
         made_no_change(self.reason, self.receipt.as_ref())
     }
@@ -117,56 +117,57 @@ fn made_no_change(reason: WriteReason, receipt: Option<&ApplyRecord>) -> bool {
     }
 }
 
-/// A state as read, with its metadata.
+/// A state with the metadata of its document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Versioned {
     /// The serial; 0 if there is only a journal.
     pub serial: u64,
-    /// The epoch of the lease under which it was written.
+    /// The epoch of the lease under which the document was written.
     pub epoch: u64,
-    /// Why it was written.
+    /// The reason for the write.
     pub reason: WriteReason,
-    /// The run that wrote it.
+    /// The run that wrote the document.
     pub writer: DocumentWriter,
-    /// When it was written, by the clock of that machine.
+    /// The time of the write, by the writer's clock.
     pub written: Timestamp,
-    /// The note that was given with it.
+    /// The note for the history.
     pub note: Option<String>,
-    /// The apply that ended with it.
+    /// The apply that ended with the document.
     pub receipt: Option<ApplyRecord>,
-    /// Resources whose last intent has no result: they may exist, differ or be gone. They are part of the
+    /// Resources whose last intent has no result: they may exist, differ or be gone. They are included in the
     /// state.
     pub pending: Vec<ResourceId>,
     /// True if the stack was destroyed, moved away or forgotten.
     pub retired: bool,
-    /// The pull requests whose reviews were used on this stack.
+    /// The pull requests whose reviews were used for this stack.
     pub applied_reviews: BTreeSet<u64>,
     /// The activity of the last weeks.
     pub activity: Vec<WeekActivity>,
-    /// Earlier serials of runs that did nothing.
+    /// Earlier serials of runs without changes.
     pub(super) idle: Vec<u64>,
     /// The state, with the journal merged in.
     pub state: StackState,
 }
 
 impl Versioned {
-    /// The serials up to this one of runs that did nothing: other inputs gave the same resources.
+    /// Returns the serials, up to this one, of runs without changes: their inputs differed but gave the same
+    /// resources.
     pub(super) fn idle_serials(&self) -> Vec<u64> {
         let own = made_no_change(self.reason, self.receipt.as_ref()).then_some(self.serial);
         self.idle.iter().copied().chain(own).collect()
     }
 
-    /// The last commits that were applied to the stack or attempted on it.
+    /// Returns the last commits that were applied to the stack, or whose apply was attempted.
     pub fn commits(&self) -> Vec<CommitId> {
         let tried = self.receipt.as_ref().and_then(|receipt| receipt.commit.clone());
         self.state.commit.clone().into_iter().chain(tried).collect()
     }
 }
 
-/// The maximum number of pull requests that are remembered as applied; the highest numbers are kept.
+/// Maximum number of pull requests that are recorded as applied; the highest numbers are kept.
 const REMEMBERED_REVIEWS: usize = 500;
 
-/// Adds pull requests to those already applied and drops the oldest beyond the maximum.
+/// Adds applied pull requests, and drops the lowest numbers beyond the maximum.
 pub(super) fn remember_reviews(known: &mut BTreeSet<u64>, new: impl IntoIterator<Item = u64>) {
     known.extend(new);
     while known.len() > REMEMBERED_REVIEWS {

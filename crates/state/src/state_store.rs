@@ -1,4 +1,4 @@
-//! Reads the states of one repository from one store. Writing needs a [`super::Lease`].
+//! Reads the states of one repository in a store. Writing needs a [`super::Lease`].
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,20 +24,20 @@ use konverge_base::{
     },
 };
 
-/// The documents and values that the key of a [`StateStore`] encrypts.
+/// The data that the key of a [`StateStore`] encrypts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealScope {
-    /// Single values, such as the data of a runtime.
+    /// Single values only, such as the data of a runtime.
     Values,
-    /// Whole states and journals as well. None is written without a key.
+    /// Whole states and journals as well. Without a key, none is written.
     Documents,
 }
 
-/// How many times a listing is repeated that the clean-up of another run made outdated.
+/// How many times a listing is repeated that another run's clean-up made outdated.
 const STALE_LISTINGS: u32 = 5;
-/// Concurrent requests when many documents are read.
+/// Maximum number of concurrent requests when many documents are read.
 pub(super) const IN_FLIGHT: usize = 32;
-/// The default number of serials kept per stack.
+/// The default number of serials kept for each stack.
 const DEFAULT_RETENTION: u64 = 50;
 
 /// All states of a repository. Cheap to clone.
@@ -49,27 +49,27 @@ pub struct StateStore {
     pub(super) retention: u64,
     pub(super) key_services: Vec<NamedKeyService>,
     pub(super) finished: Arc<std::sync::Mutex<Finished>>,
-    /// The index at the time when this run first read it.
+    /// The index when this run first read it.
     pub(super) index: Arc<tokio::sync::OnceCell<Proven<IndexedStates>>>,
-    /// The index of that time with open stacks looked up.
+    /// The same index, with open stacks looked up.
     pub(super) known: Arc<tokio::sync::OnceCell<Proven<IndexedStates>>>,
 }
 
-/// The entries that this run recorded and the index does not contain yet.
+/// The index entries of this run that are not written yet.
 #[derive(Default)]
 pub(super) struct Finished {
     pub entries: BTreeMap<StackId, IndexEntry>,
-    /// Applies that ended before they wrote a state.
+    /// Applies that ended without a new state.
     pub stopped: BTreeMap<StackId, StoppedApply>,
-    /// The number of intents of those entries.
+    /// The number of intents in the journals behind `entries`.
     pub resources: usize,
-    /// Stacks that were announced together, with the expected epoch.
+    /// Stacks that were announced together, with the epoch that their lease was expected to have.
     pub announced: BTreeMap<StackId, u64>,
-    /// The newest lease of each stack that this run had.
+    /// The epoch of this run's newest lease of each stack.
     pub leased: BTreeMap<StackId, u64>,
-    /// The number of deltas written stack by stack.
+    /// The number of deltas that this run wrote for single stacks.
     pub deltas: usize,
-    /// True if the index was compacted: it is short and complete.
+    /// True if the index was compacted in this run, so that it is short and complete.
     pub compacted: bool,
 }
 
@@ -79,16 +79,16 @@ pub(super) struct Reading {
     pub rows: RowKeys,
     pub document: Option<(Header, StateDocument)>,
     pub entries: Vec<JournalEntry>,
-    /// The header of the journal, if no document names a writer.
+    /// The header of the newest journal entry, which names the writer if there is no state document.
     pub journal_header: Option<Header>,
 }
 
-/// One line of a stack's history.
+/// One entry of a stack's history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryLine {
-    /// Number of the state.
+    /// The serial of the state.
     pub serial: u64,
-    /// The document, or why it cannot be read. In JSON: its keys, or `unreadable`.
+    /// The document, or the reason why it cannot be read. In JSON: its fields, or `unreadable`.
     #[serde(flatten, serialize_with = "readable")]
     pub document: Result<HistoryEntry, String>,
 }
@@ -110,30 +110,30 @@ fn readable<S: Serializer>(
 /// The summary of one serial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryEntry {
-    /// Why it was written.
+    /// The reason for the write.
     pub reason: WriteReason,
-    /// The run that wrote it.
+    /// The run that wrote the document.
     pub writer: DocumentWriter,
-    /// When it was written, by the clock of that machine.
+    /// The time of the write, by the writer's clock.
     pub time: Timestamp,
     /// The applied commit.
     pub commit: Option<String>,
     /// The number of resources.
     pub resources: usize,
-    /// The note that was given with it.
+    /// The note for the history.
     pub note: Option<String>,
-    /// The apply that ended with this document.
+    /// The apply that ended with the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<ApplyRecord>,
 }
 
 impl StateStore {
-    /// The repository of the states.
+    /// Returns the id of the repository.
     pub fn repository(&self) -> &RepositoryId {
         &self.envelopes.repository
     }
 
-    /// The states of a repository in a store. Sends no request yet.
+    /// Opens the states of a repository in a store, without a request.
     pub fn open(store: Arc<dyn Store>, repository: RepositoryId, writer: DocumentWriter) -> Self {
         Self {
             store,
@@ -154,7 +154,7 @@ impl StateStore {
         }
     }
 
-    /// Sets the key that decrypts documents, and what it encrypts.
+    /// Sets the key for encrypted documents, and which data it encrypts.
     #[must_use]
     pub fn with_sealer(mut self, sealer: Option<Sealer>, scope: SealScope) -> Self {
         self.envelopes.sealer = sealer;
@@ -162,77 +162,79 @@ impl StateStore {
         self
     }
 
-    /// Sets whom documents name as their writer from here on.
+    /// Sets the writer that documents name from now on.
     #[must_use]
     pub fn with_writer(mut self, writer: DocumentWriter) -> Self {
         self.envelopes.writer = writer;
         self
     }
 
-    /// Also reads documents that no holder of a key marked, and states that are not encrypted.
+    /// Also reads documents without a mark, and states that are not encrypted.
     #[must_use]
     pub fn accepting_unmarked(mut self) -> Self {
         self.envelopes.accept_unmarked = true;
         self
     }
 
-    /// Sets an observer that hears once of each document that is skipped because no holder of a key wrote it.
+    /// Sets an observer that is called once for each document that is skipped because it has no mark.
     #[must_use]
     pub fn telling_skipped(mut self, observer: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         self.envelopes.skipped = SkippedDocuments::with_observer(observer);
         self
     }
 
-    /// Sets the number of serials kept per stack, at least 2. Runs that did nothing do not count.
+    /// Sets the number of serials kept for each stack, at least 2. Serials of runs without changes do not
+    /// count.
     #[must_use]
     pub fn with_retention(mut self, serials: u64) -> Self {
         self.retention = serials.max(2);
         self
     }
 
-    /// Sets other clocks than those of this machine.
+    /// Replaces the clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The key for the data of runtimes, if there is one.
+    /// Returns the key that encrypts the data of runtimes, if there is one.
     pub fn sealer(&self) -> Option<&Sealer> {
         self.envelopes.sealer.as_ref()
     }
 
-    /// The store that holds the documents.
+    /// Returns the store of the documents.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// The store as a shared pointer.
+    /// Returns the store as a shared pointer.
     pub fn shared_store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
     }
 
-    /// The newest state of a stack with its journal merged in: it contains everything that may exist. One
-    /// LIST and one GET, plus one GET for each journal entry that a run left behind. `None` if nothing was
-    /// ever recorded.
+    /// Reads the newest state of a stack with its journal merged in, so that it contains every object that
+    /// may exist. One LIST and one GET, plus one GET for each journal entry that a run left behind. `None` if
+    /// nothing was ever recorded.
     ///
     /// # Errors
-    /// Errors of the store; a document that is damaged, of another repository, or newer than this version of
+    /// The store fails, or a document is damaged, of another repository, or newer than this version of
     /// Konverge.
     pub async fn load(&self, stack: &StackId) -> Result<Option<Versioned>, StateError> {
         let reading = self.read(stack).await?;
         Ok(self.require_document(stack, reading).await?.merge(stack))
     }
 
-    /// Returns an error for a stack whose newest state is gone. The journal or the lease of the run that wrote it
-    /// tells, or the index. Whoever holds no key can only take documents away.
+    /// Returns an error if the newest state of a stack is gone, as its journal, its lease or the index shows.
+    /// Somebody without a key cannot forge documents, but can delete them.
     pub(super) async fn require_document(
         &self,
         stack: &StackId,
         reading: Reading,
     ) -> Result<Reading, StateError> {
         let is_whole = |reading: &Reading| !reading.is_cut();
-        // Without encryption, whoever can delete a document can also write one, so the index is not asked.
+        // Without encryption, somebody who can delete a document can also write one, so a check of the index
+        // would prove nothing.
         if is_whole(&reading) && reading.document.is_some() && !self.envelopes.seal_documents {
             return Ok(reading);
         }
@@ -246,7 +248,7 @@ impl StateStore {
         if is_there(&reading) {
             return Ok(reading);
         }
-        // The state may have been written between the two reads.
+        // The state may have been written between the two reads, so it is read again.
         let reading = self.read(stack).await?;
         if is_there(&reading) {
             Ok(reading)
@@ -260,10 +262,10 @@ impl StateStore {
         }
     }
 
-    /// One serial as it was written, without any journal.
+    /// Reads one serial as it was written, without a journal.
     ///
     /// # Errors
-    /// Errors of [`StateStore::load`]; [`StateError::Missing`] if the serial does not exist (any more).
+    /// Errors of [`StateStore::load`]; [`StateError::Missing`] if the serial does not exist or was deleted.
     pub async fn load_serial(&self, stack: &StackId, serial: u64) -> Result<Versioned, StateError> {
         match self.document(stack, serial).await? {
             Some((header, document)) => Ok(versioned(header, document)),
@@ -273,10 +275,10 @@ impl StateStore {
         }
     }
 
-    /// The kept serials, the newest first. An unreadable document gives a line that says so.
+    /// Lists the kept serials, the newest first. An unreadable document gives an entry with the reason.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn history(&self, stack: &StackId) -> Result<Vec<HistoryLine>, StateError> {
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let serials: Vec<u64> = rows.states.into_iter().rev().collect();
@@ -302,7 +304,7 @@ impl StateStore {
         .await
     }
 
-    /// The stacks with a recorded state, by the index.
+    /// Lists the stacks with a recorded state, by the index.
     ///
     /// # Errors
     /// Errors of [`StateStore::read_all`].
@@ -316,24 +318,24 @@ impl StateStore {
             .collect())
     }
 
-    /// Returns true if the index says that a state of the stack was written.
+    /// Returns true if the index records that a state of the stack was written.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn was_written(&self, stack: &StackId) -> Result<bool, StateError> {
         Ok(self.written_entry(stack).await?.is_some())
     }
 
-    /// Returns true if the store has a document of the stack, a lease included, or once had a state.
+    /// Returns true if the store has or had a document of the stack, even if only a lease.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// The store fails.
     pub async fn has_documents(&self, stack: &StackId) -> Result<bool, StateError> {
         let documents = self.store.list(&keys::stack(stack)).await?;
         Ok(!documents.is_empty() || self.was_written(stack).await?)
     }
 
-    /// Prepares a document of a kind for a place, ready to be written.
+    /// Prepares a document for the key `place`, ready to be written.
     pub(super) fn letter<T: Serialize>(
         &self,
         kind: &str,
@@ -343,7 +345,7 @@ impl StateStore {
         self.envelopes.write(kind, place, self.clock.wall_clock(), body)
     }
 
-    /// Reads a stack: listing, newest document, journal.
+    /// Reads a stack: the listing, the newest document, and the journal.
     pub(super) async fn read(&self, stack: &StackId) -> Result<Reading, StateError> {
         for _ in 0..STALE_LISTINGS {
             let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
@@ -356,7 +358,7 @@ impl StateStore {
         )))
     }
 
-    /// Reads the documents of a listing; `None` if the listing is outdated.
+    /// Reads the newest document and the journal of a listing; `None` if the listing is outdated.
     pub(super) async fn read_rows(
         &self,
         stack: &StackId,
@@ -369,7 +371,7 @@ impl StateStore {
                 found => found,
             },
         };
-        // Entries before this place are in the document already.
+        // The document already contains the entries before this position.
         let from = document
             .as_ref()
             .map_or(JournalPlace::default(), |(_, document)| document.journal);
@@ -395,7 +397,7 @@ impl StateStore {
             .await?;
         let (mut entries, mut journal_header) = (Vec::new(), None);
         for (key, bytes) in batches {
-            // A later state contains this entry, so its writer deleted it: the listing is too old.
+            // The entry was deleted because a later state contains it, so the listing is outdated.
             let Some(bytes) = bytes else { return Ok(None) };
             let (header, batch) = self.envelopes.read("journal", &key, &bytes)?;
             if let JournalDocument::Entries(batch) = batch {
@@ -421,7 +423,8 @@ impl StateStore {
             return Ok(None);
         };
         let (header, mut document): (_, StateDocument) = self.envelopes.read("state", &key, &bytes)?;
-        // A copy at another key has a valid checksum, so the document itself must say where it belongs.
+        // A document copied to another key would have a valid checksum, so its stack and serial are compared
+        // with its key.
         if document.serial != serial || document.state.stack != *stack {
             return Err(StateError::Damaged {
                 key: key.to_string(),
@@ -438,14 +441,14 @@ impl StateStore {
 }
 
 impl Reading {
-    /// Returns true if a later run than the one of the document wrote a state, which is gone.
+    /// Returns true if a run after that of the document wrote a state that is gone.
     fn is_cut(&self) -> bool {
         let place = self.document.as_ref().map(|(_, document)| document.journal);
         let place = place.unwrap_or_default();
         self.rows.is_cut_since(place.epoch, place.entry)
     }
 
-    /// Document and journal as one state.
+    /// Merges document and journal into one state.
     pub(crate) fn merge(self, stack: &StackId) -> Option<Versioned> {
         let mut versioned = match (self.document, self.journal_header) {
             (Some((header, document)), _) => versioned(header, document),
@@ -468,7 +471,7 @@ impl Reading {
         };
         let open = journal::merge_journal(&mut versioned.state, &self.entries);
         versioned.pending = open.ids();
-        // A stack with newer entries is in use again.
+        // A retired stack with newer journal entries is in use again.
         versioned.retired &= self.entries.is_empty();
         Some(versioned)
     }

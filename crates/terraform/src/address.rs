@@ -13,12 +13,12 @@ use konverge_base::model::{
 /// The resource that represents every unknown value.
 pub(super) const PLACEHOLDER: &str = "konverge_unknown";
 
-/// `type.name`, both identifiers.
+/// An address `type.name`, of two identifiers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct Address {
     /// The type of the resource.
     pub(super) kind: String,
-    /// Its name in the module.
+    /// The name of the resource in the module.
     pub(super) name: String,
 }
 
@@ -29,9 +29,9 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The address for a resource: its type from `extensions.resourceType` or the third part of the id, its
-    /// name from the last part. A part that is not an identifier gets a hash of the id, so that different ids
-    /// have different addresses.
+    /// Returns the address of a resource. The type comes from `extensions.resourceType` or the third part of
+    /// the id, the name from the last part. A part that is not an identifier gets a hash of the id, so that
+    /// different ids have different addresses.
     pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let id = &resource.id;
         let kind = terraform_type(id, &resource.extensions).filter(|kind| is_identifier(kind));
@@ -48,7 +48,7 @@ impl Address {
         })
     }
 
-    /// Another name for the same resource.
+    /// Returns an address with the hash of the id in its name, so that no other resource has it.
     fn distinct(&self, id: &ResourceId) -> Self {
         Self {
             kind: self.kind.clone(),
@@ -57,14 +57,14 @@ impl Address {
     }
 }
 
-/// The addresses of a module, each used once.
+/// The addresses of a module, each of which only one resource has.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     taken: HashMap<Address, ResourceId>,
 }
 
 impl Addresses {
-    /// The preferred address, or a similar one if another resource has it.
+    /// Returns the preferred address, or a similar one if another resource already has it.
     pub(super) fn take(&mut self, wanted: Address, id: &ResourceId) -> Address {
         let address = match self.taken.get(&wanted) {
             Some(other) if other != id => wanted.distinct(id),

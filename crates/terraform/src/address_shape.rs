@@ -1,28 +1,29 @@
-//! Recognizes an address without a scheme by its form alone: a host name, an IP address, with a port or a path.
+//! Recognizes network addresses without a scheme: a host name or an IP address, perhaps with a port or a
+//! path.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The form of a text.
+/// The kind of network address that a text looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AddressShape {
-    /// A text that no program takes for an address.
+    /// Not an address to any program.
     None,
-    /// A host name or an IP address and nothing else. Names with dots look the same.
+    /// Only a host name or an IP address. A name with dots that is no host looks the same.
     Host,
-    /// A host with a port, a path, a query or a fragment. In the place of the first part of a host name it
-    /// ends that name early.
+    /// A host with a port, a path, a query or a fragment. Such a text cuts off the rest if a provider builds
+    /// a host name that begins with it.
     Whole,
 }
 
-/// Ends of file names that are no top-level domain.
+/// File name extensions that are not top-level domains.
 const FILE_ENDS: [&str; 26] = [
     "cer", "cert", "cfg", "conf", "crt", "csv", "env", "gz", "hcl", "ini", "jks", "json", "key", "log",
     "pem", "pfx", "pkcs", "sock", "tar", "tf", "tfstate", "tfvars", "toml", "txt", "xml", "yaml",
 ];
 
-/// The form of a text.
+/// Returns the kind of network address that a text looks like.
 pub(super) fn address_shape(text: &str) -> AddressShape {
-    // Host names are normalized before they are looked up, and these characters become dots.
+    // Host names are normalized before they are looked up, which turns these characters into dots.
     let text = text.trim().replace(['\u{3002}', '\u{ff0e}', '\u{ff61}'], ".");
     if text.parse::<Ipv6Addr>().is_ok() {
         return AddressShape::Host;
@@ -52,7 +53,7 @@ pub(super) fn address_shape(text: &str) -> AddressShape {
     if !is_ip && !is_host_name(host) {
         return AddressShape::None;
     }
-    // `10.0.0.0/8` is a range of addresses, and `ada@acme.example` is somebody's.
+    // `10.0.0.0/8` is a range of addresses and `ada@acme.example` an email address: requests go to neither.
     let is_range = is_ip
         && !has_port
         && rest

@@ -1,4 +1,4 @@
-//! The executable: found or given, with a sufficient version.
+//! The executable: found on the `PATH` or configured, and recent enough.
 
 use std::{
     ffi::OsString,
@@ -12,12 +12,12 @@ use konverge_base::{
     process::{ProcessError, Program},
 };
 
-/// The product. Both share the used parts of the state, plan and log formats.
+/// The product. Both products write the same formats of state, plan and log, as far as Konverge uses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryKind {
-    /// HashiCorp's.
+    /// HashiCorp Terraform.
     Terraform,
-    /// The fork.
+    /// OpenTofu, the fork of Terraform.
     OpenTofu,
 }
 
@@ -33,11 +33,11 @@ impl std::fmt::Display for BinaryKind {
 /// A usable executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
-    /// The file that is run.
+    /// The path of the file.
     pub path: PathBuf,
     /// The product.
     pub make: BinaryKind,
-    /// Version that it says it has.
+    /// The version that the executable reports.
     pub version: String,
 }
 
@@ -45,8 +45,8 @@ impl Binary {
     /// Finds the executable and queries its version.
     ///
     /// # Errors
-    /// It does not exist, cannot be run, or is too old: `import` blocks and `terraform_data` need Terraform
-    /// 1.5 or OpenTofu 1.6.
+    /// The executable does not exist, cannot be run, or is too old: `import` blocks and `terraform_data` need
+    /// Terraform 1.5 or OpenTofu 1.6.
     pub async fn find(
         given: Option<&Path>,
         env: &[(OsString, OsString)],
@@ -72,7 +72,7 @@ impl Binary {
             (other, _) => TerraformError::Untrusted(other),
         })?;
         let path = executable.path().to_owned();
-        // The JSON output does not name the product.
+        // The JSON output of `version` does not name the product, so the text is parsed.
         let mut program = Program::new(executable).args(["version"]);
         program.env = Some(env.to_vec());
         program.deadline = Duration::from_secs(60);
@@ -98,8 +98,8 @@ impl Binary {
         Ok(found)
     }
 
-    /// The source of a provider for this executable. OpenTofu has its own registry with the same names, and
-    /// rejects locked packages of the other one.
+    /// Returns the source of a provider for this executable. OpenTofu has its own registry with the same
+    /// names, and rejects locked packages of the other one.
     pub(super) fn source_of(&self, source: &str) -> String {
         match (self.make, source.strip_prefix("registry.terraform.io/")) {
             (BinaryKind::OpenTofu, Some(name)) => format!("registry.opentofu.org/{name}"),

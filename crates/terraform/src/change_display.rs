@@ -10,7 +10,7 @@ use konverge_base::model::{
     plan::{Action, ChangeOrigin, FieldChange},
 };
 
-/// The action for Terraform's verbs.
+/// Converts Terraform's list of actions to an action.
 pub(super) fn action(change: &ResourceChange, moved: bool) -> Action {
     let adopted = moved || change.change.importing.is_some();
     match change.change.actions.as_slice() {
@@ -50,7 +50,7 @@ pub(super) struct Origins<'a> {
     pub(super) desired: &'a Map<String, Value>,
     /// Attributes in the Spec at the last apply.
     pub(super) prior: Option<&'a Map<String, Value>>,
-    /// The paths where the live object differs from what Terraform left.
+    /// The paths at which the live object differs from Terraform's state.
     pub(super) drifted: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl Origins<'_> {
     }
 }
 
-/// The changes between two objects that are already masked.
+/// Returns the changes between two objects that are already masked.
 pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> Vec<FieldChange> {
     let mut found = Vec::new();
     compare("", Some(before), Some(after), &mut |path, from, to| {
@@ -94,7 +94,7 @@ pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> V
     found
 }
 
-/// The paths that differ.
+/// Returns the paths at which two objects differ.
 pub(super) fn changed_paths(before: &Value, after: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", Some(before), Some(after), &mut |path, _, _| found.push(path));

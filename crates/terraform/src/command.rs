@@ -1,5 +1,5 @@
-//! One run of the executable: in its own process group, with streamed output lines, interrupted or killed as
-//! a whole.
+//! One run of the executable in its own process group. Its output is read line by line; the run can be
+//! interrupted or killed.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,7 +21,7 @@ use tokio::{
 use super::error::TerraformError;
 use konverge_base::{error::SharedError, process::die_with_parent};
 
-/// The maximum of its standard error that is kept, in bytes.
+/// Maximum number of bytes of standard error that are kept.
 const STDERR_LIMIT: u64 = 64 * 1024;
 
 /// A running process.
@@ -38,14 +38,14 @@ pub(super) struct TerraformCommand {
 pub(super) struct CommandOutput {
     /// The exit code; `None` if a signal ended it.
     pub(super) code: Option<i32>,
-    /// Its standard output, line by line.
+    /// The standard output, line by line.
     pub(super) lines: Vec<String>,
-    /// The start of its standard error.
+    /// The first bytes of standard error, up to [`STDERR_LIMIT`].
     pub(super) stderr: String,
 }
 
 impl TerraformCommand {
-    /// Starts `binary step args…`.
+    /// Starts `binary step args…` in the folder `dir`.
     pub(super) fn start(
         binary: &Path,
         step: &'static str,
@@ -63,8 +63,8 @@ impl TerraformCommand {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Terraform gets its own process group: then a Ctrl-C at the terminal reaches only us, and the providers
-            // end with the group.
+            // Ctrl-C at the terminal must reach only Konverge, which then stops Terraform in order; and the
+            // providers must be killed together with Terraform. Hence its own process group.
             .process_group(0)
             .kill_on_drop(true);
         die_with_parent(&mut command);
@@ -93,17 +93,18 @@ impl TerraformCommand {
         })
     }
 
-    /// The next line of its output; `None` at the end. Cancel-safe.
+    /// Returns the next line of standard output; `None` at the end. Cancel-safe.
     pub(super) async fn line(&mut self) -> Option<String> {
         self.lines.next_line().await.ok().flatten()
     }
 
-    /// Asks Terraform to stop: it finishes operations in flight, starts no new ones, writes its state and ends.
+    /// Asks Terraform to stop: it finishes operations in flight, starts no new ones, writes its state and
+    /// exits.
     pub(super) fn interrupt(&self) {
         self.signal(Signal::SIGINT);
     }
 
-    /// Kills it and its providers immediately.
+    /// Kills Terraform and its providers immediately.
     pub(super) fn kill(&self) {
         self.signal(Signal::SIGKILL);
     }
@@ -111,7 +112,7 @@ impl TerraformCommand {
     fn signal(&self, signal: Signal) {
         let Some(group) = self.group else { return };
         let sent = match signal {
-            // Terraform stops its providers through their protocol.
+            // An interrupt goes only to Terraform: it stops its providers by their protocol.
             Signal::SIGINT => nix::sys::signal::kill(group, signal),
             other => killpg(group, other),
         };
@@ -120,7 +121,7 @@ impl TerraformCommand {
         }
     }
 
-    /// Waits for its end, after its output was read completely.
+    /// Waits for the process to exit, after all output was read.
     pub(super) async fn end(mut self) -> Result<CommandOutput, TerraformError> {
         let status = self
             .child
@@ -136,7 +137,7 @@ impl TerraformCommand {
         })
     }
 
-    /// Reads all of its output and waits for its end; kills it at the deadline.
+    /// Reads all output and waits for the process to exit; kills it at the deadline.
     pub(super) async fn finish(mut self, deadline: Duration) -> Result<CommandOutput, TerraformError> {
         let step = self.step;
         let all = async {

@@ -1,4 +1,4 @@
-//! [`Terraform`]: what the steps of the runtime share.
+//! [`Terraform`]: the state that all steps of the runtime share.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,20 +26,22 @@ use konverge_base::{
     model::{ResourceId, StackId, plan::Action},
 };
 
-/// The runtime of Terraform resources; serves any number of stacks.
+/// The runtime of Terraform resources, for any number of stacks.
 pub struct Terraform {
     pub(super) options: TerraformOptions,
-    /// Created at the first use: a run without Terraform resources needs no Terraform. All logins share it.
+    /// Created at the first use: a run without Terraform resources needs no executable. All logins share the
+    /// installation.
     toolbox: Arc<OnceCell<Installation>>,
     prepared: Mutex<HashMap<String, PreparedPlan>>,
     moves: Mutex<HashMap<StackId, HashMap<ResourceId, ResourceId>>>,
-    /// The Terraform states of stacks during their apply: batches of one stack write the same document.
+    /// The Terraform states of the stacks that are being applied. Shared, because several batches of one
+    /// stack write the same document.
     pub(super) books: OpenStates,
     tokens: AtomicU64,
 }
 
 impl Terraform {
-    /// A runtime that has not looked for Terraform yet.
+    /// Creates a runtime. Terraform is looked for at its first use.
     pub fn new(options: TerraformOptions) -> Self {
         Self {
             options,
@@ -51,8 +53,8 @@ impl Terraform {
         }
     }
 
-    /// Returns a runtime for stacks with a login of their own and Specs that may set more values of providers. It
-    /// shares the installation.
+    /// Returns a runtime for stacks with their own login, whose Specs may also set these identities of
+    /// providers. The installation is shared.
     #[must_use]
     pub fn under(
         &self,
@@ -68,10 +70,10 @@ impl Terraform {
         }
     }
 
-    /// The executable.
+    /// Returns the executable.
     ///
     /// # Errors
-    /// It does not exist, or it is too old.
+    /// The executable does not exist, or is too old.
     pub async fn binary(&self) -> Result<&Binary, UserError> {
         Ok(&self.toolbox().await?.binary)
     }
@@ -105,8 +107,8 @@ impl Terraform {
             .await
     }
 
-    /// Returns the variables that the providers log in with: those of the login, and those of the job that it does
-    /// not hide.
+    /// Returns the variables that the providers log in with: those of the login, and those of the job that
+    /// the login does not hide.
     pub(super) async fn credentials(&self) -> Result<ProcessCredentials, TerraformError> {
         let of_job = &self.toolbox().await?.credentials;
         let Some(login) = &self.options.login else {
@@ -126,7 +128,8 @@ impl Terraform {
         })
     }
 
-    /// The hints for the errors of a process that ended just now, if its credentials expired before.
+    /// Returns hints for the errors of a process that has just ended, if its credentials expired while it
+    /// ran.
     pub(super) async fn expiry_hints(&self, credentials: &ProcessCredentials) -> Vec<String> {
         match &self.options.login {
             Some(login) if credentials.have_expired() => login.expiry_hints().await,
@@ -134,7 +137,7 @@ impl Terraform {
         }
     }
 
-    /// The key that encrypts the state.
+    /// Returns the encryption of the state, if a key is configured.
     pub(super) fn key(&self) -> Option<&dyn StateEncryption> {
         self.options.key.as_deref()
     }
@@ -161,7 +164,7 @@ impl Terraform {
         of_stack.flat_map(PreparedPlan::created).collect()
     }
 
-    /// The resources of a type that the kept plans of a stack delete.
+    /// Lists the resources of a type that the kept plans of a stack delete.
     pub(super) fn deleted_resources(&self, stack: &StackId, kind: &str) -> Vec<ResourceId> {
         let all = lock(&self.prepared);
         let of_stack = all.values().filter(|prepared| prepared.stack == *stack);

@@ -1,7 +1,7 @@
-//! The data that is lost when a Terraform resource is deleted: a table of the types that hold data or an address, by
-//! provider. A type of a provider without a table is judged by the words of its name.
+//! The data that is lost when a Terraform resource is deleted: a table of the types that hold data or an
+//! address, by provider. A type of a provider without a table is judged by the words in its name.
 
-/// Providers whose resources live in the state alone.
+/// Providers whose resources exist only in the state, so that nothing is lost.
 const NOTHING: [&str; 11] = [
     "archive",
     "cloudinit",
@@ -16,7 +16,7 @@ const NOTHING: [&str; 11] = [
     "tls",
 ];
 
-/// The types of a provider that hold something, with what is lost.
+/// The types of a provider that hold data, with a description of the loss.
 type Losses = &'static [(&'static str, &'static [&'static str])];
 
 const ROWS: &str = "every row in it is deleted";
@@ -401,7 +401,7 @@ const PROVIDERS: [(&str, Losses); 8] = [
     ),
 ];
 
-/// The words in the name of a type that holds data or an address, for providers without a table.
+/// Words in the name of a type that indicate data or an address, for providers without a table.
 const WORDS: [&str; 22] = [
     "address",
     "backup",
@@ -427,7 +427,7 @@ const WORDS: [&str; 22] = [
     "zone",
 ];
 
-/// Describes the loss by a deletion of this type of resource; `None` if nothing is lost.
+/// Describes the loss when a resource of this type is deleted; `None` if nothing is lost.
 pub(super) fn of_type(kind: &str) -> Option<&'static str> {
     let provider = kind.split('_').next().unwrap_or_default();
     if NOTHING.contains(&provider) {

@@ -13,10 +13,11 @@ use super::{
 use konverge_base::model::{ResourceId, reference::Targets};
 use konverge_engine::runtime::PlannedResource;
 
-/// The result of an item.
+/// The planning result of an item.
 pub(super) type ItemResult = Result<PlannedResource, TerraformError>;
 
-/// Finds the items that caused the errors. An error without an item applies to all items.
+/// Returns the items that caused the errors, each with its error. An error that names no item is returned for
+/// every item.
 pub(super) fn blame(
     runtime: &Terraform,
     subjects: &[ModuleResource],
@@ -44,7 +45,7 @@ pub(super) fn blame(
     match refusal.errors.first() {
         None => Err(expired(TerraformError::Failed(plain(secrets, &refusal.stderr)))),
         Some(_) if !refused.is_empty() => Ok(refused),
-        // The error names no resource, so it is reported for each of them.
+        // The error names no resource, so every resource gets it.
         Some(diagnostic) => Ok(subjects
             .iter()
             .map(|s| (s.id().clone(), to_error(diagnostic, s.id())))
@@ -52,8 +53,9 @@ pub(super) fn blame(
     }
 }
 
-/// The items of an error. An error of a provider concerns the items that use it. An import error names its
-/// address in its text, or nothing: then it concerns the planned imports that were not refreshed yet.
+/// Returns the items that an error concerns. An error in a provider's configuration concerns the items of
+/// that provider. An import error names the address only in its text, or not at all: then it concerns the
+/// planned imports that were not yet refreshed.
 fn failed_items<'s>(
     diagnostic: &TerraformDiagnostic,
     subjects: &'s [ModuleResource],
@@ -70,7 +72,8 @@ fn failed_items<'s>(
     if !served.is_empty() {
         return subjects.iter().filter(|s| served.contains(s.id())).collect();
     }
-    // A place in the module may stand for all resources of a type: `resource.terraform_data`.
+    // A position in the module may be one of all resources of a type, such as `resource.terraform_data`, so
+    // only an address with a name is used.
     if let Some(about) = diagnostic.address().filter(|about| about.contains('.')) {
         return which(&|_, address| address == about);
     }
@@ -80,7 +83,8 @@ fn failed_items<'s>(
     }
     let unseen =
         which(&|subject, address| subject.import_id().is_some() && !refusal.refreshed.contains(address));
-    // Resources that depend on these were not refreshed only because these failed, so they have no error of their own.
+    // Resources that depend on failed ones were not refreshed for that reason only, so they have no error of
+    // their own.
     let ids: HashSet<&ResourceId> = unseen.iter().map(|s| s.id()).collect();
     let needs = needs(subjects, &subjects.iter().map(ModuleResource::id).collect());
     let waits = |subject: &ModuleResource| {
@@ -94,8 +98,8 @@ fn failed_items<'s>(
     unseen.into_iter().filter(|s| !waits(s)).collect()
 }
 
-/// Returns true if a text names an address that is not a part of a longer one. Terraform quotes it in some of its errors
-/// and not in others.
+/// Returns true if a text contains an address that is not part of a longer one. Terraform quotes addresses in
+/// some errors only.
 fn names_address(text: &str, address: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     text.match_indices(address).any(|(at, _)| {
@@ -104,7 +108,7 @@ fn names_address(text: &str, address: &str) -> bool {
     })
 }
 
-/// The needs of each item: its dependencies and references among the named ones.
+/// Returns for each item the named resources that it depends on or refers to.
 fn needs(subjects: &[ModuleResource], named: &Targets) -> HashMap<ResourceId, BTreeSet<ResourceId>> {
     let of = |subject: &ModuleResource| {
         let desired = subject.item.desired.as_ref()?;
@@ -116,7 +120,8 @@ fn needs(subjects: &[ModuleResource], named: &Targets) -> HashMap<ResourceId, BT
     subjects.iter().filter_map(of).collect()
 }
 
-/// Removes the items whose provider package is not available: the others do not need it.
+/// Returns the error for the items of the provider whose package is not available. Other items can still be
+/// planned.
 pub(super) fn without_package(
     subjects: &[ModuleResource],
     error: &TerraformError,
@@ -130,9 +135,9 @@ pub(super) fn without_package(
     lacking.map(|s| (s.id().clone(), error.clone())).collect()
 }
 
-/// An error may be caused by an object that an interrupted run created and that cannot be imported, because
-/// its provider does not support it or because the object is gone. Then the resource is planned as if there
-/// were none. Returns true if there was one.
+/// Gives up imports that may have caused errors: an object that an interrupted run created may be gone, or
+/// its provider may not support imports. Such a resource is planned as if it did not exist. Returns true if
+/// there was such an import.
 pub(super) fn give_imports_up(
     subjects: &mut [ModuleResource],
     refused: &[(ResourceId, TerraformError)],
@@ -145,7 +150,7 @@ pub(super) fn give_imports_up(
     any
 }
 
-/// Removes failed items, and those that need them.
+/// Removes failed items, and the items that depend on them, and records their errors.
 pub(super) fn take_out(
     subjects: &mut Vec<ModuleResource>,
     failed: Vec<(ResourceId, TerraformError)>,

@@ -1,5 +1,5 @@
-//! Terraform's environment. Ours is not inherited: a provider sees cloud credentials and network settings,
-//! and nothing else of the run (no GitHub token, no key of the state).
+//! The environment of Terraform processes. Konverge's own environment is not inherited: a provider sees cloud
+//! credentials and network settings, but no GitHub token and no key of the state.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,12 +12,13 @@ use konverge_base::{
 };
 
 /// Terraform and its providers run briefly, and garbage collection takes a quarter of their time on small
-/// modules. So they collect later, unless they approach a size at which several of them would fill a runner.
+/// modules. A larger `GOGC` delays it, and `GOMEMLIMIT` keeps several processes from filling the memory of a
+/// runner.
 const COLLECTS_RARELY: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
 
-/// The whole environment of a Terraform process: the allowed variables of `ours`, then the ones set for it,
-/// with the `PATH` from which programs may be run. Logging, input, update checks and the user's own
-/// configuration are off: `home` is an empty folder.
+/// Returns the whole environment of a Terraform process: the allowed variables of `ours`, then the configured
+/// ones in `given`, and `search_path` as `PATH`. Logging, input and update checks are off. `home` is an empty
+/// folder, so that no configuration of the user applies.
 pub(super) fn compose(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     given: &[(OsString, OsString)],
@@ -50,7 +51,7 @@ pub(super) fn compose(
     env
 }
 
-/// Returns true for what only providers read: the variables of clouds and of other services that they log in to.
+/// Returns true for a variable that only providers read, for a login at a cloud or another service.
 pub(super) fn is_of_providers(name: &OsStr) -> bool {
     name.to_str().is_some_and(is_provider_credential)
 }

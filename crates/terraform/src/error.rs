@@ -19,7 +19,7 @@ pub enum TerraformError {
     NoSuchBinary(PathBuf),
     #[error(transparent)]
     Untrusted(Untrusted),
-    #[error("`{path}` is {found}, and {needed} is needed")]
+    #[error("`{path}` is {found}, but {needed} is required")]
     Version {
         path: PathBuf,
         found: String,
@@ -29,7 +29,7 @@ pub enum TerraformError {
     Process(#[source] SharedError),
     #[error("`terraform {step}` did not end within {seconds} s and was stopped")]
     Deadline { step: &'static str, seconds: u64 },
-    #[error("the answer of `terraform {step}` could not be read")]
+    #[error("failed to parse the output of `terraform {step}`")]
     Answer {
         step: &'static str,
         #[source]
@@ -40,11 +40,13 @@ pub enum TerraformError {
 
     #[error(transparent)]
     Login(UserError),
-    #[error("`{id}` has no type: neither `extensions.resourceType` nor the third part of its id is one")]
+    #[error(
+        "`{id}` has no resource type: neither `extensions.resourceType` nor the third part of its id is a valid type"
+    )]
     NoType { id: ResourceId },
     #[error("`{id}` names no provider: {why}")]
     NoProvider { id: ResourceId, why: String },
-    #[error("`{id}` needs the provider {source_address} {version}, which may not run here")]
+    #[error("`{id}` needs the provider {source_address} {version}, which is not allowed here")]
     NotAllowed {
         id: ResourceId,
         source_address: String,
@@ -60,7 +62,7 @@ pub enum TerraformError {
         path: String,
         setting: String,
         provider: String,
-        /// The settings that a Spec may choose.
+        /// The settings that a Spec may choose, for the hint.
         free: &'static str,
     },
     #[error("`{id}` needs {source_address} {version}, but another resource of the stack needs {other}")]
@@ -78,7 +80,7 @@ pub enum TerraformError {
     },
     #[error("`{id}` sets `{key}`, which is a Terraform meta-argument, not an attribute")]
     Reserved { id: ResourceId, key: String },
-    #[error("`{id}` refers to a resource that is not there: `{text}`")]
+    #[error("`{id}` refers to a resource that does not exist: `{text}`")]
     NoTarget { id: ResourceId, text: String },
     #[error("`{id}` holds a masked value where a real one is needed")]
     MaskedValue { id: ResourceId },
@@ -109,7 +111,7 @@ pub enum TerraformError {
     Exists {
         id: ResourceId,
         text: String,
-        /// The resources of its type that the plan deletes.
+        /// The resources of the same type that the plan deletes.
         deleted: Vec<ResourceId>,
     },
     #[error("`{id}` would be replaced, but `lifecycle.prevent_destroy` is set on it")]
@@ -123,7 +125,7 @@ pub enum TerraformError {
     Failed(String),
     #[error("`{id}` was not applied: {why}")]
     NotTried { id: ResourceId, why: String },
-    #[error("`{id}` was being {action} when Terraform was stopped: it may exist, incomplete")]
+    #[error("`{id}` was being {action} when Terraform was stopped: the object may exist, but be incomplete")]
     InFlight {
         id: ResourceId,
         address: String,
@@ -133,15 +135,15 @@ pub enum TerraformError {
     Interrupted { id: ResourceId },
     #[error("`{id}` would be destroyed, but `lifecycle.prevent_destroy` is set on it")]
     Protected { id: ResourceId, stack: StackId },
-    #[error("`{id}` has a reference at `{path}` of its extensions, where none is resolved")]
+    #[error("`{id}` has a reference at `{path}` of its extensions, where references are not resolved")]
     ReferenceInExtensions { id: ResourceId, path: String },
     #[error(
-        "`{id}`: a reference to a secret cannot stand at `{path}`: Terraform would keep the value in its state"
+        "`{id}`: a reference to a secret is not allowed at `{path}`: Terraform would store the value in its state"
     )]
     SecretPlace {
         id: ResourceId,
         path: String,
-        /// The write-only twin of the attribute, whose value is stored nowhere.
+        /// The write-only variant of the attribute, whose value Terraform does not store.
         write_only: Option<String>,
     },
     #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
@@ -157,18 +159,18 @@ pub enum TerraformError {
     #[error("`{id}` was created with the id `{made}`, but the id could not be stored")]
     NotStored {
         id: ResourceId,
-        /// Its id at the provider.
+        /// The id of the object at the provider.
         made: String,
         #[source]
         why: Box<UserError>,
     },
 
     #[error(
-        "`{id}` has sensitive values, and there is no key to encrypt Terraform's state with",
+        "`{id}` has sensitive values, but this run has no key to encrypt Terraform's state",
         id = id.as_ref().map_or("this stack", ResourceId::as_str)
     )]
     Unencrypted { id: Option<ResourceId> },
-    #[error("Terraform's state is encrypted, and there is no key")]
+    #[error("Terraform's state is encrypted, but this run has no key to decrypt it")]
     KeyMissing,
     #[error("Terraform's state cannot be opened")]
     Sealer(#[source] UserError),
@@ -179,7 +181,7 @@ pub enum TerraformError {
 /// The cause of a provider's refusal, derived from its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     Configuration,
     /// Credentials are missing, expired or insufficient.
     Credentials,
@@ -196,7 +198,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Classifies the text of a diagnostic, which is lower-cased here. Providers have no codes for these.
+    /// Classifies the text of a diagnostic by words, because providers report no error codes.
     pub(super) fn classify(words: &str, in_configuration: bool) -> Self {
         let words = words.to_lowercase();
         let any = |list: &[&str]| list.iter().any(|word| words.contains(word));
@@ -273,8 +275,8 @@ impl Class {
 }
 
 impl TerraformError {
-    /// The error of a process whose credentials expired while it ran; without hints they did not. Other errors have another
-    /// cause.
+    /// Returns the error with hints about expired credentials; unchanged without hints, or if the error has
+    /// another cause.
     pub(super) fn after_expiry(self, hints: &[String]) -> Self {
         match self {
             Self::Provider { .. } | Self::Failed(_) if !hints.is_empty() => Self::LoginExpired {
@@ -311,7 +313,7 @@ impl TerraformError {
             ],
             Self::ProviderSetting { setting, provider, free, .. } => vec![
                 format!(
-                    "remove it from `extensions.providerMeta`: the platform team sets it in the job's environment; a Spec may choose {}, but no address in them",
+                    "remove the setting from `extensions.providerMeta`: the platform team sets it in the job's environment; a Spec may choose {}, but no address in them",
                     free.replace(' ', ", ")
                 ),
                 format!(
@@ -326,10 +328,10 @@ impl TerraformError {
                 vec!["give the new resource another id; the old resource is then deleted".to_owned()]
             }
             Self::Reserved { .. } => {
-                vec!["remove it from the attributes; order is set with `dependsOn`".to_owned()]
+                vec!["remove the key from the attributes; order is set with `dependsOn`".to_owned()]
             }
             Self::ProviderNotFound { .. } => vec![
-                "check its name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
+                "check the provider's name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
                     .to_owned(),
             ],
             Self::ProviderHash { .. } => vec![
@@ -340,7 +342,7 @@ impl TerraformError {
             Self::Exists { id, deleted, .. } => {
                 let renamed = deleted.iter().map(|old| {
                     format!(
-                        "if it was called `{old}` before, write `konverge/moved-from: {old}` into the `extensions` of `{id}`, \
+                        "if the resource was called `{old}` before, write `konverge/moved-from: {old}` into the `extensions` of `{id}`, \
                          and its state moves"
                     )
                 });
@@ -354,7 +356,8 @@ impl TerraformError {
             ],
             Self::LoginExpired { error, hints } => {
                 let mut all = hints.clone();
-                // New credentials come with the next run; another cause needs its own remedy.
+                // An error of credentials needs only a new run, which gets new ones. Any other cause keeps
+                // its hints.
                 if !matches!(**error, Self::Provider { class: Class::Credentials, .. }) {
                     all.extend(error.remedies());
                 }
@@ -364,7 +367,7 @@ impl TerraformError {
                 vec!["fix what failed and run the same command again".to_owned()]
             }
             Self::InFlight { address, .. } => vec![
-                "if it exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
+                "if the object exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
                     .to_owned(),
                 format!("the equivalent Terraform command: `terraform import {address} ID`"),
             ],
@@ -407,8 +410,8 @@ impl TerraformError {
         }
     }
 
-    /// The kind of an error that concerns the whole stack; `None` if Terraform itself, a provider or its service
-    /// failed, which no other runtime needs.
+    /// Returns the kind of an error that concerns the whole stack; `None` if only Terraform, a provider or
+    /// its service failed, so that other runtimes can go on.
     fn kind_of_stack(&self) -> Option<ErrorKind> {
         Some(match self {
             Self::NoTarget { .. }

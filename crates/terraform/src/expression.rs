@@ -1,8 +1,8 @@
-//! Values in Terraform's JSON syntax: text can never become an expression, references do.
+//! Converts values to Terraform's JSON syntax. References become expressions; other text never does.
 //!
 //! In `.tf.json` every string is a template. Text with `${` or `%{` is written as one interpolation of a
-//! quoted string in which `$` and `%` are `\uXXXX`, so the template scanner finds no introducer in it,
-//! whatever surrounds it.
+//! quoted string in which `$` and `%` are `\uXXXX`, so Terraform's scanner never sees the start of an
+//! expression in it.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use konverge_base::model::{
     reference::{MARK, Reference, Targets},
 };
 
-/// The resources that references may name: those of the same module.
+/// The resources of a module, which references may name.
 #[derive(Debug, Default)]
 pub(super) struct Inside {
     addresses: HashMap<ResourceId, Address>,
@@ -30,7 +30,7 @@ impl Inside {
         Self { addresses, targets }
     }
 
-    /// The address of a resource of the module.
+    /// Returns the address of a resource of the module.
     pub(super) fn address(&self, id: &ResourceId) -> Option<&Address> {
         self.addresses.get(id)
     }
@@ -40,19 +40,19 @@ impl Inside {
 pub(super) struct Translator<'a> {
     /// The resource with the values.
     pub(super) id: &'a ResourceId,
-    /// Its module.
+    /// The module of the resource.
     pub(super) inside: &'a Inside,
-    /// The expressions of the texts that refer to secrets.
+    /// Returns the expression for a text that refers to a secret.
     pub(super) secret: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// The expression of a value that nobody knows before the apply.
+/// Returns an expression whose value is unknown before the apply.
 pub(super) fn unknown() -> String {
     format!("${{jsondecode(terraform_data.{PLACEHOLDER}.id)}}")
 }
 
 impl Translator<'_> {
-    /// A value as an expression in JSON.
+    /// Returns a value as an expression in JSON.
     pub(super) fn value(&self, given: &Value) -> Result<Value, TerraformError> {
         Ok(match given {
             unknown if masked_value::is_unknown(unknown) => Value::String(self::unknown()),
@@ -71,7 +71,8 @@ impl Translator<'_> {
         })
     }
 
-    /// The members as expressions; keys are templates too.
+    /// Returns an object's members as expressions, and also its keys, because Terraform reads them as
+    /// templates too.
     pub(super) fn object(&self, map: &Map<String, Value>) -> Result<Map<String, Value>, TerraformError> {
         map.iter()
             .map(|(key, member)| Ok((literal(key), self.value(member)?)))
@@ -100,7 +101,7 @@ impl Translator<'_> {
         Ok(template)
     }
 
-    /// A reference as an expression.
+    /// Returns a reference as an expression.
     fn traversal(&self, reference: &Reference) -> String {
         let mut expression = self.inside.addresses[&reference.target].to_string();
         for key in &reference.path {
@@ -110,8 +111,8 @@ impl Translator<'_> {
     }
 }
 
-/// Appends a step. A number is an index or a map key, which Terraform converts as needed. A number with
-/// leading zeros is a key.
+/// Appends a path step to an expression. A number is an index or a map key, which Terraform converts as
+/// needed; with leading zeros it must be a key.
 fn push_step(expression: &mut String, key: &str) {
     let number = key.bytes().all(|b| b.is_ascii_digit()) && !key.starts_with('0');
     if key == "0" || (number && !key.is_empty()) {
@@ -123,7 +124,7 @@ fn push_step(expression: &mut String, key: &str) {
     }
 }
 
-/// A template whose value is exactly this text.
+/// Returns a template whose value is exactly this text.
 pub(super) fn literal(text: &str) -> String {
     if text.contains("${") || text.contains("%{") || text.ends_with(['$', '%']) {
         format!("${{{}}}", quote(text))
@@ -132,7 +133,7 @@ pub(super) fn literal(text: &str) -> String {
     }
 }
 
-/// A quoted HCL string whose value is exactly this text.
+/// Returns a quoted HCL string whose value is exactly this text.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,5 +1,5 @@
-//! The executable with installed providers: initialized once for each set of providers, used by all modules
-//! that need them.
+//! The executable with installed providers. Each set of providers is initialized once, for all modules that
+//! need it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,9 +29,10 @@ use super::{
 /// Terraform, ready to run.
 pub(super) struct Installation {
     pub(super) binary: Binary,
-    /// The home and temporary folder of every process. Of the modules it contains only links into memory.
+    /// The home and temporary folder of all processes. The folders of modules in it contain only links to
+    /// memory.
     home: TempDir,
-    /// Without credentials: neither `init` nor a schema needs any.
+    /// The environment without credentials, which `init` and `providers schema` do not need.
     env: Vec<(OsString, OsString)>,
     /// The job's own credentials for providers.
     pub(super) credentials: Vec<(OsString, OsString)>,
@@ -39,7 +40,7 @@ pub(super) struct Installation {
     pub(super) processes: Semaphore,
 }
 
-/// The command that prints schemas.
+/// The subcommand that prints schemas.
 const SCHEMA: &str = "providers schema";
 
 /// Providers with the allowed hashes of their packages.
@@ -48,24 +49,24 @@ type ProviderSet = BTreeMap<ProviderRef, Vec<String>>;
 /// An installed set of providers.
 pub(super) struct Installed {
     dir: PathBuf,
-    /// The hashes of each package, by source, as in the lock file.
+    /// The hashes of each provider's package from the lock file, by source.
     pub(super) hashes: BTreeMap<String, Vec<String>>,
     lock: String,
-    /// Read when the first reference to a secret needs them.
+    /// The schemas, read when a reference to a secret first needs them.
     schemas: OnceCell<ProviderSchemas>,
 }
 
-/// The folder of a module, with links to files in memory. Deleted when dropped.
+/// The folder of a module, with links to files in memory. The folder is deleted on drop.
 pub(super) struct ModuleFolder {
     dir: TempDir,
     env: Vec<(OsString, OsString)>,
     binary: PathBuf,
     _configuration: MemoryFile,
-    /// The values of the variables, which each step reads again.
+    /// The values of the variables. Kept open, because each step reads them again.
     _variables: Option<MemoryFile>,
-    /// `terraform.tfstate`.
+    /// The file `terraform.tfstate`.
     pub(super) state: MemoryFile,
-    /// The saved plan.
+    /// The file with the saved plan.
     pub(super) plan: MemoryFile,
 }
 
@@ -108,7 +109,7 @@ impl Installation {
         })
     }
 
-    /// Installs providers. A provider with given hashes must have a package with one of them.
+    /// Installs providers. If hashes are given for a provider, its package must match one of them.
     pub(super) async fn install(
         &self,
         wanted: &ProviderSet,
@@ -118,7 +119,7 @@ impl Installation {
         if let Some(installed) = sets.get(wanted) {
             return Ok(installed.clone());
         }
-        // Deleted again if a package of the set is not available.
+        // The folder is deleted again if a package of the set is not available.
         let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(files)?;
         if !wanted.is_empty() {
             self.init(place.path(), wanted, options).await?;
@@ -173,7 +174,8 @@ impl Installation {
         };
         let mut output = run(kept).await?;
         if output.code != Some(0) && !sources.is_empty() {
-            // The cached package may be damaged, or known only by the hash of its archive.
+            // The cached package may be damaged, or known only by the hash of its archive, so it is
+            // downloaded again.
             output = run(None).await?;
         }
         if output.code != Some(0) {
@@ -187,7 +189,7 @@ impl Installation {
         Ok(())
     }
 
-    /// The schemas of installed providers.
+    /// Returns the schemas of installed providers.
     pub(super) async fn schemas<'i>(
         &self,
         installed: &'i Installed,
@@ -262,7 +264,7 @@ impl Installation {
 }
 
 impl ModuleFolder {
-    /// Starts `terraform step args…` in it, with the credentials of the providers.
+    /// Starts `terraform step args…` in the folder, with the credentials of the providers.
     pub(super) fn start(
         &self,
         step: &'static str,
@@ -276,14 +278,16 @@ impl ModuleFolder {
 
 const LOCK_FILE: &str = ".terraform.lock.hcl";
 
-/// Parses why `init` failed. Terraform has no machine-readable form before 1.9, OpenTofu has none.
+/// Returns the error of a failed `init`, found in its text: Terraform has no machine-readable output before
+/// 1.9, and OpenTofu has none.
 fn init_error(output: &CommandOutput, wanted: &ProviderSet, options: &TerraformOptions) -> TerraformError {
     let text = plain(
         &options.secrets,
         &format!("{} {}", output.stderr, output.lines.join(" ")),
     );
     let why = text.split_once("Error: ").map_or(text.as_str(), |(_, why)| why);
-    // The first provider in the text is the one that failed: the others follow in the progress output of `init`.
+    // The first provider named in the text is the one that failed: the progress output of `init` names others
+    // later.
     let named = wanted.keys().filter_map(|provider| {
         let (_, short) = provider.source.split_once('/')?;
         Some((why.find(short)?, provider))

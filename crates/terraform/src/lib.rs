@@ -1,11 +1,11 @@
 //! Terraform (or OpenTofu) as a runtime.
 //!
-//! A batch of a stack becomes one root module (`module`). One `terraform plan` plans it (`plan`); its
-//! saved plan is shown (`plan_convert`) and then applied unchanged (`apply`). Terraform's state is one
-//! encrypted document in the state of the stack (`state_document`). Modules, states and saved plans in
-//! clear text exist only in memory (`memfd`).
+//! A batch of a stack becomes one root module (`module`). One `terraform plan` plans it (`plan`); its saved
+//! plan is shown (`plan_convert`) and then applied unchanged (`apply`). Terraform's state is one encrypted
+//! document in the state of the stack (`state_document`). Modules, states and saved plans in clear text exist
+//! only in memory (`memfd`).
 //!
-//! A Spec can define resources, but not run anything: expressions in its texts stay text (`expression`),
+//! A Spec can define resources, but cannot run commands: expressions in its texts stay text (`expression`),
 //! arguments that run commands are refused (`module_resource`), and only listed providers are installed
 //! (`resolve_items`).
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::error::{Class, TerraformError};
 use konverge_base::{model::ResourceId, secrets::Secrets};
 
-/// The maximum length of a provider's text that is passed on, in characters.
+/// Maximum number of characters of a provider's text that are passed on.
 const LONGEST: usize = 2000;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -54,8 +54,8 @@ pub(super) struct TerraformDiagnostic {
     /// The resource, for messages of a provider.
     #[serde(default)]
     address: Option<String>,
-    /// The place in the module, for messages of Terraform. Its `code` contains the module's text and is never
-    /// read.
+    /// The position in the module, for errors of Terraform itself. Its `code` holds text of the module, which
+    /// may be secret, and is never read.
     #[serde(default)]
     snippet: Option<Snippet>,
 }
@@ -67,12 +67,12 @@ struct Snippet {
 }
 
 impl LogMessage {
-    /// Parses a line; `None` if it is not part of the log.
+    /// Parses a line; `None` if it is not a log message.
     pub(super) fn read(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
 
-    /// The address of the resource, for a hook.
+    /// Returns the address of the resource that an operation concerns.
     pub(super) fn address(&self) -> Option<&str> {
         self.hook
             .as_ref()?
@@ -88,7 +88,7 @@ impl TerraformDiagnostic {
         self.severity == "error"
     }
 
-    /// The resource that it concerns.
+    /// Returns the address of the resource that the diagnostic concerns.
     pub(super) fn address(&self) -> Option<&str> {
         let context = self
             .snippet
@@ -99,12 +99,12 @@ impl TerraformDiagnostic {
             .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
     }
 
-    /// Returns true if `lifecycle.prevent_destroy` forbids what is planned.
+    /// Returns true if `lifecycle.prevent_destroy` forbids the planned deletion.
     pub(super) fn forbids_destroying(&self) -> bool {
         self.is_error() && self.detail.contains("lifecycle.prevent_destroy set")
     }
 
-    /// Everything that it may concern: an address, or a place in the module.
+    /// Returns all that the diagnostic may concern: an address, or a position in the module.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &str> {
         let context = self
             .snippet
@@ -113,15 +113,16 @@ impl TerraformDiagnostic {
         self.address.as_deref().into_iter().chain(context)
     }
 
-    /// Its text in one line, masked.
+    /// Returns the text in one line, masked.
     pub(super) fn text(&self, secrets: &Secrets) -> String {
         plain(secrets, &format!("{}: {}", self.summary, self.detail))
     }
 
-    /// Converts it to an error of a resource.
+    /// Converts the diagnostic to an error of a resource.
     pub(super) fn to_error(&self, id: &ResourceId, secrets: &Secrets) -> TerraformError {
         let words = format!("{} {}", self.summary, self.detail);
-        // Terraform's own errors have a place in the module.
+        // Only Terraform's own errors have a position in the module and no address: they are errors of the
+        // configuration.
         let in_configuration = self.address.is_none() && self.snippet.is_some();
         TerraformError::Provider {
             id: id.clone(),
@@ -131,7 +132,7 @@ impl TerraformDiagnostic {
     }
 }
 
-/// The text of another program as one line: masked, without control characters, of limited length.
+/// Returns a text of another program as one line: masked, without control characters, and shortened.
 pub(super) fn plain(secrets: &Secrets, text: &str) -> String {
     let masked = secrets.mask(text);
     let words = masked.split(|c: char| c.is_whitespace() || c.is_control());

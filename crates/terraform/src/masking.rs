@@ -1,4 +1,4 @@
-//! Masks planned objects with Terraform's sensitivity masks, for display and for references.
+//! Masks planned objects with Terraform's masks of sensitive values, for display and for references.
 
 use serde_json::{Map, Value};
 
@@ -8,14 +8,14 @@ use konverge_base::{
     secrets::{Secrets, mask_terraform, named_texts},
 };
 
-/// The object for references of others, with `$unknown` where only the provider knows the value. Nothing is
-/// masked.
+/// Returns the object that references of other resources read, unmasked, with `$unknown` where only the
+/// provider knows the value.
 pub(super) fn expected_object(after: &Value, after_unknown: &Value) -> Value {
     overlay(after, after_unknown, &Value::Null, None)
 }
 
-/// The object for display: with `$unknown` and `$secret` markers, without the nulls of unset attributes. A
-/// value is secret if the provider or its name says so.
+/// Returns the object for display, with `$unknown` and `$secret` markers and without unset attributes. A
+/// value is secret if its provider marks it as sensitive, or by its name.
 pub(super) fn mask_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
     match true_object(object, unknown, sensitive, secrets) {
         Value::Object(map) => Value::Object(mask_terraform(secrets, "", &map).into_owned()),
@@ -23,7 +23,7 @@ pub(super) fn mask_object(object: &Value, unknown: &Value, sensitive: &Value, se
     }
 }
 
-/// Returns an object for policy rules: a value is masked only if the provider calls it sensitive.
+/// Returns an object for policy rules: a value is masked only if the provider marks it as sensitive.
 pub(super) fn true_object(object: &Value, unknown: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
     without_nulls(overlay(object, unknown, sensitive, Some(secrets)))
 }
@@ -55,7 +55,8 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
             let missing = members(unknown)
                 .map(|(key, _)| key)
                 .filter(|key| !map.contains_key(*key));
-            // The answer of a provider holds no marks of ours. For references it stays as it is.
+            // A marker in a provider's value was not written by Konverge, so it is masked for display. For
+            // references the value stays unchanged.
             let sign =
                 if secrets.is_some() && (masked_value::is_unknown(value) || masked_value::is_secret(value)) {
                     "$"
@@ -85,7 +86,8 @@ fn overlay(value: &Value, unknown: &Value, sensitive: &Value, secrets: Option<&S
     }
 }
 
-/// The marker of a secret. Every text in the secret is learned, so that the text is masked wherever it occurs.
+/// Returns the marker of a secret. All texts in the secret are added to `secrets`, so that they are masked
+/// wherever they occur.
 pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     fn learn(value: &Value, secrets: &Secrets) {
         match value {
@@ -99,7 +101,7 @@ pub(super) fn mark(secret: &Value, secrets: &Secrets) -> Value {
     secrets.mark(secret)
 }
 
-/// The texts of an object that are sensitive by a mask or by their name.
+/// Returns the texts of an object that are sensitive by the mask or by their name.
 pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
     let mut texts = named_texts(object);
     gather(object, sensitive, &mut texts);
@@ -108,7 +110,7 @@ pub(super) fn secret_texts(object: &Value, sensitive: &Value) -> Vec<String> {
     texts
 }
 
-/// The keyed hash of an object's type and its id at its provider. `None` if the id is unknown.
+/// Returns the keyed hash of an object's type and of its id at the provider. `None` if the id is unknown.
 pub(super) fn object_hash(kind: &str, object: &Value, secrets: &Secrets) -> Option<String> {
     let id = object.get("id")?.as_str().filter(|id| !id.is_empty())?;
     Some(secrets.hash(Claim::hashed_text(kind, id).as_bytes()))
@@ -128,8 +130,8 @@ fn gather(value: &Value, sensitive: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// The attributes of a Spec with everything masked that is sensitive by the provider or by its name. A block
-/// that the Spec writes as one object is a list in the provider's schema.
+/// Returns the attributes of a Spec, with values masked that are sensitive for the provider or by their name.
+/// A block that the Spec writes as one object is a list in the provider's mask.
 pub(super) fn attributes(
     given: &Map<String, Value>,
     sensitive: &Value,
@@ -139,7 +141,7 @@ pub(super) fn attributes(
     mask_terraform(secrets, "", &laid).into_owned()
 }
 
-/// Returns the attributes for policy rules: a value is masked only if the provider calls it sensitive.
+/// Returns the attributes for policy rules: a value is masked only if the provider marks it as sensitive.
 pub(super) fn true_attributes(
     given: &Map<String, Value>,
     sensitive: &Value,
@@ -181,7 +183,7 @@ pub(super) fn true_attributes(
         .collect()
 }
 
-/// Masks both sides if a value is sensitive before or after.
+/// Masks a value before and after the change if it is sensitive on either side.
 pub(super) fn hide_alike(
     before: &mut Value,
     after: &mut Value,

@@ -1,5 +1,5 @@
-//! Files in memory: a Terraform state, plan or module in clear text is never written to a disk, and is gone
-//! with this process however it ends.
+//! Files in memory. The clear text of a Terraform state, plan or module is never written to a disk, and
+//! disappears with this process even if it is killed.
 
 use std::{
     fs::File,
@@ -14,23 +14,24 @@ pub(super) struct MemoryFile {
     file: File,
 }
 
-/// Shows whether a file was written: its length, and the time of the last write in seconds and nanoseconds.
+/// The length of a file and the time of its last write in seconds and nanoseconds, by which a write is
+/// noticed.
 pub(super) type Stamp = (u64, i64, i64);
 
 impl MemoryFile {
-    /// A file with this content; `name` is visible in `/proc` only.
+    /// Creates a file with this content. The `name` is visible only in `/proc`.
     pub(super) fn new(name: &str, content: &[u8]) -> io::Result<Self> {
         let file = anonymous(name)?;
         file.write_all_at(content, 0)?;
         Ok(Self { file })
     }
 
-    /// The path for other processes of the same user, while the file is held.
+    /// Returns the path for other processes of the same user. It is valid as long as this value lives.
     pub(super) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
-    /// Returns the content of the file. While another process writes, that is only a part.
+    /// Returns the content of the file, which may be incomplete while another process writes.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let mut content = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
         let mut at = 0;
@@ -44,7 +45,7 @@ impl MemoryFile {
         Ok(content)
     }
 
-    /// Changes when the file is written.
+    /// Returns the stamp of the last write.
     pub(super) fn stamp(&self) -> io::Result<Stamp> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = self.file.metadata()?;

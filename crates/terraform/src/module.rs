@@ -1,4 +1,4 @@
-//! Builds one root module for a whole batch, as JSON, and its state.
+//! Builds the root module of a batch as JSON, and its state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,29 +16,29 @@ use super::{
 };
 use konverge_base::model::{Digest, ResourceId, masked_value};
 
-/// The place of each provider configuration in the module, by source and alias.
+/// The address of each provider configuration in the module, by source and alias.
 type BlockPlaces<'a> = HashMap<(&'a str, Option<&'a str>), String>;
 
 /// A module as files for Terraform.
 #[derive(Debug)]
 pub(super) struct ModuleFiles {
-    /// `main.tf.json`.
+    /// The content of `main.tf.json`.
     pub(super) configuration: Value,
-    /// `terraform.tfstate`.
+    /// The content of `terraform.tfstate`.
     pub(super) state: Value,
-    /// The resources that an error of a provider concerns.
+    /// The resources of each provider configuration, to which its errors apply.
     pub(super) users: ProviderUsers,
-    /// The values of its variables.
+    /// The values of the variables.
     pub(super) variables: VariableValues,
 }
 
-/// The resources of each provider configuration, by the name that Terraform's errors use: its address, or its
-/// place in the module.
+/// The resources of each provider configuration, by the name that Terraform's errors use: the address of the
+/// configuration, or its position in the module.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProviderUsers(HashMap<String, Vec<ResourceId>>);
 
 impl ProviderUsers {
-    /// The resources of the configuration that an error concerns; empty if it concerns something else.
+    /// Returns the resources of the configuration that an error names; empty if it names something else.
     pub(super) fn users(&self, about: &str) -> &[ResourceId] {
         self.0.get(about).map_or(&[], Vec::as_slice)
     }
@@ -49,7 +49,8 @@ impl ProviderUsers {
 struct Names {
     /// The local name of each source.
     local: BTreeMap<String, String>,
-    /// The alias of each source and configuration digest; the first one of each source has none.
+    /// The alias of each configuration, by source and digest; the first configuration of a source has no
+    /// alias.
     aliases: BTreeMap<(String, String), (Option<String>, Value)>,
 }
 
@@ -87,7 +88,7 @@ impl Names {
         self.aliases.get(&key).and_then(|(alias, _)| alias.as_deref())
     }
 
-    /// The `provider` argument of a resource.
+    /// Returns the `provider` argument of a resource.
     fn argument(&self, subject: &ModuleResource) -> Option<String> {
         let local = self.local.get(&subject.provider.source)?;
         Some(match self.alias(subject) {
@@ -96,7 +97,7 @@ impl Names {
         })
     }
 
-    /// The `provider` of a resource in the state.
+    /// Returns the `provider` of a resource as the state writes it.
     fn in_state(&self, subject: &ModuleResource, binary: &Binary) -> String {
         let base = format!("provider[\"{}\"]", binary.source_of(&subject.provider.source));
         match self.alias(subject) {
@@ -105,7 +106,7 @@ impl Names {
         }
     }
 
-    /// The configurations by provider, and the place of each.
+    /// Returns the `provider` blocks, and the address of each.
     fn blocks(&self, secrets: &ModuleSecrets) -> (Map<String, Value>, BlockPlaces<'_>) {
         let mut blocks: Map<String, Value> = Map::new();
         let mut places = HashMap::new();
@@ -146,7 +147,7 @@ impl Names {
     }
 }
 
-/// The `terraform` block with these providers as requirements.
+/// Returns the `terraform` block that requires these providers.
 pub(super) fn requirements<'a>(
     providers: impl IntoIterator<Item = (&'a ProviderRef, String)>,
     binary: &Binary,
@@ -164,7 +165,7 @@ pub(super) fn requirements<'a>(
     json!({ "required_providers": required })
 }
 
-/// Builds the module. Returns an error for each item whose body cannot be expressed.
+/// Builds the module. Returns an error for each item whose values cannot be written as JSON syntax.
 pub(super) fn build(
     subjects: &[ModuleResource],
     binary: &Binary,
@@ -198,8 +199,8 @@ pub(super) fn build(
     if !failed.is_empty() {
         return Err(failed);
     }
-    // Expressions of unknown values refer to this resource: it has no id before the apply, so Terraform calls them
-    // unknown.
+    // Expressions for unknown values refer to this resource. It does not exist before the apply, so Terraform
+    // plans them as unknown.
     if unknown {
         let placeholder = Address {
             kind: "terraform_data".to_owned(),
@@ -286,7 +287,8 @@ fn state(subjects: &[ModuleResource], names: &Names, binary: &Binary) -> Value {
     resource_state::document(&binary.version, "konverge", entries)
 }
 
-/// Members as literals: nothing in them is an expression or refers to a resource. A secret is a variable.
+/// Writes members as literals: their text is neither an expression nor a reference to a resource. A secret
+/// becomes a variable.
 fn literal_members(meta: &Value, secrets: &ModuleSecrets) -> Map<String, Value> {
     fn literals(value: &Value, secrets: &ModuleSecrets) -> Value {
         let below = |value| literals(value, secrets);

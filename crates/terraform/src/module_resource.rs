@@ -1,5 +1,5 @@
-//! One item of a batch in Terraform's terms: address, provider, its part of the state, and the settings that
-//! are not allowed.
+//! One item of a batch in Terraform's terms: its address, provider and state, without settings that are not
+//! allowed.
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,8 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
-/// The extension that keeps the object when its resource is removed: it is only dropped from the state.
+/// The extension that keeps the object when its resource is removed: the resource is only removed from the
+/// state.
 const KEEP: &str = "konverge/keep";
 
 /// Terraform's meta-arguments that a Spec may not set. `provisioner` and `connection` would run commands.
@@ -35,7 +36,7 @@ const RESERVED: [&str; 7] = [
     "dynamic",
 ];
 
-/// One item, ready for a module.
+/// One item, converted for a module.
 #[derive(Debug, Clone)]
 pub(super) struct ModuleResource {
     pub(super) item: Item,
@@ -43,13 +44,13 @@ pub(super) struct ModuleResource {
     pub(super) provider: ProviderRef,
     /// The configuration of the provider.
     pub(super) meta: Value,
-    /// Its part of the state.
+    /// The recorded state of the resource.
     pub(super) holding: Option<ResourceState>,
-    /// The earlier id, if its state moves.
+    /// The earlier id, if the state moves from it.
     pub(super) moved_from: Option<ResourceId>,
     /// The id at the provider of an object that an interrupted run created and that is not in the state.
     pub(super) made: Option<String>,
-    /// The references to secrets in its attributes, by path.
+    /// The references to secrets in the attributes, by path.
     pub(super) written: WrittenReferences,
 }
 
@@ -63,7 +64,7 @@ impl ModuleResource {
         Some(Digest::of_json(&json!([desired.attributes, desired.extensions])).to_string())
     }
 
-    /// Its new part of the state, from Terraform's state.
+    /// Returns the state to record, with an entry of Terraform's state.
     pub(super) fn holding_of(&self, entry: &Value) -> ResourceState {
         ResourceState {
             address: self.address.clone(),
@@ -73,13 +74,14 @@ impl ModuleResource {
         }
     }
 
-    /// Its part in the module's state: `None` for an object that a created one has replaced.
+    /// Returns the state for the module: `None` if the recorded object was replaced by one that an
+    /// interrupted run created.
     pub(super) fn resource_state(&self) -> Option<&ResourceState> {
         self.holding.as_ref().filter(|_| self.made.is_none())
     }
 
-    /// The id of the old object, if a replacement creates the new object first and deletes the old one later: it may
-    /// still exist.
+    /// Returns the id of the old object of an interrupted replacement that creates the new object first: the
+    /// old one may still exist.
     pub(super) fn replaced(&self) -> Option<&str> {
         let made = self.made.as_deref()?;
         let lifecycle = self.item.desired.as_ref()?.attributes.get("lifecycle")?;
@@ -93,7 +95,7 @@ impl ModuleResource {
         old.as_str().filter(|old| *old != made)
     }
 
-    /// The id of the object to import, if there is one that is not ours yet.
+    /// Returns the id of the object to import, if the resource has no state yet.
     pub(super) fn import_id(&self) -> Option<&str> {
         let desired = self.item.desired.as_ref()?;
         if self.resource_state().is_some() {
@@ -104,7 +106,7 @@ impl ModuleResource {
     }
 }
 
-/// Returns true if a deletion keeps its object.
+/// Returns true if a deletion only removes the resource from the state and keeps its object.
 pub(super) fn is_kept(item: &Item) -> bool {
     item.desired.is_none()
         && item.prior.as_ref().is_some_and(|prior| {
@@ -122,7 +124,7 @@ pub(super) fn is_protected(item: &Item) -> bool {
     })
 }
 
-/// The earlier id of a desired resource.
+/// Returns the earlier id of a desired resource.
 pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
     item.desired
         .as_ref()?
@@ -149,7 +151,7 @@ pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef,
     ))
 }
 
-/// The path of a reference in a text.
+/// Returns the path of a reference in a text.
 fn reference_in(value: &Value, path: String) -> Option<String> {
     match value {
         Value::String(text) => text.contains(reference::MARK).then_some(path),
@@ -181,8 +183,8 @@ fn check_reserved(id: &ResourceId, attributes: &Map<String, Value>) -> Result<()
     }
 }
 
-/// Returns true if `lifecycle` contains only plain names: Terraform reads it itself, with its lists as
-/// expressions.
+/// Returns true for `lifecycle` with plain names only. Terraform reads the lists in it as expressions, so
+/// other text is refused.
 fn is_harmless(key: &str, value: &Value) -> bool {
     match (key, value) {
         ("create_before_destroy" | "prevent_destroy", Value::Bool(_)) => true,

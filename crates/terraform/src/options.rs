@@ -12,11 +12,12 @@ use konverge_engine::runtime::RunNotes;
 pub struct TerraformOptions {
     /// The executable; `None` looks for `terraform`, then `tofu`, on the `PATH`.
     pub binary: Option<PathBuf>,
-    /// The checkout; no executable is taken from it.
+    /// The checkout, which no executable may come from.
     pub checkout: Checkout,
-    /// The providers that may run; others are refused before `init`.
+    /// The providers that may run. Others are refused before `init`.
     pub providers: Vec<AllowedProvider>,
-    /// The names of provider settings that a Spec may choose besides the free ones, with any value but an address.
+    /// The names of provider settings that a Spec may choose besides those that are always allowed. Their
+    /// value may not be an address.
     pub credential_settings: Vec<String>,
     /// The addresses that a Spec may set in a provider's configuration, by the provider's source.
     pub provider_addresses: BTreeMap<String, Vec<String>>,
@@ -33,18 +34,19 @@ pub struct TerraformOptions {
     pub scratch: Option<PathBuf>,
     /// Encrypts the state; without it a stack with sensitive values is refused.
     pub key: Option<Arc<dyn StateEncryption>>,
-    /// Hears what concerns the whole run.
+    /// Receives notes about the whole run.
     pub notes: RunNotes,
-    /// The secrets to mask in everything that leaves the runtime.
+    /// The secrets to mask in all output of the runtime.
     pub secrets: Secrets,
-    /// Added to Terraform's environment, besides what [`konverge_base::secrets::is_passed`] allows.
+    /// Variables for Terraform's environment, besides those that [`konverge_base::secrets::is_passed`]
+    /// allows.
     pub environment: Vec<(OsString, OsString)>,
     /// The number of resources that Terraform processes concurrently (its `-parallelism`).
     pub parallelism: usize,
     /// The number of concurrent Terraform processes.
     pub processes: usize,
-    /// The deadline of each `init`, `plan` and `show`. An apply has no deadline of ours: resources have their
-    /// own.
+    /// The deadline of each `init`, `plan` and `show`. An apply has none, because each resource has its own
+    /// timeout.
     pub deadline: Duration,
     /// Maximum time for an interrupted apply to finish operations in flight before it is killed.
     pub grace: Duration,
@@ -59,8 +61,8 @@ impl TerraformOptions {
         }
     }
 
-    /// No provider, no key, Terraform's default parallelism (10), four processes, half an hour per step and
-    /// two minutes of grace.
+    /// Creates options without providers and key, with Terraform's default parallelism (10), four processes, half an
+    /// hour per step and two minutes for an interrupted apply.
     pub fn new(secrets: Secrets) -> Self {
         Self {
             binary: None,
@@ -88,11 +90,11 @@ impl TerraformOptions {
 /// A provider that may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedProvider {
-    /// `[host/]namespace/name`; the default host is `registry.terraform.io`.
+    /// The source, `[host/]namespace/name`; the default host is `registry.terraform.io`.
     pub source: String,
     /// The exact version.
     pub version: String,
-    /// Hashes in the form of the lock file (`h1:…`, `zh:…`); the package must have one of them. If empty, the
-    /// hash of the first apply is kept in the state and required from then on.
+    /// The hashes of the package as in a lock file (`h1:…`, `zh:…`); the package must have one of them. If
+    /// empty, the hash of the first apply is kept in the state and required from then on.
     pub hashes: Vec<String>,
 }

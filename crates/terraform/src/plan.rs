@@ -24,7 +24,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, PlannedResource, StackScope};
 
-/// Plans items; one result per item.
+/// Plans items. Returns one result for each item, in the same order.
 pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Item>) -> Vec<ItemResult> {
     let order: Vec<ResourceId> = items.iter().map(|item| item.id.clone()).collect();
     let mut answers: HashMap<ResourceId, ItemResult> = HashMap::new();
@@ -38,12 +38,12 @@ pub(super) async fn plan(runtime: &Terraform, scope: &StackScope, items: Vec<Ite
         .map(|id| {
             answers
                 .remove(id)
-                .unwrap_or_else(|| Err(TerraformError::Failed(format!("no answer came for `{id}`"))))
+                .unwrap_or_else(|| Err(TerraformError::Failed(format!("no result for `{id}`"))))
         })
         .collect()
 }
 
-/// Plans all items. An error here is the result of all items that have none yet.
+/// Plans all items. An error applies to all items that have no result yet.
 async fn plan_all(
     runtime: &Terraform,
     scope: &StackScope,
@@ -68,8 +68,8 @@ async fn plan_all(
     let resolver = scope.references.resolver();
     let failed = secret_references::fill_in_versions(resolver, &mut subjects).await;
     take_out(&mut subjects, failed, answers);
-    // All resources are planned in one module, so an error of one would fail them all. A resource that is refused gets
-    // its error and is removed; the rest is planned again.
+    // All resources are in one module, so an error of one fails the whole plan. Therefore a refused resource
+    // gets its error and is removed, and the rest is planned again.
     while !subjects.is_empty() {
         let toolbox = runtime.toolbox().await?;
         let used: BTreeMap<ProviderRef, Vec<String>> = providers
@@ -88,7 +88,8 @@ async fn plan_all(
                 continue;
             }
         };
-        // The value of a secret may stand only where Terraform keeps none, which the schemas say.
+        // A secret's value is allowed only where Terraform does not store it. The schemas tell which
+        // attributes these are.
         if subjects.iter().any(ModuleResource::has_secret_values) {
             let schemas = toolbox.schemas(&installed, options).await?;
             let name = |source: &str| toolbox.binary.source_of(source);
@@ -115,7 +116,8 @@ async fn plan_all(
                 continue;
             }
         };
-        // A provider whose configuration lacks its secret could look elsewhere, so nothing is refreshed then.
+        // A provider that is configured without its secret could log in elsewhere, so nothing is refreshed
+        // then.
         let is_asked = secrets.unasked.is_empty();
         let mode = (!is_asked).then_some("-refresh=false");
         match plan_command::plan(runtime, &installed, &module, mode).await? {
@@ -149,7 +151,7 @@ async fn plan_all(
     Ok(())
 }
 
-/// Keeps the saved plan for the apply. Returns what it does to each resource.
+/// Keeps the saved plan for the apply. Returns the planned resources.
 fn keep_plan(
     runtime: &Terraform,
     scope: &StackScope,
@@ -162,6 +164,7 @@ fn keep_plan(
     let SavedPlanFile { plan, workspace, log } = saved;
     require_key(runtime, &plan, &subjects)?;
     for subject in &subjects {
+        // A later batch that deletes the old id must only forget it, because its state has moved.
         if let Some(old) = &subject.moved_from {
             runtime.remember_move(&scope.stack, old, subject.id());
         }

@@ -27,7 +27,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
-/// The interval at which the state and the stop request are checked when the log is silent.
+/// The interval at which the state and a request to stop are checked while the log is silent.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Applies a batch.
@@ -37,8 +37,8 @@ pub(super) async fn apply(
     planned: Vec<PlannedResource>,
     sink: &dyn ApplySink,
 ) -> Result<(), UserError> {
-    // Several batches of a stack may be applied at once. They share its open state, so that none overwrites what
-    // another has stored.
+    // Several batches of a stack may be applied concurrently. They share its open state, so that none
+    // overwrites the results of another.
     runtime.books.enter(runtime.key(), scope).await?;
     let result = apply_all(runtime, scope, planned, sink).await;
     runtime.books.leave(&scope.stack).await;
@@ -95,11 +95,12 @@ async fn forget(
 
 impl Application<'_> {
     async fn run(mut self) -> Result<(), UserError> {
+        // Checked first: without the lease, another run may be changing the same objects.
         self.sink.check_lease().await?;
         self.begin().await?;
         if self.prepared.ready.iter().any(|r| r.touched) {
             let result = self.carry_out().await;
-            // Terraform may have created something, however it ended.
+            // Terraform may have created objects even if it failed, so the state is stored in any case.
             if let Err(failure) = self.write_last().await {
                 self.unstored = Some(failure.clone());
                 self.lost = Some(failure);
@@ -119,9 +120,9 @@ impl Application<'_> {
         }
     }
 
-    /// Handles what needs no Terraform: states that move, objects that are gone, unchanged resources. The
-    /// resources to create are recorded as in flight: if this run is killed before Terraform reports
-    /// anything, they may exist.
+    /// Does the work that needs no Terraform: moved states, objects that are gone, unchanged resources.
+    /// Resources to create are recorded as in flight first, because their objects may exist if this run is
+    /// killed.
     async fn begin(&mut self) -> Result<(), UserError> {
         let prepared = &self.prepared;
         let earlier = &mut self.earlier;
@@ -132,6 +133,8 @@ impl Application<'_> {
             for ready in &prepared.ready {
                 let subject = &ready.subject;
                 if let (Some(old), Some(holding)) = (&subject.moved_from, &subject.holding) {
+                    // The state is under its new id before Terraform runs, so that no later run finds the
+                    // object under the old one.
                     book.resources.remove(old);
                     let address = subject.address.clone();
                     let holding = ResourceState {
@@ -151,6 +154,8 @@ impl Application<'_> {
                 }
                 if ready.makes() {
                     book.taken.remove(subject.id());
+                    // An entry of an earlier run is kept: it may hold the id of an object, which a new entry
+                    // would lose.
                     match book.in_flight.get(subject.id()) {
                         Some(flight) => {
                             earlier.insert(subject.id().clone(), flight.clone());
@@ -164,6 +169,8 @@ impl Application<'_> {
             }
         };
         let stack = &self.scope.stack;
+        // Stored before Terraform starts, so that a killed run leaves a record of every object that may
+        // exist.
         self.runtime.books.change(stack, change).await;
         self.runtime
             .books
@@ -181,19 +188,19 @@ impl Application<'_> {
         }
     }
 
-    /// Runs `terraform apply` to its end; returns its exit code and the start of its standard error.
+    /// Runs `terraform apply` and returns its exit code and the start of its standard error.
     async fn carry_out(&mut self) -> Result<(Option<i32>, String), TerraformError> {
         let toolbox = self.runtime.toolbox().await?;
         self.writes_each_time = toolbox.binary.make == BinaryKind::Terraform;
         let _turn = toolbox.processes.acquire().await;
-        // The lease of the stack is the lock, and the state is a file in memory, of which no backup may be left on a
-        // disk.
+        // `-lock=false`: the lease of the stack is the lock. `-backup=-`: a backup would be a copy of the
+        // secret state on a disk.
         let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color", "-backup=-"]
             .map(OsString::from)
             .to_vec();
         args.push(format!("-parallelism={}", self.runtime.options.parallelism).into());
         args.push(self.prepared.workspace.plan.path().into_os_string());
-        // The credentials of the plan may have expired since.
+        // New credentials, because those of the plan may have expired since.
         let credentials = self.runtime.credentials().await?;
         let mut terraform = self
             .prepared
@@ -214,7 +221,7 @@ impl Application<'_> {
                 _ = tick.tick() => {
                     self.sync().await;
                     match self.interrupted {
-                        // Without a place to record results, nothing more may start either.
+                        // If results can no longer be recorded, no further operation may start either.
                         None if self.sink.cancelled() || self.lost.is_some() => {
                             terraform.interrupt();
                             self.interrupted = Some(Instant::now());
@@ -229,7 +236,8 @@ impl Application<'_> {
         if output.code != Some(0) {
             self.expiry_hints = self.runtime.expiry_hints(&credentials).await;
         }
-        // Killed by a signal, it may have left operations running at the provider: these stay in flight.
+        // Killed by a signal, Terraform may have left operations running at the provider: these stay in
+        // flight.
         if output.code.is_some() {
             self.progress.finish_deposed();
         }

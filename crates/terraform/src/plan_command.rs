@@ -1,4 +1,4 @@
-//! One `terraform plan`, and its saved plan.
+//! One `terraform plan` and its saved plan.
 
 use std::{collections::HashSet, ffi::OsString};
 
@@ -13,32 +13,32 @@ use super::{
 
 /// The result of a `terraform plan`.
 pub(super) enum DryRun {
-    /// The plan is in the module folder.
+    /// Terraform saved a plan in the module folder.
     Saved(Box<SavedPlanFile>),
-    /// Terraform refused.
+    /// Terraform refused to plan.
     Refused(PlanRefusal),
 }
 
-/// A saved plan in its folder.
+/// A saved plan with its module folder.
 pub(super) struct SavedPlanFile {
     pub(super) plan: SavedPlan,
     pub(super) workspace: ModuleFolder,
     pub(super) log: Vec<LogMessage>,
 }
 
-/// Errors with which Terraform refused a plan.
+/// The errors with which Terraform refused a plan.
 pub(super) struct PlanRefusal {
-    /// The errors in its log.
+    /// The errors in the log.
     pub(super) errors: Vec<TerraformDiagnostic>,
-    /// The addresses of the resources refreshed by then.
+    /// The addresses of the resources that were refreshed before the error.
     pub(super) refreshed: HashSet<String>,
-    /// The start of its standard error.
+    /// The first bytes of standard error.
     pub(super) stderr: String,
     /// Hints about the login, if the credentials expired while Terraform ran.
     pub(super) expiry_hints: Vec<String>,
 }
 
-/// Plans a module; `mode` selects another planning mode (`-refresh-only`).
+/// Plans a module. `mode` is an argument that selects another planning mode, such as `-refresh-only`.
 pub(super) async fn plan(
     runtime: &Terraform,
     installed: &Installed,
@@ -48,10 +48,13 @@ pub(super) async fn plan(
     let options = &runtime.options;
     let toolbox = runtime.toolbox().await?;
     let workspace = toolbox.workspace(installed, module)?;
+    // The number of Terraform processes is limited, because several of them could fill the memory of a
+    // runner.
     let _turn = toolbox.processes.acquire().await;
     let credentials = runtime.credentials().await?;
     let mut out = OsString::from("-out=");
     out.push(workspace.plan.path());
+    // `-lock=false`: the state is a copy in memory, which no other process uses.
     let mut args: Vec<OsString> = ["-json", "-input=false", "-lock=false", "-no-color"]
         .into_iter()
         .chain(mode)
@@ -66,6 +69,7 @@ pub(super) async fn plan(
     let lines = output.lines.iter();
     let log: Vec<LogMessage> = lines.filter_map(|line| LogMessage::read(line)).collect();
     if output.code != Some(0) {
+        // An error may name no resource. Then the resources that were not refreshed yet may have caused it.
         let refreshed = log.iter().filter(|message| message.kind == "refresh_complete");
         let refreshed = refreshed
             .filter_map(LogMessage::address)

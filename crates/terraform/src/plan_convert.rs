@@ -1,4 +1,4 @@
-//! Converts a saved plan into what is shown, recorded and executed.
+//! Converts a saved plan to the planned resources that are shown, recorded and executed.
 
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub(super) struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// All resources, in order.
+    /// Returns all resources in order: as they are shown, and as they are applied.
     pub(super) fn present(
         &self,
         subjects: Vec<ModuleResource>,
@@ -46,7 +46,7 @@ impl Segment<'_> {
     ) -> (Vec<PlannedResource>, Vec<Ready>) {
         let changes = self.saved.changes();
         let drift = self.saved.drift();
-        // All sensitive values are learned first, so that they are masked everywhere.
+        // All sensitive values are collected first, so that each is masked everywhere.
         for change in changes.values().chain(drift.values()) {
             let change = &change.change;
             let nothing = Value::Null;
@@ -86,7 +86,7 @@ impl Segment<'_> {
         if left_over && action == Action::Unchanged {
             action = Action::Update;
         }
-        // A reviewer sees the completion of the approved replacement.
+        // The approved replacement was interrupted; a reviewer must see that this run completes it.
         let begun = self
             .interrupted_replacement(&subject)
             .filter(|_| matches!(action, Action::Create | Action::Adopt));
@@ -192,7 +192,7 @@ impl Segment<'_> {
         (planned, ready)
     }
 
-    /// The replacement that an earlier run started, if the same resource is still desired.
+    /// Returns the replacement that an earlier run started, if the same resource is still desired.
     fn interrupted_replacement(&self, subject: &ModuleResource) -> Option<&Replacement> {
         let begun = self.book.begun.get(subject.id())?;
         (subject.wanted_id().as_ref() == Some(&begun.wanted)).then_some(begun)
@@ -245,7 +245,7 @@ impl Segment<'_> {
     ) -> Vec<FieldChange> {
         let change = &planned.change;
         let nothing = Value::Null;
-        // A value that is in clear text elsewhere is masked for display, and is not part of what was reviewed.
+        // A value that is in clear text elsewhere is masked for display, and reviews do not cover it.
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
             masking::mask_object(object, unknown, sensitive, self.secrets)
         };
@@ -259,7 +259,7 @@ impl Segment<'_> {
         };
         let mut before = show(&change.before, &nothing, &change.before_sensitive);
         let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
-        // If one side of a change is sensitive, the other side is hidden too.
+        // If a value is sensitive on one side of a change, it is masked on the other side too.
         masking::hide_alike(&mut before, &mut after, change, self.secrets);
         match action {
             Action::Create => whole(None, Some(after)),
@@ -362,7 +362,7 @@ impl Segment<'_> {
         }
         if action != "create" {
             return Some(format!(
-                "an earlier run was stopped during its {action}: what is there now was read from the provider"
+                "an earlier run was stopped during its {action}: the current object was read from the provider"
             ));
         }
         let named = id
@@ -397,7 +397,7 @@ fn is_touched(change: &ResourceChange) -> bool {
             .any(|verb| !matches!(verb, PlannedAction::NoOp))
 }
 
-/// Returns true if an item still waits for values of others: its plan is a preview only.
+/// Returns true if an item waits for values of other resources, so that its plan is only a preview.
 fn is_provisional(item: &Item) -> bool {
     item.desired
         .as_ref()

@@ -1,4 +1,4 @@
-//! [`PreparedPlan`]: a saved plan that waits for its apply.
+//! [`PreparedPlan`]: a saved plan that is kept until its apply.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use konverge_base::model::{
     state::{Recorded, Replacement},
 };
 
-/// A saved plan that waits for its apply.
+/// A saved plan that is kept until its apply.
 pub(super) struct PreparedPlan {
     pub(super) stack: StackId,
     pub(super) workspace: ModuleFolder,
@@ -29,27 +29,27 @@ pub(super) struct PreparedPlan {
 pub(super) struct Ready {
     pub(super) subject: ModuleResource,
     pub(super) action: Action,
-    /// True if `terraform apply` has anything to do for it.
+    /// True if `terraform apply` changes the resource.
     pub(super) touched: bool,
     pub(super) recorded: Option<Recorded>,
     /// The planned object, with `$unknown` markers.
     pub(super) expected: Option<Value>,
-    /// The sensitive places of the planned object.
+    /// The mask of sensitive values of the planned object.
     pub(super) sensitive: Value,
-    /// True if it still waits for values of others.
+    /// True if the resource waits for values of other resources.
     pub(super) provisional: bool,
-    /// The replacement that it is, or that it completes.
+    /// The replacement that is planned, or the earlier one that is completed.
     pub(super) replacement: Option<Replacement>,
     /// For a deletion: the created resource that is the same object.
     pub(super) same_object: Option<ResourceId>,
 }
 
-/// The name of the saved plan that a planned resource belongs to.
+/// The name of the saved plan in which a resource was planned.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SavedPlanToken(pub String);
 
 impl Ready {
-    /// Returns true if `terraform apply` is going to create an object for it.
+    /// Returns true if `terraform apply` will create an object for the resource.
     pub(super) fn makes(&self) -> bool {
         self.touched && matches!(self.action, Action::Create | Action::Replace)
     }
@@ -63,7 +63,7 @@ impl PreparedPlan {
             .all(|r| !r.provisional && (!r.touched || ids.contains(r.subject.id())))
     }
 
-    /// The resources that it creates where there was none.
+    /// Returns the resources that are created where none existed.
     pub(super) fn created(&self) -> impl Iterator<Item = CreatedResource> {
         let created = self
             .ready
@@ -86,7 +86,7 @@ impl PreparedPlan {
     }
 }
 
-/// The resources by address.
+/// Returns the indexes of resources by address.
 pub(super) fn by_address(ready: &[Ready]) -> HashMap<String, usize> {
     ready
         .iter()

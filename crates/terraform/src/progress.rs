@@ -19,14 +19,14 @@ use konverge_base::{
 
 #[derive(Debug, Default)]
 struct ResourceProgress {
-    /// Terraform's word for the current operation.
+    /// Terraform's word for the current operation, such as `create`.
     doing: Option<String>,
     /// The completed operations.
     done: Vec<String>,
     /// Time when the last operation was completed.
     complete: Option<Instant>,
     errored: bool,
-    /// True if Terraform ended without reporting the result of an operation.
+    /// True if Terraform exited without reporting the result of an operation.
     gave_up: bool,
     /// The id of the object at the provider.
     id: Option<String>,
@@ -43,7 +43,7 @@ impl ResourceProgress {
 pub(super) struct ApplyProgress {
     indices: HashMap<String, usize>,
     standings: Vec<ResourceProgress>,
-    /// The operations of each resource, in Terraform's words.
+    /// The expected operations of each resource, in Terraform's words.
     steps: Vec<&'static [&'static str]>,
     diagnostics: Vec<TerraformDiagnostic>,
 }
@@ -67,7 +67,8 @@ impl ApplyProgress {
         }
     }
 
-    /// Processes a line of the log. Returns the resource and a short text if there is something to report.
+    /// Processes a line of the log. Returns the index of the resource and a short text if there is progress
+    /// to report.
     pub(super) fn hear(&mut self, message: LogMessage) -> Option<(usize, String)> {
         if let Some(diagnostic) = message.diagnostic.clone().filter(TerraformDiagnostic::is_error) {
             self.diagnostics.push(diagnostic);
@@ -86,7 +87,7 @@ impl ApplyProgress {
             }
             "apply_complete" => {
                 standing.doing = None;
-                // A deletion has no id.
+                // The message about a deletion has no id, so an earlier id is kept.
                 standing.id = hook.id_value.clone().or(standing.id.take());
                 standing.done.push(hook.action.clone());
                 let steps = self.steps[index];
@@ -109,24 +110,24 @@ impl ApplyProgress {
         self.standings[index].complete
     }
 
-    /// Terraform's word for the current operation on a resource.
+    /// Returns Terraform's word for the current operation on a resource.
     pub(super) fn current_action(&self, index: usize) -> Option<&str> {
         self.standings[index].doing.as_deref()
     }
 
-    /// Returns true if any operation on it was started.
+    /// Returns true if an operation on the resource was started.
     pub(super) fn mark_started(&self, index: usize) -> bool {
         let standing = &self.standings[index];
         standing.doing.is_some() || standing.errored || !standing.done.is_empty()
     }
 
-    /// The id of the object at the provider, if it was reported.
+    /// Returns the id of the object at the provider, if it was reported.
     pub(super) fn id(&self, index: usize) -> Option<&str> {
         self.standings[index].id.as_deref()
     }
 
-    /// Terraform ended by itself: no operation is running. Operations without a reported end have failed,
-    /// such as the deletion of an object that a replacement left.
+    /// Marks open operations as failed after Terraform exited by itself, as none can be running. An example
+    /// is the deletion of an old object after a replacement, which has no message at its end.
     pub(super) fn finish_deposed(&mut self) {
         for standing in &mut self.standings {
             standing.gave_up = standing.doing.take().is_some();
@@ -134,19 +135,19 @@ impl ApplyProgress {
         }
     }
 
-    /// Returns true if Terraform ended without reporting the result of an operation on a resource.
+    /// Returns true if Terraform exited without reporting the result of an operation on a resource.
     pub(super) fn gave_up(&self, index: usize) -> bool {
         self.standings[index].gave_up
     }
 
-    /// The first error that concerns one of these.
+    /// Returns the first error about an address or a position for which `is_one` is true.
     pub(super) fn error_about(&self, is_one: impl Fn(&str) -> bool) -> Option<&TerraformDiagnostic> {
         self.diagnostics
             .iter()
             .find(|d| d.subjects().any(&is_one) || d.address().is_some_and(&is_one))
     }
 
-    /// The errors that name no resource, as an error of this resource.
+    /// Returns the errors that name no resource, as an error of this resource.
     pub(super) fn error_of_nobody(&self, id: &ResourceId, secrets: &Secrets) -> Option<TerraformError> {
         let nobodys = self.diagnostics.iter().filter(|d| d.address().is_none());
         let errors = nobodys.map(|diagnostic| diagnostic.to_error(id, secrets));
@@ -162,7 +163,7 @@ impl ApplyProgress {
         })
     }
 
-    /// The first error of all.
+    /// Returns the first error.
     pub(super) fn first_error(&self) -> Option<&TerraformDiagnostic> {
         self.diagnostics.first()
     }

@@ -1,8 +1,8 @@
 //! The sources of provider packages, and the cache that concurrent runs share.
 //!
-//! Terraform writes its own plugin cache in place, which disturbs runs that use a provider from it. Here a
-//! package appears complete, by one rename, and is never changed again; Terraform reads the folder as a
-//! mirror.
+//! Terraform writes to its own plugin cache in place, which disturbs runs that execute a provider from there.
+//! Here a package appears complete, by one rename, and is never changed again; Terraform reads the folder as
+//! a mirror.
 
 use std::{
     fs, io,
@@ -29,7 +29,7 @@ impl ProviderCache {
         &self.folder
     }
 
-    /// The sources of those providers whose packages are cached.
+    /// Returns the sources of the providers whose packages are cached.
     pub(super) fn sources<'p>(
         &self,
         wanted: impl IntoIterator<Item = &'p ProviderRef>,
@@ -42,7 +42,7 @@ impl ProviderCache {
             .collect()
     }
 
-    /// Adds the packages that `init` put into a data folder. Links into a mirror are skipped.
+    /// Adds the packages that `init` installed in a data folder. Links to a mirror are skipped.
     pub(super) fn keep<'p>(
         &self,
         data: &Path,
@@ -63,7 +63,7 @@ impl ProviderCache {
                 continue;
             }
             fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
-            // Another run may have been faster: its package is equal.
+            // Another run may have added the same package first, which is fine.
             if let Err(error) = fs::rename(new.path(), &place)
                 && !place.is_dir()
             {
@@ -80,7 +80,7 @@ impl ProviderCache {
     }
 }
 
-/// Links or copies the files of a folder into another one. Returns true if there are any.
+/// Hard-links or copies the files of a folder into another one. Returns true if the folder has any.
 fn copy(from: &Path, to: &Path) -> io::Result<bool> {
     let mut any = false;
     for entry in fs::read_dir(from)? {
@@ -98,17 +98,17 @@ fn copy(from: &Path, to: &Path) -> io::Result<bool> {
     Ok(any)
 }
 
-/// The sources of packages for `init`.
+/// The places from which `init` takes packages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProviderSource<'a> {
-    /// A filesystem mirror; `None`: the registries.
+    /// A filesystem mirror; `None` for the registries.
     pub(super) mirror: Option<&'a Path>,
-    /// A folder with the layout of a mirror, and the sources to take from it.
+    /// A cache folder with the layout of a mirror, and the sources to take from it.
     pub(super) kept: Option<(&'a Path, &'a [String])>,
 }
 
 impl ProviderSource<'_> {
-    /// The sources as Terraform's CLI configuration; the user's own is not used.
+    /// Returns the CLI configuration that names these places. It replaces the user's own.
     pub(super) fn configuration(&self) -> String {
         let quoted = |text: &str| Value::String(text.replace("${", "$${")).to_string();
         let place = |path: &Path| format!("    path = {}\n", quoted(&path.to_string_lossy()));
@@ -132,7 +132,7 @@ impl ProviderSource<'_> {
     }
 }
 
-/// The CLI configuration for commands that install nothing.
+/// The CLI configuration of commands that install nothing.
 pub(super) const BASE_CONFIGURATION: &str = "disable_checkpoint = true\n";
 
 #[cfg(test)]

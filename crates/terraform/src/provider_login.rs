@@ -1,4 +1,4 @@
-//! [`ProviderLogin`]: who the providers of a stack are, in the place of the job's own identity.
+//! [`ProviderLogin`]: an identity for the providers of a stack that replaces the job's own.
 
 use std::{
     ffi::OsString,
@@ -9,29 +9,29 @@ use async_trait::async_trait;
 
 use konverge_base::error::UserError;
 
-/// The identity of the providers of some stacks.
+/// An identity for the providers of some stacks.
 #[async_trait]
 pub trait ProviderLogin: std::fmt::Debug + Send + Sync {
     /// Returns true for a variable of the job that the providers must not see.
     fn hides(&self, variable: &str) -> bool;
 
-    /// Returns the credentials of the providers. They are still valid for some minutes.
+    /// Returns the credentials of the providers. They are valid for at least some minutes.
     ///
     /// # Errors
     /// The job has no identity, or a cloud refuses it.
     async fn credentials(&self) -> Result<ProviderCredentials, UserError>;
 
-    /// The hints for an error of a provider whose credentials expired while it ran: the login, its identity, the subject of
-    /// the job, and what to do.
+    /// Returns hints for an error of a provider whose credentials expired while it ran: the login, its
+    /// identity, the job's identity, and what to do.
     async fn expiry_hints(&self) -> Vec<String>;
 }
 
 /// Credentials of the providers of one process.
 #[derive(Clone)]
 pub struct ProviderCredentials {
-    /// The variables.
+    /// Names and values of the environment variables.
     pub variables: Vec<(String, String)>,
-    /// Time for which they are valid; `None` if they do not expire.
+    /// Remaining lifetime; `None` if the credentials do not expire.
     pub lifetime: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ProcessCredentials {
 }
 
 impl ProcessCredentials {
-    /// Returns true if a process that ends now had no valid credentials at its end.
+    /// Returns true if the credentials have expired by now.
     pub(super) fn have_expired(&self) -> bool {
         self.expires.is_some_and(|end| end <= Instant::now())
     }

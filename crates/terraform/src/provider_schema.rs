@@ -1,4 +1,5 @@
-//! Reads the schema of a provider for a path: `terraform providers schema -json`.
+//! Reads the schemas of providers from `terraform providers schema -json`, to find how an attribute is
+//! stored.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use konverge_base::model::FieldPath;
 /// The schemas of a set of providers.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ProviderSchemas {
-    /// By the address of the provider, as the executable writes it.
+    /// The schema of each provider, by its address as the executable writes it.
     #[serde(default)]
     provider_schemas: HashMap<String, ProviderSchema>,
 }
@@ -55,39 +56,40 @@ struct NestedType {
     attributes: HashMap<String, Attribute>,
 }
 
-/// Way in which the members of a nested object are reached.
+/// The way in which the members of a nested block or object are addressed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Nesting {
     List,
     Set,
     Map,
-    /// `single`, `group`, and what is not known.
+    /// `single`, `group`, and unknown modes: by name.
     #[default]
     #[serde(other)]
     Single,
 }
 
-/// Terraform's treatment of the value of an attribute.
+/// How Terraform stores the value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Keeping {
-    /// The value is given to the provider, and kept nowhere.
+    /// Not at all: the provider gets the value, and it is written nowhere.
     Nowhere,
-    /// The value is in the plan and in the state.
+    /// In the plan and in the state.
     InState {
-        /// The write-only twin of this attribute, if the schema has one: `password_wo` for `password`.
+        /// The write-only variant of this attribute, if the schema has one, such as `password_wo` for
+        /// `password`.
         write_only: Option<String>,
     },
 }
 
 impl ProviderSchemas {
-    /// Parses the answer of the executable.
+    /// Parses the output of the executable.
     pub(super) fn read(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Returns the treatment of the value at a path (RFC 6901) of a resource. A path that the schema does not know is
-    /// kept.
+    /// Returns how the value at a path (RFC 6901) of a resource is stored. A path that is not in the schema
+    /// counts as stored in the state.
     pub(super) fn keeping(&self, provider: &str, kind: &str, path: &str) -> Keeping {
         let schema = self.provider_schemas.get(provider);
         let resource = schema.and_then(|schema| schema.resource_schemas.get(kind));
@@ -128,7 +130,7 @@ fn of_attribute(attributes: &HashMap<String, Attribute>, name: &str, rest: &[Str
     }
 }
 
-/// The steps below an index or a key. A Spec may write the only item of a list as an object.
+/// Returns the steps below an index or a key. A Spec may write the only item of a list as an object.
 fn below(nesting: Nesting, steps: &[String]) -> &[String] {
     let is_index = |step: &String| step.bytes().all(|byte| byte.is_ascii_digit());
     match (nesting, steps) {

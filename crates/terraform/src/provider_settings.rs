@@ -1,8 +1,8 @@
-//! The settings of a provider that a Spec may choose: where the provider works, what it writes into its objects, how
-//! often it tries. Everything else is the job's. The job's own identity may be allowed to act as many others, and a
-//! provider sends its credentials to the address that its configuration holds: a Spec that chose an identity, an
-//! address, a file or a command could use what is another team's. The default branch's `konverge.yaml` lists what Specs
-//! may set besides.
+//! The settings of a provider that a Spec may choose: location, labels and retries. All other settings belong
+//! to the job. The job's identity may be allowed to act as many others, and a provider sends its credentials
+//! to the address in its configuration. So a Spec that chose an identity, an address, a file or a command
+//! could use the rights of another team. `konverge.yaml` on the default branch lists further settings that
+//! Specs may choose.
 
 use serde_json::Value;
 
@@ -17,8 +17,8 @@ use konverge_base::{
     secrets::SecretTemplate,
 };
 
-/// Settings that a Spec may choose for a provider with one of these names, at the top of its configuration and with
-/// all that is below. The names are those of the published schemas.
+/// Settings that a Spec may choose, by the name of the provider. They are at the top of the configuration,
+/// and include everything below them. The names are those of the published schemas.
 const FREE: [(&str, &str); 10] = [
     (
         "aws awscc",
@@ -63,14 +63,15 @@ const FREE: [(&str, &str); 10] = [
     ),
 ];
 
-/// Settings that a Spec may choose for every other provider.
+/// Settings that a Spec may choose for all other providers.
 const FREE_ELSEWHERE: &str = "annotations connect_timeout default_annotations default_labels default_tags ignore_tags \
      labels location max_retries poll_interval project region request_timeout retries tags timeout user_agent zone";
 
-/// Last words of settings that providers make a host name of. A plain word stays with the provider's own hosts.
+/// Last words of settings from which providers build a host name. A plain word always gives a host of the
+/// provider's own service.
 const PLACES: [&str; 4] = ["environment", "location", "region", "zone"];
 
-/// Last words of credentials. Their value may be a reference to a secret, and else has any form.
+/// Last words of credentials. Their value may be a reference to a secret, or else any text.
 const CREDENTIALS: [&str; 11] = [
     "code",
     "email",
@@ -85,8 +86,9 @@ const CREDENTIALS: [&str; 11] = [
     "username",
 ];
 
-/// Parts of the names of settings that decide where requests go or which server is trusted: of what `konverge.yaml`
-/// allows by name, these need their value listed. A rough list is enough, since nothing is free that is on no list.
+/// Parts of the names of settings that decide where requests go or which server is trusted. Even if
+/// `konverge.yaml` allows such a setting by name, its value must be listed too. A rough list is enough,
+/// because settings that are in no list are refused anyway.
 const DESTINATIONS: [&str; 20] = [
     "addr",
     "audience",
@@ -110,29 +112,29 @@ const DESTINATIONS: [&str; 20] = [
     "verif",
 ];
 
-/// Words of a setting for a destination that count only as whole words.
+/// Words that indicate such a destination only as a whole word of the name.
 const DESTINATION_WORDS: [&str; 5] = ["ca", "dsn", "ip", "uri", "uris"];
 
-/// Addresses that name a permission, and are never asked for anything.
+/// Addresses that name a permission; no request is ever sent to them.
 const SCOPES: &str = "https://www.googleapis.com/auth/";
 
-/// List that lets a Spec choose a setting.
+/// The list by which a Spec may choose a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AllowedBy {
     Nobody,
-    /// `terraform.credential_settings`, by the name of the setting or of one above it.
+    /// `terraform.credential_settings`, by the name of the setting or of a block around it.
     Name,
-    /// The list above.
+    /// [`FREE`] or [`FREE_ELSEWHERE`].
     List,
 }
 
-/// Names and values that the configuration lets a Spec set for one provider.
+/// Names and values that `konverge.yaml` allows a Spec to set for one provider.
 struct Rules<'a> {
     names: &'a [String],
     values: Vec<&'a str>,
 }
 
-/// Returns an error for a configuration with a setting, or a value of one, that is not the Spec's to choose.
+/// Returns an error for a configuration with a setting or a value that the Spec may not choose.
 pub(super) fn check(
     id: &ResourceId,
     provider: &ProviderRef,
@@ -171,7 +173,7 @@ pub(super) fn check(
     }
 }
 
-/// The settings that a Spec may choose, by the name of a provider without host and namespace.
+/// Returns the settings that a Spec may choose, by the provider's name without host and namespace.
 fn free_settings(provider: &str) -> &'static str {
     let found = FREE
         .iter()
@@ -180,8 +182,8 @@ fn free_settings(provider: &str) -> &'static str {
 }
 
 impl Rules<'_> {
-    /// The path and the name of the first setting that is refused: this one, or one below it. `above` is the path of
-    /// the object that has it.
+    /// Returns the path and name of the first refused setting: this one, or one below it. `above` is the path
+    /// of the object around it.
     fn find_refused(
         &self,
         value: &Value,
@@ -192,7 +194,7 @@ impl Rules<'_> {
         let is_named = self.names.iter().any(|known| known == name);
         let allowed = match allowed {
             AllowedBy::List => AllowedBy::List,
-            // Everything below `endpoints` is an endpoint.
+            // Everything below a setting such as `endpoints` is a destination too.
             _ if is_destination(name) => AllowedBy::Nobody,
             AllowedBy::Nobody if is_named => AllowedBy::Name,
             allowed => allowed,
@@ -208,7 +210,7 @@ impl Rules<'_> {
         allowed: AllowedBy,
     ) -> Option<(String, String)> {
         let is_refused = match value {
-            // An empty block may still choose a way to log in, so it is refused where no value is allowed.
+            // An empty block can select a login method, so it is refused where no value is allowed.
             Value::Object(map) if map.is_empty() => allowed == AllowedBy::Nobody,
             Value::Object(map) => {
                 let mut members = map.iter();
@@ -227,23 +229,25 @@ impl Rules<'_> {
     }
 
     fn refuses(&self, name: &str, text: &str, is_text: bool, allowed: AllowedBy) -> bool {
-        // The value of a switch is listed only together with its name: `true` would allow each of them.
+        // The value of a switch must be listed as `NAME=VALUE`: `true` alone would allow all switches.
         let is_listed = |value: &str| self.values.contains(&value);
         if text.is_empty() || is_listed(&format!("{name}={text}")) || (is_text && is_listed(text)) {
             return false;
         }
         let name = name.to_lowercase();
         let last = name.rsplit(['_', '-']).next().unwrap_or_default();
-        // The id of an application chooses an identity: with the job's own token a provider needs no secret to act as it.
+        // The client id of an application selects an identity: with the job's own token, a provider needs no
+        // secret to act as that application.
         let is_application = name.ends_with("client_id");
         let is_credential = CREDENTIALS.contains(&last) || is_application;
         let may_refer = match allowed {
             AllowedBy::Nobody => is_credential && !is_application,
             AllowedBy::Name => is_credential,
-            // A provider writes free settings, such as tags, into its objects.
+            // A secret in such a setting would become readable, because providers write tags and labels into
+            // their objects.
             AllowedBy::List => false,
         };
-        // The value of a secret reference is not known here, so it cannot be judged.
+        // The value of a secret reference is unknown here, so its form cannot be checked.
         if may_refer && is_secret_reference(text) {
             return false;
         }

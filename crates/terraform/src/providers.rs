@@ -1,4 +1,4 @@
-//! Providers: which one a resource names, which may run, and how Terraform is configured.
+//! The provider of a resource, the check that it may run, and the lock file.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -12,13 +12,13 @@ use konverge_base::model::{
 
 /// The default host of sources.
 const DEFAULT_HOST: &str = "registry.terraform.io";
-/// The provider inside Terraform itself (`terraform_data`): it needs no package and may always run.
+/// The provider inside Terraform itself (`terraform_data`). It needs no package and is always allowed.
 pub(super) const BUILTIN: &str = "terraform.io/builtin/terraform";
 
-/// The exact package of a provider.
+/// A provider in an exact version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ProviderRef {
-    /// `host/namespace/name`.
+    /// The source, `host/namespace/name`.
     pub(super) source: String,
     /// The exact version; empty for the built-in provider.
     pub(super) version: String,
@@ -73,19 +73,19 @@ impl ProviderRef {
         self.source == BUILTIN
     }
 
-    /// The name without host and namespace.
+    /// Returns the name without host and namespace.
     pub(super) fn name(&self) -> &str {
         self.source.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Its name in a module where another provider has the same short name.
+    /// Returns a name for a module in which another provider has the same short name.
     pub(super) fn long_name(&self) -> String {
         self.source.replace(['/', '.', ':'], "-")
     }
 }
 
-/// The configuration block of a resource: `extensions.providerMeta`, without settings that would make it
-/// another provider.
+/// Returns the configuration block of a resource, `extensions.providerMeta`, without settings that would
+/// select another provider.
 pub(super) fn meta_of(resource: &Resource) -> Value {
     match resource.extensions.get("providerMeta") {
         Some(Value::Object(meta)) => {
@@ -99,7 +99,7 @@ pub(super) fn meta_of(resource: &Resource) -> Value {
     }
 }
 
-/// The source of a provider with its host, from a source as the configuration has it.
+/// Returns a source with its host, which may be missing in the configuration.
 pub(super) fn full_source(source: &str) -> String {
     match source.split('/').count() {
         2 => format!("{DEFAULT_HOST}/{source}").to_lowercase(),
@@ -107,7 +107,10 @@ pub(super) fn full_source(source: &str) -> String {
     }
 }
 
-/// Returns an error for a provider that is not listed, otherwise the allowed hashes of its package.
+/// Returns the allowed hashes of a provider's package.
+///
+/// # Errors
+/// The provider is not listed.
 pub(super) fn check_allowed<'a>(
     allowed: &'a [AllowedProvider],
     id: &ResourceId,
@@ -137,7 +140,7 @@ pub(super) fn check_allowed<'a>(
     }
 }
 
-/// The dependency lock file for these providers: only packages with these hashes are used.
+/// Returns the dependency lock file for these providers, which allows only packages with these hashes.
 pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>, binary: &Binary) -> String {
     let mut text = String::new();
     for (provider, hashes) in providers {
@@ -160,7 +163,7 @@ pub(super) fn lock_file(providers: &BTreeMap<ProviderRef, Vec<String>>, binary: 
     text
 }
 
-/// The hashes of each provider in a lock file that Terraform wrote.
+/// Returns the hashes of each provider in a lock file that Terraform wrote.
 pub(super) fn read_lock_file(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut source = None;

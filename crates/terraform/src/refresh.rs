@@ -1,4 +1,4 @@
-//! Reads the live objects with a refresh-only plan of the state. Nothing is written.
+//! Reads the live objects with a refresh-only plan of the state, which changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,8 +21,8 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
 
-/// The objects as a refresh finds them; `None` for those that are not in the state or are gone. Terraform has
-/// no other notion of health.
+/// Returns the live objects as a refresh finds them; `None` for an object that is not in the state or no
+/// longer exists. Terraform knows no health of an object.
 pub(super) async fn observe(
     runtime: &Terraform,
     scope: &StackScope,
@@ -63,8 +63,8 @@ pub(super) async fn observe(
     }
     let mut live = HashMap::new();
     let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
-    // Without its secret, a provider would have another configuration: it could look elsewhere, or log in as somebody
-    // else. So its resources are not refreshed.
+    // Without its secret, a provider could send its requests elsewhere or log in with another identity. So
+    // its resources are not refreshed.
     let (configured, unasked): (Vec<_>, Vec<_>) = subjects
         .into_iter()
         .partition(|subject| !secret_references::refers(&subject.meta));
@@ -89,7 +89,8 @@ pub(super) async fn observe(
                     }
                 }
             }
-            // Resources of a provider that refuses are unknown; those of others are read.
+            // If one provider fails, the objects of its resources are unknown, and the others are refreshed
+            // again.
             Refreshed::Refused(mut errors) => {
                 subjects.retain(|subject| errors.iter().all(|(id, _)| id != subject.id()));
                 if subjects.is_empty() && refused.is_empty() {
@@ -134,7 +135,7 @@ pub(super) async fn observe(
 /// The result of a refresh.
 enum Refreshed {
     Found(Box<SavedPlan>),
-    /// At least one resource, and why.
+    /// The refresh failed for these resources (at least one).
     Refused(Vec<(ResourceId, TerraformError)>),
 }
 

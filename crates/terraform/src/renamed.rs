@@ -1,5 +1,5 @@
-//! Renamed resources without `konverge/moved-from`: one is created and the other deleted, and both are the same object at
-//! the provider. Its deletion would take the object away from the new one.
+//! Renamed resources without `konverge/moved-from`: the plan creates one and deletes the other, but both are
+//! the same object at the provider, so the deletion would delete the object of the new resource.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ const NAMES: [&str; 9] = [
     "domain",
 ];
 
-/// Attributes that say where a name holds, beside those that end in `_id`.
+/// Attributes that set the scope in which a name is unique, besides those that end in `_id`.
 const SCOPES: [&str; 7] = [
     "account",
     "location",
@@ -38,17 +38,17 @@ pub(super) struct CreatedResource {
     pub(super) expected: Value,
 }
 
-/// A created resource that is the same object as a deleted one.
+/// A created resource with the same object as a deleted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SameObject {
-    /// The created one.
+    /// The id of the created resource.
     pub(super) created: ResourceId,
-    /// The attributes that show it.
+    /// The equal attributes, from which this follows.
     equal: Vec<String>,
 }
 
 impl SameObject {
-    /// Finds the created resource that is the object of a deleted one.
+    /// Finds the created resource that has the same object as a deleted one.
     pub(super) fn find(
         deleted: &ModuleResource,
         object: &Value,
@@ -66,7 +66,7 @@ impl SameObject {
         })
     }
 
-    /// The warning for who reads the plan of the deletion.
+    /// Returns the warning for readers of the plan.
     pub(super) fn warning(&self, old: &ResourceId) -> String {
         let equal: Vec<_> = self.equal.iter().map(|name| format!("`{name}`")).collect();
         format!(
@@ -79,7 +79,8 @@ impl SameObject {
     }
 }
 
-/// The names that two objects have in common; `None` if they are not the same, or if nothing shows it.
+/// Returns the equal names of two objects; `None` if the objects are different, or if no name shows that they
+/// are the same.
 fn equal_names(created: &Value, deleted: &Value) -> Option<Vec<String>> {
     let (created, deleted) = (created.as_object()?, deleted.as_object()?);
     let mut equal = Vec::new();
@@ -93,7 +94,7 @@ fn equal_names(created: &Value, deleted: &Value) -> Option<Vec<String>> {
     (!equal.is_empty()).then_some(equal)
 }
 
-/// Adds the names that are equal; `None` if a name or a scope differs.
+/// Adds the equal names of two objects; `None` if a name or a scope differs.
 fn compare(
     created: &Map<String, Value>,
     deleted: &Map<String, Value>,
@@ -103,7 +104,7 @@ fn compare(
     for (key, new) in created {
         let is_name = NAMES.contains(&key.as_str()) || key.ends_with("_name") || key.ends_with("_identifier");
         let is_scope = SCOPES.contains(&key.as_str()) || key.ends_with("_id");
-        // A value that the provider chooses is not known yet.
+        // The provider chooses some values at the apply; these are not known yet.
         let is_known = |value: &Value| {
             value.as_str().is_some_and(|text| !text.is_empty()) && !masked_value::is_unknown(value)
         };

@@ -1,4 +1,4 @@
-//! Resolves items into module resources: which of them Terraform plans, and with which part of the state.
+//! Resolves items to module resources: decides which of them Terraform plans, and with which state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,10 +22,10 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
-/// The items of a batch, by what has to be done.
+/// The items of a batch, grouped by what has to be done.
 #[derive(Debug, Default)]
 pub(super) struct ResolvedItems {
-    /// Terraform plans these.
+    /// The resources that Terraform plans.
     pub(super) subjects: Vec<ModuleResource>,
     /// The resources that are only removed from the state, each with the reason.
     pub(super) forgotten: Vec<(Item, String)>,
@@ -35,7 +35,7 @@ pub(super) struct ResolvedItems {
     pub(super) providers: BTreeMap<ProviderRef, Vec<String>>,
 }
 
-/// Sorts items. `moved` names the ids whose state moved to another id earlier in this run.
+/// Groups items. `moved` maps ids to the ids to which their state moved earlier in this run.
 pub(super) fn draft(
     items: Vec<Item>,
     book: &TerraformState,
@@ -44,6 +44,7 @@ pub(super) fn draft(
 ) -> ResolvedItems {
     let mut drafts = ResolvedItems::default();
     let mut addresses = Addresses::default();
+    // A state may move to another id only if the Spec no longer has the old one.
     let wanted: Vec<ResourceId> = items
         .iter()
         .filter(|i| i.desired.is_some())
@@ -76,7 +77,7 @@ pub(super) fn draft(
     drafts
 }
 
-/// Returns the reason why a resource is only forgotten, with what may be left of its object.
+/// Describes why a resource is only removed from the state, and what may be left of its object.
 fn nothing_held(book: &TerraformState, id: &ResourceId) -> String {
     let nothing = "it is not in Terraform's state";
     let Some(flight) = book.in_flight.get(id) else {
@@ -113,7 +114,8 @@ fn resolve_item(
         });
     };
     let (address, provider, meta) = module_resource::parse_desired(desired)?;
-    // The state moves from the id in the Spec, or from the id before its normalization.
+    // The state moves from the id in the Spec, or from the id that this resource had before ids were
+    // normalized.
     let renamed = item
         .prior
         .as_ref()
@@ -145,11 +147,12 @@ fn resolve_item(
     })
 }
 
-/// Checks what a desired resource sets for its provider. It needs no Terraform, so a preview that compares Specs can ask it,
-/// too.
+/// Checks what a desired resource sets for its provider. This needs no Terraform, so a preview that only
+/// compares Specs can do it, too.
 ///
 /// # Errors
-/// A setting, or a value of one, that is not the Spec's to choose; a provider with settings but without a name.
+/// The Spec sets a setting or a value that it may not choose, or it has provider settings but names no
+/// provider.
 pub fn check_provider_settings(desired: &Resource, options: &TerraformOptions) -> Result<(), TerraformError> {
     let meta = providers::meta_of(desired);
     let is_empty = meta.as_object().is_none_or(Map::is_empty);
@@ -164,7 +167,7 @@ pub fn check_provider_settings(desired: &Resource, options: &TerraformOptions) -
     }
 }
 
-/// Checks the provider of a resource: it must be listed, and have one version in the whole module.
+/// Checks the provider of a resource: it must be allowed, and the whole module must use one version of it.
 fn admit(
     mut subject: ModuleResource,
     book: &TerraformState,
@@ -179,7 +182,7 @@ fn admit(
         .find(|p| p.source == subject.provider.source && p.version != subject.provider.version)
         .cloned();
     match other {
-        // A deletion uses the version of the other resources.
+        // Terraform runs one version of a provider, so a deletion uses that of the other resources.
         Some(other) if subject.item.desired.is_none() => subject.provider = other,
         Some(other) => {
             return Err(TerraformError::TwoVersions {
@@ -191,7 +194,8 @@ fn admit(
         }
         None => {}
     }
-    // A deletion uses the version that created the object.
+    // Settings are checked only for a desired resource: a deletion uses those with which the object was created,
+    // even if they are no longer allowed.
     if let Some(desired) = &subject.item.desired {
         check_provider_settings(desired, options)?;
     }

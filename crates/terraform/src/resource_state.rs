@@ -1,5 +1,5 @@
-//! The record of each Terraform resource between runs: its whole entry of Terraform's state (schema version, private
-//! data, deposed objects), and what is needed to destroy it without its Spec.
+//! The record of each Terraform resource between runs: its whole entry of Terraform's state (schema version,
+//! private data, deposed objects), and what a deletion needs when the Spec no longer has the resource.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -10,13 +10,13 @@ use super::{address::Address, masking, providers::ProviderRef};
 /// One resource of Terraform's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResourceState {
-    /// Its address in the last applied module.
+    /// The address in the last applied module.
     pub(super) address: Address,
-    /// The source and version of its provider.
+    /// The source and version of the provider.
     pub(super) provider: (String, String),
-    /// The configuration of its provider.
+    /// The configuration of the provider.
     pub(super) meta: Value,
-    /// Its member of `resources` in a state of version 4.
+    /// The member of `resources` in a state of version 4.
     pub(super) entry: Value,
 }
 
@@ -28,7 +28,7 @@ impl ResourceState {
         }
     }
 
-    /// Returns true if its objects have sensitive attributes that are set, as the state marks them.
+    /// Returns true if the state marks an attribute with a value as sensitive.
     pub(super) fn is_sensitive(&self) -> bool {
         self.instances().any(|instance| {
             let paths = instance.get("sensitive_attributes").and_then(Value::as_array);
@@ -37,7 +37,7 @@ impl ResourceState {
         })
     }
 
-    /// The texts of its current object that the state marks as sensitive.
+    /// Returns the texts of the current object that the state marks as sensitive.
     pub(super) fn secret_texts(&self) -> Vec<String> {
         let instance = current(&self.entry);
         let paths = instance.and_then(|i| i.get("sensitive_attributes")?.as_array());
@@ -47,12 +47,12 @@ impl ResourceState {
             .collect()
     }
 
-    /// The attributes of its current object.
+    /// Returns the attributes of the current object.
     pub(super) fn attributes(&self) -> Option<&Map<String, Value>> {
         current(&self.entry)?.get("attributes")?.as_object()
     }
 
-    /// Returns true if one of the attributes of its current object is this id.
+    /// Returns true if an attribute of the current object has this id as its value.
     pub(super) fn shows(&self, id: &str) -> bool {
         let attributes = self.attributes().into_iter().flat_map(Map::values);
         attributes.into_iter().any(|value| value == id)
@@ -66,8 +66,8 @@ impl ResourceState {
             .flatten()
     }
 
-    /// Its entry for a module: at this address, from this provider, with dependencies on what is in the
-    /// module.
+    /// Returns the entry for a module, with this address and provider. Dependencies on resources outside the
+    /// module are removed.
     pub(super) fn entry_for(&self, address: &Address, provider: &str, known: &[String]) -> Value {
         let mut entry = self.entry.clone();
         entry["type"] = json!(address.kind);
@@ -84,7 +84,7 @@ impl ResourceState {
     }
 }
 
-/// The value at a path of a state, or the nearest value above it.
+/// Returns the value at a path of a state, or the nearest value above it.
 fn value_at<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
     let mut at = attributes;
     for step in path.as_array().into_iter().flatten() {
@@ -100,7 +100,7 @@ fn value_at<'a>(attributes: &'a Value, path: &Value) -> &'a Value {
     at
 }
 
-/// The current object of a resource entry (not a deposed one).
+/// Returns the current object of a resource's entry, not a deposed one.
 pub(super) fn current(entry: &Value) -> Option<&Value> {
     entry
         .get("instances")?
@@ -109,7 +109,7 @@ pub(super) fn current(entry: &Value) -> Option<&Value> {
         .find(|instance| instance.get("deposed").is_none())
 }
 
-/// A state of version 4 with these entries.
+/// Returns a state of version 4 with these entries.
 pub(super) fn document(terraform_version: &str, lineage: &str, entries: Vec<Value>) -> Value {
     json!({
         "version": 4,
@@ -122,8 +122,8 @@ pub(super) fn document(terraform_version: &str, lineage: &str, entries: Vec<Valu
     })
 }
 
-/// The managed resources of a state, by address, without those that have no object. `None` for an incomplete
-/// text, as while Terraform writes it.
+/// Returns the managed resources of a state that have an object, by address. `None` for an incomplete text,
+/// which is read while Terraform writes.
 pub(super) fn read_document(text: &[u8]) -> Option<BTreeMap<Address, Value>> {
     #[derive(Deserialize)]
     struct Document {

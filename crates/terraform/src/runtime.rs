@@ -1,4 +1,4 @@
-//! The runtime trait for [`Terraform`]: each step in its file.
+//! Implements the runtime trait for [`Terraform`]. Each step has its own file.
 
 use async_trait::async_trait;
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::TerraformError;
 
-/// The parts of a plan that are used.
+/// The parts of a saved plan that Konverge uses.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct SavedPlan {
     format_version: String,
@@ -28,7 +28,7 @@ pub(super) struct ResourceChange {
     pub(super) address: String,
     #[serde(default)]
     pub(super) mode: String,
-    /// Set for an object left by a failed replacement.
+    /// The key of a deposed object, which a failed replacement left; `None` for the current object.
     #[serde(default)]
     pub(super) deposed: Option<String>,
     pub(super) change: PlannedChange,
@@ -43,10 +43,10 @@ pub(super) struct PlannedChange {
     pub(super) before: Value,
     #[serde(default)]
     pub(super) after: Value,
-    /// `true` where the value is known only after the apply.
+    /// A mask of the object: `true` where the value is known only after the apply.
     #[serde(default)]
     pub(super) after_unknown: Value,
-    /// `true` where the value is sensitive.
+    /// A mask of the object: `true` where the value is sensitive.
     #[serde(default)]
     pub(super) before_sensitive: Value,
     #[serde(default)]
@@ -69,7 +69,7 @@ pub(super) enum PlannedAction {
     Update,
     Delete,
     Forget,
-    /// An action of a newer Terraform.
+    /// An action that only a newer Terraform knows.
     #[serde(other)]
     Other,
 }
@@ -101,7 +101,7 @@ struct StateResource {
     sensitive_values: Value,
 }
 
-/// An object as the refresh of the plan found it.
+/// An object in the state that the refresh of the plan found.
 pub(super) struct Refreshed<'p> {
     pub(super) values: &'p Value,
     pub(super) sensitive: &'p Value,
@@ -115,7 +115,7 @@ impl SavedPlan {
             why: why.into(),
         };
         let plan: Self = serde_json::from_str(text).map_err(|error| {
-            // The message of serde_json can contain a part of the text.
+            // The message of serde_json may quote the plan, so only the position is shown.
             wrong(format!("line {}, column {}", error.line(), error.column()))
         })?;
         if !plan.format_version.starts_with("1.") {
@@ -125,23 +125,23 @@ impl SavedPlan {
         Ok(plan)
     }
 
-    /// The changes of the current objects by address.
+    /// Returns the changes of the current objects, by address.
     pub(super) fn changes(&self) -> HashMap<&str, &ResourceChange> {
         index(&self.resource_changes)
     }
 
-    /// The drift of the current objects by address.
+    /// Returns the drift of the current objects, by address.
     pub(super) fn drift(&self) -> HashMap<&str, &ResourceChange> {
         index(&self.resource_drift)
     }
 
-    /// The addresses with deposed objects that would be deleted.
+    /// Returns the addresses with deposed objects, which the plan would delete.
     pub(super) fn deposed_addresses(&self) -> impl Iterator<Item = &str> {
         let left_over = self.resource_changes.iter().filter(|c| c.deposed.is_some());
         left_over.map(|c| c.address.as_str())
     }
 
-    /// The objects as the refresh found them, by address.
+    /// Returns the objects as the refresh found them, by address.
     pub(super) fn refreshed(&self) -> HashMap<&str, Refreshed<'_>> {
         let values = self.prior_state.as_ref().and_then(|state| state.values.as_ref());
         let resources = values.map_or(&[][..], |values| values.root_module.resources.as_slice());
@@ -157,7 +157,7 @@ impl SavedPlan {
             .collect()
     }
 
-    /// Returns true if anything in it is sensitive.
+    /// Returns true if the plan contains a sensitive value.
     pub(super) fn is_sensitive(&self) -> bool {
         let changes = self.resource_changes.iter().chain(&self.resource_drift);
         changes.map(|c| &c.change).any(|c| {
@@ -175,8 +175,8 @@ fn index(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
         .collect()
 }
 
-/// Returns true if a sensitivity mask covers an existing value: schemas also mark attributes that are not
-/// set.
+/// Returns true if a mask covers an existing value. Masks also mark attributes that are not set, which count
+/// for nothing.
 fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
     match mask {
         Value::Bool(true) => !value.is_null() || !matches!(unknown, Value::Null | Value::Bool(false)),
@@ -195,7 +195,7 @@ fn hides(mask: &Value, value: &Value, unknown: &Value) -> bool {
     }
 }
 
-/// The part of a mask for a member of the value. A mask that is `true` covers everything below it.
+/// Returns the mask of an object's member. A mask that is `true` covers everything below it.
 pub(super) fn mask_below<'m>(mask: &'m Value, key: &str) -> &'m Value {
     match mask {
         Value::Object(members) => members.get(key).unwrap_or(&Value::Null),
@@ -204,7 +204,7 @@ pub(super) fn mask_below<'m>(mask: &'m Value, key: &str) -> &'m Value {
     }
 }
 
-/// The part of a mask for an item of the value.
+/// Returns the mask of a list's item.
 pub(super) fn at(mask: &Value, index: usize) -> &Value {
     match mask {
         Value::Array(items) => items.get(index).unwrap_or(&Value::Null),
@@ -213,7 +213,7 @@ pub(super) fn at(mask: &Value, index: usize) -> &Value {
     }
 }
 
-/// The members of an object; empty for other values.
+/// Returns the members of an object; none for other values.
 pub(super) fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }

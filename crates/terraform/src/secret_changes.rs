@@ -1,5 +1,5 @@
-//! Shows changes of references to secrets in a plan. Terraform shows nothing of a write-only attribute, so the change
-//! that a reviewer sees of it is added here.
+//! Shows changes of references to secrets in a plan. Terraform shows nothing of a write-only attribute, so
+//! such a change is added here for the reviewer.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use konverge_base::{
     secrets::{Secrets, WrittenReference, WrittenReferences},
 };
 
-/// Adds the references that are written, and marks what changes only because a secret moved.
+/// Adds changes of references, and marks changes that come only from a new version of a secret.
 pub(super) fn with_references(
     mut changes: Vec<FieldChange>,
     action: Action,
@@ -52,7 +52,7 @@ pub(super) fn with_references(
     changes
 }
 
-/// Puts the marks of the references into both sides of a change, where Terraform shows nothing.
+/// Adds the markers of references to both sides of a change where Terraform shows no value.
 pub(super) fn add_marks(from: &mut Value, to: &mut Value, subject: &ModuleResource, secrets: &Secrets) {
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     for (side, references) in [(from, &before), (to, &subject.written)] {
@@ -61,7 +61,8 @@ pub(super) fn add_marks(from: &mut Value, to: &mut Value, subject: &ModuleResour
     }
 }
 
-/// A change at a reference of the same text is a rotation; so is a value that nobody knows yet, if nothing else changes.
+/// Marks a change as a rotation of a secret if the reference has the same text as before, or if an unknown
+/// value is the only change.
 fn mark_rotations(changes: &mut [FieldChange], now: &WrittenReferences, before: &WrittenReferences) {
     let is_rotation = |path: &str| match (now.get(path), before.get(path)) {
         (Some(now), Some(before)) => now.is_rotated_from(before),
@@ -81,7 +82,7 @@ fn mark_rotations(changes: &mut [FieldChange], now: &WrittenReferences, before: 
     }
 }
 
-/// The notes on references that Terraform does not write, because nothing else changes.
+/// Returns a note if a changed reference is not written, because nothing else of the resource changes.
 pub(super) fn waiting(action: Action, subject: &ModuleResource) -> Option<String> {
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     let mut moved = subject.written.iter().filter(|(path, now)| {
@@ -94,7 +95,7 @@ pub(super) fn waiting(action: Action, subject: &ModuleResource) -> Option<String
     ))
 }
 
-/// The records of the references: those of an unchanged resource were written earlier.
+/// Returns the record of the references. An unchanged resource keeps its earlier record.
 pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord {
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     let written = |(path, now): (&String, &WrittenReference)| {
@@ -111,7 +112,7 @@ pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord 
     }
 }
 
-/// Sets a member of an object; its parent must be there.
+/// Sets or removes a member of an object whose parent exists.
 fn set(whole: &mut Value, path: &str, mark: Option<Value>) {
     let Some((parent, key)) = FieldPath::new(path).split_last() else {
         return;

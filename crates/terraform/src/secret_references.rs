@@ -1,10 +1,11 @@
-//! References to secrets in Terraform's resources. They stand where Terraform keeps no value: in a write-only
-//! attribute, and in the configuration of a provider. `?as=version` may stand in any attribute.
+//! References to secrets in Terraform resources. They are allowed where Terraform stores no value: in a
+//! write-only attribute, and in the configuration of a provider. A reference with `?as=version` is allowed in
+//! any attribute.
 //!
-//! A value is the value of an *ephemeral* variable of the module. Terraform gives it to the provider, refuses it in
-//! any other place, and writes it into neither plan nor state. The variables are a file in memory. A plan that is
-//! not applied has no values: there the reference itself stands for the value of an attribute, and the configuration
-//! of a provider is unknown, so that the provider is not asked.
+//! Each value becomes an *ephemeral* variable of the module: Terraform passes it to the provider, refuses it
+//! anywhere else, and writes it neither to the plan nor to the state. The variables are a file in memory. A
+//! preview has no values: an attribute gets the reference itself instead, and the provider's configuration is
+//! unknown, so that the provider is not called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,29 +26,29 @@ use konverge_base::{
     secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences},
 };
 
-/// Record of a Terraform resource in the state, besides its attributes.
+/// The record of a Terraform resource in the state, besides its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TerraformRecord {
-    /// The references to secrets that were written, by path.
+    /// The references to secrets that were last written, by path.
     pub(super) references: WrittenReferences,
 }
 
 impl TerraformRecord {
-    /// The references that were written into a resource.
+    /// Returns the references that were last written to a resource.
     pub(super) fn references_of(recorded: Option<&Recorded>) -> WrittenReferences {
         let record: Option<Self> = recorded.and_then(|recorded| recorded.private.decode());
         record.unwrap_or_default().references
     }
 }
 
-/// The values of the references in a module.
+/// The secret values in a module, as variables.
 #[derive(Default)]
 pub(super) struct ModuleSecrets {
     /// The number of the variable; `None` if the value is not known in this plan.
     numbers: BTreeMap<SecretText, Option<usize>>,
     values: Vec<Zeroizing<String>>,
-    /// The providers whose configuration is not known in this plan.
+    /// The providers that are not called, because their configuration is unknown in this plan.
     pub(super) unasked: BTreeSet<String>,
 }
 
@@ -65,7 +66,7 @@ pub(super) enum SecretPlace {
     Provider,
 }
 
-/// The values of a module's variables as a JSON document. Not printable.
+/// The values of a module's variables as a JSON document. `Debug` does not print them.
 #[derive(Default)]
 pub(super) struct VariableValues(Option<Zeroizing<String>>);
 
@@ -81,10 +82,10 @@ impl std::fmt::Debug for VariableValues {
     }
 }
 
-/// A failure of one resource.
+/// Resources that failed, with their errors.
 type Failed = Vec<(ResourceId, TerraformError)>;
 
-/// Replaces `?as=version` by versions, and notes the references of the attributes in `written`.
+/// Replaces references with `?as=version` by versions, and records the references in attributes in `written`.
 pub(super) async fn fill_in_versions(
     resolver: Option<&dyn SecretResolver>,
     subjects: &mut [ModuleResource],
@@ -104,7 +105,7 @@ async fn fill_in(
 ) -> Result<(), TerraformError> {
     let id = subject.id().clone();
     let mut written = WrittenReferences::new();
-    // A resource that is deleted has the configuration of its last apply, with the versions of that time.
+    // A deleted resource keeps the configuration of its last apply, with the versions of that time.
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
     if let Some(desired) = &mut subject.item.desired {
         let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
@@ -131,7 +132,7 @@ async fn fill_in_texts(
         let Some(template) = parse(&text)? else {
             continue;
         };
-        // The text would be another one after Terraform resolved it.
+        // The text would change when the reference to another resource in it is resolved, and no longer match.
         if text.contains(reference::MARK) {
             return Err(TerraformError::MixedReferences { id: id.clone(), path });
         }
@@ -158,8 +159,8 @@ async fn fill_in_texts(
     Ok(written)
 }
 
-/// Refuses references at places whose value Terraform keeps. `name` gives the address of a provider as the executable
-/// writes it.
+/// Refuses references in attributes whose value Terraform stores. `name` returns the address of a provider as
+/// the executable writes it.
 pub(super) fn check_places(
     schemas: &ProviderSchemas,
     subjects: &[ModuleResource],
@@ -184,7 +185,7 @@ pub(super) fn check_places(
         .collect()
 }
 
-/// Terraform has ephemeral variables and write-only attributes since 1.11, OpenTofu as well.
+/// Checks the version: ephemeral variables and write-only attributes need Terraform or OpenTofu 1.11.
 pub(super) fn check_version(binary: &Binary) -> Result<(), TerraformError> {
     let mut parts = binary.version.split(['.', '-']).map(str::parse::<u32>);
     let (major, minor) = (parts.next(), parts.next());
@@ -202,7 +203,7 @@ pub(super) fn check_version(binary: &Binary) -> Result<(), TerraformError> {
 }
 
 impl ModuleSecrets {
-    /// Resolves the references of a module: their values if the stack is being applied, else nothing of them.
+    /// Resolves the references of a module: to their values in an apply, to none in a preview.
     pub(super) async fn resolve(
         resolver: Option<&dyn SecretResolver>,
         subjects: &[ModuleResource],
@@ -243,6 +244,7 @@ impl ModuleSecrets {
             let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(subject.id())))?;
             let has_values = resolver.has_values();
             let of = SecretText { text, place };
+            // Recorded before the check for a known text, because several providers may use the same text.
             if place == SecretPlace::Provider && !has_values {
                 self.unasked.insert(subject.provider.source.clone());
             }
@@ -255,8 +257,9 @@ impl ModuleSecrets {
                     let value = value.map_err(TerraformError::Secret)?;
                     Some(String::from_utf8_lossy(&value).into_owned())
                 }
+                // A preview reads no values, so the attribute gets the reference itself.
                 (false, SecretPlace::Attribute) => Some(of.text.clone()),
-                // A login with a stand-in locks an account.
+                // A provider must not log in with a placeholder: repeated failures could lock the account.
                 (false, SecretPlace::Provider) => None,
             };
             let number = value.map(|value| {
@@ -268,7 +271,7 @@ impl ModuleSecrets {
         Ok(())
     }
 
-    /// The expression for a text with references; `None` for any other text.
+    /// Returns the expression for a text with references; `None` for any other text.
     pub(super) fn expression(&self, text: &str, place: SecretPlace) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -278,7 +281,7 @@ impl ModuleSecrets {
         Some(number.map_or_else(unknown, |number| format!("${{var.{}}}", variable(number))))
     }
 
-    /// Returns true if nothing refers to a secret.
+    /// Returns true if the module has no reference to a secret.
     pub(super) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
@@ -288,7 +291,7 @@ impl ModuleSecrets {
         self.numbers.values().any(Option::is_none)
     }
 
-    /// The `variable` blocks.
+    /// Returns the `variable` blocks.
     pub(super) fn declarations(&self) -> Value {
         let declare = |number| {
             let block = json!({"type": "string", "ephemeral": true, "sensitive": true});
@@ -297,7 +300,7 @@ impl ModuleSecrets {
         Value::Object((0..self.values.len()).map(declare).collect::<Map<_, _>>())
     }
 
-    /// The values of the variables.
+    /// Returns the values of the variables.
     pub(super) fn values(&self) -> VariableValues {
         if self.values.is_empty() {
             return VariableValues(None);
@@ -307,7 +310,7 @@ impl ModuleSecrets {
             if number > 0 {
                 document.push(',');
             }
-            // A serializer writes into a buffer that it leaves behind; here each buffer is overwritten.
+            // A serializer would leave the secrets in buffers that it frees; here each buffer is overwritten.
             let quoted = Zeroizing::new(json!(value.as_str()).to_string());
             document.push_str(&format!("\"{}\":", variable(number)));
             document.push_str(&quoted);
@@ -318,7 +321,7 @@ impl ModuleSecrets {
 }
 
 impl ModuleResource {
-    /// The paths of the attributes with values of secrets.
+    /// Returns the paths of the attributes with values of secrets.
     fn value_places(&self) -> impl Iterator<Item = &str> {
         let of_values = self.written.iter().filter(|(_, written)| !written.is_plain());
         of_values.map(|(path, _)| path.as_str())
@@ -342,19 +345,19 @@ fn parse(text: &str) -> Result<Option<SecretTemplate>, TerraformError> {
 fn no_store(id: &ResourceId) -> UserError {
     UserError::new(
         ErrorKind::Secret,
-        format!("`{id}` refers to a secret, and no secret store is open"),
+        format!("`{id}` refers to a secret, but this run has no secret store"),
     )
     .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
 }
 
-/// Returns true if a value has a text with references.
+/// Returns true if a text in the value contains a reference.
 pub(super) fn refers(value: &Value) -> bool {
     texts(value)
         .iter()
         .any(|(_, text)| !matches!(SecretTemplate::parse(text), Ok(None)))
 }
 
-/// The texts with references, with their paths.
+/// Returns the texts with references and their paths.
 fn texts(value: &Value) -> Vec<(String, String)> {
     fn walk(value: &Value, path: String, found: &mut Vec<(String, String)>) {
         match value {

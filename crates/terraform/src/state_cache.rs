@@ -1,5 +1,5 @@
-//! The Terraform states of stacks during their apply: opened once, changed by each batch with news, and
-//! stored through the sink.
+//! The Terraform states of stacks during their apply. A state is opened once, changed by each batch with new
+//! results, and stored through the sink.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{ApplySink, StackScope};
 
-/// The open states by stack: several batches of a stack may be applied at once, and write the same one.
+/// The open states by stack. Several batches of a stack may be applied concurrently, and write the same
+/// state.
 #[derive(Default)]
 pub(super) struct OpenStates(tokio::sync::Mutex<HashMap<StackId, Open>>);
 
@@ -57,7 +58,7 @@ impl OpenStates {
         }
     }
 
-    /// Changes the state of a stack. It is not stored yet.
+    /// Changes the state of a stack in memory, without storing it.
     pub(super) async fn change(&self, stack: &StackId, change: impl FnOnce(&mut TerraformState)) {
         let mut all = self.0.lock().await;
         if let Some(open) = all.get_mut(stack) {
@@ -67,7 +68,7 @@ impl OpenStates {
         }
     }
 
-    /// Stores the state of a stack, unless the store has it already. After an error it can be retried.
+    /// Stores the state of a stack, unless the store already has it. A failed call can be repeated.
     pub(super) async fn store(
         &self,
         key: Option<&dyn StateEncryption>,
@@ -78,13 +79,14 @@ impl OpenStates {
         let Some(open) = all.get_mut(stack).filter(|open| !open.stored) else {
             return Ok(());
         };
+        // The lock is held during the write, so that no other batch stores an older document after this one.
         let sealed = open.book.seal(key)?;
         sink.runtime_data(state_document::STATE, sealed).await?;
         open.stored = true;
         Ok(())
     }
 
-    /// The state of a resource.
+    /// Returns the recorded state of a resource.
     pub(super) async fn resource_state(&self, stack: &StackId, id: &ResourceId) -> Option<ResourceState> {
         let books = self.0.lock().await;
         books.get(stack)?.book.resources.get(id).cloned()

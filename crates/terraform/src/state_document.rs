@@ -1,5 +1,5 @@
 //! The Terraform state of a stack: the entries of all its Terraform resources, in one document of the stack's
-//! state, encrypted where there is a key.
+//! state, encrypted if a key is configured.
 
 use std::collections::BTreeMap;
 
@@ -28,16 +28,18 @@ pub(super) struct TerraformState {
     version: u32,
     /// The state of each resource.
     pub(super) resources: BTreeMap<ResourceId, ResourceState>,
-    /// Operations in flight when this was written: after a kill the objects may exist, even incompletely.
+    /// Operations that were in flight when the document was written. If the run was killed, their objects may
+    /// exist, even incompletely.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) in_flight: BTreeMap<ResourceId, InFlight>,
     /// Replacements that were started and not completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
-    /// The resources whose object a later deletion took away, with the deleted resource that was the same object.
+    /// Created resources whose object a later deletion removes, with the deleted resource that had the same
+    /// object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) taken: BTreeMap<ResourceId, ResourceId>,
-    /// The hashes of each provider (`source version`) at its first use.
+    /// The hashes of each provider's package at its first use, by `source version`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     hashes: BTreeMap<String, Vec<String>>,
 }
@@ -45,19 +47,19 @@ pub(super) struct TerraformState {
 /// An operation in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InFlight {
-    /// Terraform's word: `create`, `update`, `delete`.
+    /// Terraform's word for the operation: `create`, `update` or `delete`.
     pub(super) action: String,
     pub(super) address: String,
     /// The id with which Terraform reported the resource complete, before its state was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
-    /// True if Terraform was not seen to start it.
+    /// True if Terraform did not report the start of the operation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) planned: bool,
 }
 
 impl InFlight {
-    /// The entry of a planned creation, before Terraform reports anything about it.
+    /// Returns the entry of a planned creation, before Terraform reports anything about it.
     pub(super) fn planned(address: &Address) -> Self {
         Self {
             action: "create".to_owned(),
@@ -90,7 +92,7 @@ impl TerraformState {
         let Some(stored) = data.get(STATE).filter(|stored| !stored.is_null()) else {
             return Ok(Self::default());
         };
-        // The parser's own message could quote the decrypted data.
+        // The parser's message could quote the decrypted data, so it is not shown.
         let book: Self = serde_json::from_value(state_encryption::open(key, stored)?)
             .map_err(|_| TerraformError::Damaged("does not have the expected format".to_owned()))?;
         if book.version != 1 {
@@ -110,14 +112,14 @@ impl TerraformState {
         self.taken.remove(id);
     }
 
-    /// The form in which it is stored.
+    /// Returns the document as it is stored.
     pub(super) fn seal(&self, key: Option<&dyn StateEncryption>) -> Result<Value, TerraformError> {
         let document = serde_json::to_value(self)
             .map_err(|_| TerraformError::Damaged("cannot be written".to_owned()))?;
         state_encryption::seal(key, &document)
     }
 
-    /// The hashes of a provider's package at its first use.
+    /// Returns the hashes of a provider's package at its first use.
     pub(super) fn hashes_of(&self, provider: &ProviderRef) -> &[String] {
         self.hashes
             .get(&format!("{} {}", provider.source, provider.version))
@@ -134,10 +136,10 @@ impl TerraformState {
     }
 }
 
-/// Removes resources from the document; live objects are not changed. Returns those that were in it.
+/// Removes resources from the document without changing live objects. Returns the ids that were in it.
 ///
 /// # Errors
-/// The document cannot be decrypted or encrypted again.
+/// The document cannot be decrypted or encrypted.
 pub fn forget(
     data: &mut BTreeMap<String, Value>,
     key: Option<&dyn StateEncryption>,

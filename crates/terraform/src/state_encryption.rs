@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::error::TerraformError;
 use konverge_base::error::UserError;
 
-/// Encrypts documents. `run::infrastructure` provides the encryption of the state's own documents.
+/// Encrypts documents. The implementation in `run::infrastructure` is that of the state's own documents.
 pub trait StateEncryption: Send + Sync {
     /// Encrypts a document.
     ///
     /// # Errors
-    /// There is no recipient.
+    /// No recipient is configured.
     fn seal(&self, document: &Value) -> Result<Value, UserError>;
 
     /// Decrypts the output of [`StateEncryption::seal`].
     ///
     /// # Errors
-    /// It was encrypted with another key, or is damaged.
+    /// The document was encrypted for another key, or is damaged.
     fn open(&self, sealed: &Value) -> Result<Value, UserError>;
 }
 
@@ -31,7 +31,7 @@ impl fmt::Debug for dyn StateEncryption {
 /// Marks a document without sensitive values that is stored in clear text because there is no key.
 const CLEAR: &str = "$clear";
 
-/// The document in its stored form. Without a key it is in clear text: the caller has already refused
+/// Returns a document in its stored form. Without a key that is clear text: the caller has already refused
 /// sensitive values.
 pub(super) fn seal(key: Option<&dyn StateEncryption>, document: &Value) -> Result<Value, TerraformError> {
     match key {
@@ -40,7 +40,7 @@ pub(super) fn seal(key: Option<&dyn StateEncryption>, document: &Value) -> Resul
     }
 }
 
-/// The document from its stored form, see [`seal`].
+/// Returns a document from its stored form, the output of [`seal`].
 pub(super) fn open(key: Option<&dyn StateEncryption>, stored: &Value) -> Result<Value, TerraformError> {
     match (stored.get(CLEAR), key) {
         (Some(clear), _) => Ok(clear.clone()),

@@ -234,7 +234,7 @@ async fn what_is_no_module_is_told_apart() {
     for (script, says) in [
         (
             "echo 'loading the configuration'; exec sleep 9",
-            "`loading the configuration` and not the handshake",
+            "`loading the configuration` instead of the handshake",
         ),
         ("echo 'no license' >&2; exit 4", "(exit code 4): no license"),
         ("exec sleep 60", "within 3 s"),

@@ -8,13 +8,12 @@ use konverge_base::model::{
 
 use crate::policy::pull_head::PullHead;
 
-/// The commits that a given digest of a plan covers.
+/// The range of commits that an approved digest of a plan covers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CoveredCommits<'a> {
-    /// The commit before the first commit of the plan, if it is recorded: the last commit that was applied to the
-    /// stack.
+    /// The commit before the range: the last commit that was applied to the stack, if it is recorded.
     pub since: Option<&'a CommitId>,
-    /// The last commit: for drift that is restored the applied commit, `None` for a plan of the head.
+    /// The last commit of the range. For restored drift this is the applied commit; `None` for a plan of the head.
     pub until: Option<&'a CommitId>,
 }
 
@@ -27,7 +26,7 @@ pub(crate) struct PlanApprovals<'a> {
     pub records: Vec<&'a ReviewRecord>,
     /// The digests that were given to the run.
     pub digests: BTreeSet<Digest>,
-    /// The commits that a digest of the plan covers.
+    /// The commits that an approved digest of the plan covers.
     pub covered: CoveredCommits<'a>,
     /// The overrides of an earlier apply of the same resources.
     pub earlier: &'a [PolicyOverride],

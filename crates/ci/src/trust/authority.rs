@@ -1,10 +1,10 @@
-//! The authority of a job: the task and the permissions that it has. This one value is computed only here, from the event, from
-//! who started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests are its
-//! table.
+//! The authority of a job: its task and its permissions. This value is computed only here, from the event, the user who
+//! started the run, and the forge's response about the default branch. This file sends no requests, and its tests cover
+//! the decisions as a table.
 //!
-//! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…)
-//! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
-//! is not a branch.
+//! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…) is read
+//! from the commit that the forge names as the tip of the default branch *now*, also in a re-run. A tag is not a
+//! branch.
 
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use konverge_forge::{
 };
 use konverge_report::Merging;
 
-/// The start of a run: who started it, where, and with which inputs.
+/// The start of a run: its user, its ref, and its inputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
-    /// The forge whose job it is.
+    /// The forge that runs the job.
     pub forge: ForgeKind,
-    /// The full ref of the run.
+    /// The full ref of the run, for example `refs/heads/main`.
     pub ref_name: &'a str,
     /// The actor: the user who started the run, or re-ran it.
     pub actor: &'a str,
-    /// The user who started the first attempt, and so gave its inputs.
+    /// The user who started the first attempt, and so chose its inputs.
     pub starter: &'a str,
     /// The number of the attempt, from 1.
     pub attempt: u32,
     /// The approved digests from the job inputs.
     pub approve: &'a str,
-    /// The environment of the job, if it is named.
+    /// The environment of the job, if the job names it.
     pub environment: Option<&'a str>,
-    /// The environment that the job is limited to.
+    /// The only environment whose stacks the job applies.
     pub for_environment: Option<&'a str>,
     /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
@@ -78,7 +78,7 @@ pub(crate) struct BranchAnswer {
 /// The decision for an event.
 #[expect(clippy::large_enum_variant, reason = "a job makes one of them")]
 pub(crate) enum Decision<'a> {
-    /// There is nothing to do, for this reason.
+    /// The event needs no action, for this reason.
     Nothing(String),
     /// The decision depends on the default branch: ask the forge, then decide.
     Ask(Question<'a>),
@@ -124,13 +124,14 @@ impl Question<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct Authority {
     pub task: Task,
-    /// The trust in the code that the job processes. [`Trust::grants`] gives the consequences.
+    /// The trust in the code that the job processes. [`Trust::grants`] returns the permissions.
     pub trust: Trust,
-    /// The actor, for `policy.actors`.
+    /// The actor, whom `policy.actors` checks.
     pub actor: String,
-    /// True if the actor pushed or merged the applied commit, in this attempt: then GitHub has checked the permission.
+    /// True if the actor pushed or merged the applied commit in this attempt, so that GitHub has checked the
+    /// permission.
     pub pushed: bool,
-    /// The environment whose stacks alone the job applies; `None`: all stacks.
+    /// The only environment whose stacks the job applies; `None` for all stacks.
     pub environment: Option<String>,
 }
 
@@ -148,7 +149,7 @@ pub(crate) enum Task {
         head: CommitId,
         /// The target branch.
         base_branch: String,
-        /// The default branch, as the event names it.
+        /// The default branch that the event names.
         default_branch: String,
         branch: Option<DefaultBranch>,
     },
@@ -168,26 +169,27 @@ pub(crate) enum Task {
 /// The commit to apply, with what approves its plans.
 #[derive(Debug, Clone)]
 pub(crate) struct ApplyTarget {
-    /// The commit.
+    /// The commit to apply.
     pub head: CommitId,
     pub upstream: Upstream,
-    /// The manual approvals.
+    /// The digests that were approved by hand.
     pub approved: Approved,
-    /// The approvers.
+    /// The people whose approvals of digests count.
     pub agreeing: DispatchApprovers,
 }
 
-/// The people who approve the digests of a run.
+/// The people whose approvals of digests count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DispatchApprovers {
-    /// The user who started the first attempt with these digests and, if rules require more, the users who approved the
-    /// job in its environment.
+    /// The user who started the first attempt with these digests and, if rules require more people, the users who
+    /// approved the job in its environment.
     Starter {
         login: String,
-        /// The reason that the user gave.
+        /// The reason that the user entered.
         reason: String,
     },
-    /// Only the users who approved the job: the digests were found by the run itself, after its start.
+    /// Only the users who approved the job in its environment, because the run found the digests itself after its
+    /// start.
     Environment,
 }
 
@@ -195,8 +197,7 @@ impl Authority {
     /// Decides what a job may do.
     ///
     /// # Errors
-    /// An event that is refused: on another branch, without a token, with digests that nobody can have
-    /// approved.
+    /// The event is refused: it is for another branch, there is no token, or nobody can have approved the digests.
     pub(crate) fn decide<'a>(event: &'a JobEvent, caller: Caller<'a>) -> Result<Decision<'a>, UserError> {
         Ok(match Self::decide_event(event, caller)? {
             Decision::Nothing(why) => Decision::Nothing(why),
@@ -228,7 +229,7 @@ impl Authority {
             JobEvent::Push(event) => Self::push(event, caller),
             JobEvent::Schedule { .. } => match caller.on_schedule {
                 ScheduledTask::Drift => Self::drift(caller),
-                // A schedule carries no digests, so it approves nothing.
+                // A schedule has no digests, so it approves nothing.
                 ScheduledTask::Apply => Self::dispatch("", "", caller),
             },
             JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
@@ -247,7 +248,7 @@ impl Authority {
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
                     Self::dispatch(text("approve"), text("reason"), caller)
                 }
-                // The event takes no digests: it only continues rollouts, and applies what is pending and reviewed.
+                // The event has no digests. It only continues rollouts, and applies pending changes that were reviewed.
                 "konverge-continue" => Self::dispatch("", "", caller),
                 other => Err(UserError::new(
                     ErrorKind::Github,
@@ -307,7 +308,7 @@ impl Authority {
             event: Box::new(event.clone()),
             branch,
         };
-        // A job for code from outside gets no permissions, so the default branch is not asked for.
+        // A job for code from outside gets no permissions, so the default branch need not be known.
         if event.is_from_outside() {
             return Decision::Granted(Self::new(task(None), Trust::Untrusted, caller));
         }
@@ -350,7 +351,7 @@ impl Authority {
                 event.default_branch
             )));
         }
-        // First refuse what can be refused without a request.
+        // First refuse events that need no request to the forge.
         let Some(after) = &event.after else {
             return Err(UserError::new(
                 ErrorKind::Github,
@@ -367,7 +368,7 @@ impl Authority {
         }
         Ok(Decision::ask(move |answer| {
             let BranchAnswer { upstream, holds } = answer.ok_or_else(|| no_token_to_apply(caller))?;
-            // The event names its default branch itself. Only the forge's answer counts, also in a re-run.
+            // The event names a default branch itself, but only the forge's response counts, also in a re-run.
             only_on(&upstream.branch, &event.ref_name)?;
             if !holds {
                 return Err(UserError::new(
@@ -387,7 +388,7 @@ impl Authority {
                 agreeing: DispatchApprovers::Environment,
             });
             Ok(Self {
-                // The actor of a later attempt is the user who re-ran it, perhaps not the one who pushed.
+                // The actor of a later attempt is the user who re-ran the job, perhaps not the one who pushed.
                 pushed: caller.attempt == 1,
                 ..Self::new(task, Trust::Merged, caller)
             })
@@ -404,7 +405,7 @@ impl Authority {
                 head: upstream.branch.tip.clone(),
                 upstream,
                 approved,
-                // The actor does not count here: a user who only re-runs the run did not enter the digests.
+                // The actor does not count here, because a user who only re-runs the job did not enter the digests.
                 agreeing: DispatchApprovers::Starter {
                     login: caller.starter.to_owned(),
                     reason: reason.to_owned(),
@@ -414,7 +415,7 @@ impl Authority {
         }))
     }
 
-    /// Decides about a drift check, or about a later job of the same run that restores digests which the check found.
+    /// Decides about a drift check, or about a later job of the same run that restores the drift which the check found.
     fn drift(caller: Caller<'_>) -> Result<Decision<'_>, UserError> {
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
@@ -444,7 +445,7 @@ impl Authority {
         }
     }
 
-    /// Returns the target branch of a previewed pull request or group, if it is not the default branch.
+    /// Returns the target branch of a previewed pull request or merge group, if it is not the default branch.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
             Task::PullRequest { event, .. } => (&event.base_branch, &event.default_branch),
@@ -469,7 +470,8 @@ impl Authority {
         }
     }
 
-    /// Returns the commit that an event applies, which the default branch must contain; `None` if its tip is used.
+    /// Returns the commit that an event applies, which the default branch must contain; `None` if the tip of the branch
+    /// is applied.
     pub(crate) fn commit_of(event: &JobEvent) -> Option<&CommitId> {
         match event {
             JobEvent::Push(event) => event.after.as_ref(),
@@ -478,8 +480,8 @@ impl Authority {
     }
 }
 
-/// Refuses a run on another ref. A person may start a workflow on any branch or tag, and state is changed only from the default
-/// branch.
+/// Returns an error for a run on another ref. Users can start a workflow on any branch or tag, but only the default
+/// branch may change states.
 fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     if branch.is(full_ref) {
         return Ok(());
@@ -494,8 +496,8 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     )))
 }
 
-/// Requires an environment, so that the approvers of the job are known. GitHub does not say when they
-/// approved: after a re-run, they may have seen other digests.
+/// Returns an error unless the job names an environment, so that its approvers are known. GitHub does not return when
+/// they approved: after a re-run, they may have seen other digests.
 fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     if caller.attempt > 1 {
         return Err(UserError::new(
@@ -518,7 +520,7 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     Ok(())
 }
 
-/// The hint if nobody is known to have approved the digests.
+/// The hint for digests that nobody is known to have approved.
 pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
@@ -540,7 +542,7 @@ pub enum ScheduledTask {
     /// Check for drift.
     #[default]
     Drift,
-    /// Apply pending stacks that are reviewed, and continue rollouts. Nothing is approved.
+    /// Apply pending changes that were reviewed, and continue rollouts. Nothing else is approved.
     Apply,
 }
 

@@ -1,4 +1,4 @@
-//! Calls of Alibaba Cloud's KMS, signed with the keys of a login that are kept while they are valid.
+//! Requests to Alibaba Cloud's KMS, signed with the keys of a login, which are cached while they are valid.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use konverge_base::secrets::Secrets;
 
 /// The version of the API.
 const VERSION: &str = "2016-01-20";
-/// Keys are renewed this long before they end.
+/// Keys are renewed this long before they expire.
 const EARLY: Duration = Duration::from_secs(120);
 
-/// Address of KMS, and the login there.
+/// The address of KMS, and the login there.
 pub struct AlibabaSettings {
-    /// `None`: the run names no region.
+    /// The region; `None` if the run names none.
     pub region: Option<String>,
-    /// `None`: the public address of the region.
+    /// The address; `None` for the public one of the region.
     pub address: Option<String>,
-    /// Login that gives its keys.
+    /// The login.
     pub login: AlibabaLogin,
 }
 
-/// Calls KMS.
+/// Sends requests to KMS.
 pub(super) struct AlibabaClient {
     settings: AlibabaSettings,
     secrets: Secrets,
@@ -37,7 +37,7 @@ pub(super) struct AlibabaClient {
 }
 
 impl AlibabaClient {
-    /// `secrets` learns the keys of logins.
+    /// Creates a client. The keys of its logins are added to `secrets`, which masks them.
     pub(super) fn new(settings: AlibabaSettings, secrets: Secrets) -> Self {
         Self {
             settings,
@@ -47,10 +47,10 @@ impl AlibabaClient {
         }
     }
 
-    /// The keys, from the login if the last ones end soon.
+    /// Returns the cached keys, or new ones from the login if they expire soon.
     ///
     /// # Errors
-    /// The job has none, or Alibaba gives none.
+    /// The job has no identity, or Alibaba refuses it.
     pub(super) async fn keys(&self) -> Result<AlibabaKeys, SecretProblem> {
         let mut kept = self.keys.lock().await;
         if let Some((at, keys, lasts)) = &*kept
@@ -65,10 +65,10 @@ impl AlibabaClient {
         Ok(keys)
     }
 
-    /// Calls an operation that may be repeated.
+    /// Calls an operation that is safe to repeat.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// The service does not respond, or refuses the request.
     pub(super) async fn call(
         &self,
         action: &str,
@@ -120,13 +120,13 @@ impl AlibabaClient {
     }
 }
 
-/// The code of an error: `Forbidden.ResourceNotFound`.
+/// Returns the error code of a response, such as `Forbidden.ResourceNotFound`.
 fn code(answer: &SecretHttpAnswer) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     body["Code"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Alibaba says with status 400 that it is busy.
+/// Returns true if the service is busy, which Alibaba reports with status 400.
 fn is_throttled(answer: &SecretHttpAnswer) -> bool {
     answer.status.as_u16() == 400 && code(answer).starts_with("Throttling")
 }
@@ -136,7 +136,7 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
     let code = code(answer);
     let is_of_signature = code.contains("Signature");
     let words = if is_of_signature {
-        // Its message repeats the request.
+        // The message of this error repeats the request, which may hold a secret.
         String::new()
     } else {
         http.words(answer, |body| body["Message"].as_str().map(str::to_owned))

@@ -15,14 +15,14 @@ use super::{
 };
 use konverge_base::secrets::Secrets;
 
-/// A symmetric key.
+/// A symmetric key of Alibaba Cloud's KMS.
 pub struct AlibabaKmsKey {
     arn: String,
     client: AlibabaClient,
 }
 
 impl AlibabaKmsKey {
-    /// `secrets` learns the keys of logins.
+    /// Creates the key. The keys of its logins are added to `secrets`, which masks them.
     pub fn new(arn: String, settings: AlibabaSettings, secrets: Secrets) -> Self {
         Self {
             arn,
@@ -51,7 +51,8 @@ impl KeyService for AlibabaKmsKey {
             ("EncryptionContext", context.as_str()),
         ];
         let answer = self.client.call("Decrypt", &parameters).await?;
-        // The service finds the key in what it decrypts: it may be another one that the job can use.
+        // The ciphertext names the key that decrypts it, which may be another key that this job can use.
+        // That is refused.
         let id = answer["KeyId"].as_str().and_then(|id| id.rsplit('/').next());
         let is_own = id.is_some() && id == self.arn.rsplit('/').next();
         let secret = secret_in(answer, "Plaintext");

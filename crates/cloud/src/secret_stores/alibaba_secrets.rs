@@ -11,7 +11,7 @@ use super::{
 };
 use konverge_base::secrets::{SecretValue, Secrets, decode_base64};
 
-/// The version that is in use.
+/// The stage of the current version.
 const CURRENT: &str = "ACSCurrent";
 /// Number of versions on a page.
 const PAGE: &str = "100";
@@ -24,7 +24,7 @@ pub struct AlibabaSecretsStore {
 }
 
 impl AlibabaSecretsStore {
-    /// `secrets` learns the keys of logins.
+    /// Creates the store. The keys of its logins are added to `secrets`, which masks them.
     pub fn new(settings: AlibabaSettings, secrets: Secrets) -> Self {
         Self {
             client: AlibabaClient::new(settings, secrets),
@@ -41,7 +41,8 @@ impl SecretStore for AlibabaSecretsStore {
     async fn version(&self, query: &SecretQuery, _: SecretRights) -> Result<Option<String>, SecretProblem> {
         for number in 1..=PAGES {
             let number = number.to_string();
-            // Without it, the answer has only versions with a stage: the newest two.
+            // Without this parameter, the response lists only the versions with a stage, which are the
+            // newest two.
             let is_asked = query.version.as_ref().map(|_| ("IncludeDeprecated", "true"));
             let parameters: Vec<_> = [
                 ("SecretName", query.path.as_str()),
@@ -87,7 +88,7 @@ impl SecretStore for AlibabaSecretsStore {
         );
         if query.version.as_ref().is_some_and(|wanted| *wanted != version) {
             return Err(unexpected(
-                "a secret of this kind has no versions that can be asked for, and the answer is another one",
+                "a secret of this kind cannot be read by version, and its current version is another one",
             ));
         }
         if is_binary {

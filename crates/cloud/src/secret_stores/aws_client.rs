@@ -1,4 +1,4 @@
-//! Requests to the JSON services of AWS: signed, with the keys of a login by rights.
+//! Signed requests to the JSON services of AWS. Previews and applies have separate logins.
 
 use std::time::Duration;
 
@@ -13,43 +13,43 @@ use super::{
 use crate::{AwsKeys, AwsLogin, SignedJsonPost, aws_host};
 use konverge_base::secrets::Secrets;
 
-/// Keys are renewed this long before they end.
+/// Keys are renewed this long before they expire.
 const EARLY: Duration = Duration::from_secs(120);
 
-/// A login that failed is not tried again for this long.
+/// Time for which a failed login is not repeated.
 const FAILURE_KEPT: Duration = Duration::from_secs(60);
 
-/// Address of a service, and the login there.
+/// The address of a service, and the login there.
 pub struct AwsSettings {
-    /// `None`: the run names no region.
+    /// The region; `None` if the run names none.
     pub region: Option<String>,
-    /// `None`: the public address of the region.
+    /// The address; `None` for the public one of the region.
     pub address: Option<String>,
-    /// Login that gives its keys.
+    /// The login.
     pub login: AwsLogin,
-    /// The login of previews, if it is another.
+    /// The login of previews; `None` to use `login`.
     pub preview_login: Option<AwsLogin>,
 }
 
 /// Sends requests to one service.
 pub(super) struct AwsClient {
-    /// As in signatures and addresses, such as `secretsmanager`.
+    /// The service's name in signatures and addresses, such as `secretsmanager`.
     service: &'static str,
     settings: AwsSettings,
     secrets: Secrets,
     http: Result<SecretHttpClient, SecretProblem>,
-    /// By rights.
+    /// The last login for each of the [`SecretRights`].
     logins: [Mutex<Option<Login>>; 2],
 }
 
-/// The last login.
+/// The result of the last login.
 struct Login {
     at: Instant,
     result: Result<(AwsKeys, Option<Duration>), SecretProblem>,
 }
 
 impl AwsClient {
-    /// `secrets` learns the keys of logins.
+    /// Creates a client. The keys of its logins are added to `secrets`, which masks them.
     pub(super) fn new(service: &'static str, settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
             service,
@@ -60,18 +60,18 @@ impl AwsClient {
         }
     }
 
-    /// Gets the keys, and sends nothing with them.
+    /// Logs in without sending a request.
     ///
     /// # Errors
-    /// The job has none, or AWS gives none.
+    /// The job has no identity, or AWS refuses it.
     pub(super) async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
         self.keys(rights).await.map(drop)
     }
 
-    /// Calls an operation that may be repeated. `target` is `SERVICE.OPERATION`.
+    /// Calls an operation that is safe to repeat. `target` is `SERVICE.OPERATION`.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// The service does not respond, or refuses the request.
     pub(super) async fn call(
         &self,
         target: &str,
@@ -143,14 +143,14 @@ impl AwsClient {
     }
 }
 
-/// The code of an error: `ResourceNotFoundException`.
+/// Returns the error code of a response, such as `ResourceNotFoundException`.
 fn code(answer: &SecretHttpAnswer) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let code = body["__type"].as_str().unwrap_or_default();
     code.rsplit('#').next().unwrap_or_default().to_owned()
 }
 
-/// AWS says with status 400 that it is busy.
+/// Returns true if the service is busy, which AWS reports with status 400.
 fn is_throttled(answer: &SecretHttpAnswer) -> bool {
     answer.status.as_u16() == 400
         && matches!(

@@ -22,7 +22,7 @@ pub struct AwsKmsKey {
 }
 
 impl AwsKmsKey {
-    /// `secrets` learns the keys of logins.
+    /// Creates the key. The keys of its logins are added to `secrets`, which masks them.
     pub fn new(arn: String, settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
             arn,
@@ -30,10 +30,10 @@ impl AwsKmsKey {
         }
     }
 
-    /// Unwraps what another program wrapped, with its context.
+    /// Unwraps a secret that another program wrapped with this context.
     ///
     /// # Errors
-    /// As [`KeyService::unwrap_key`].
+    /// The errors of [`KeyService::unwrap_key`].
     pub async fn unwrap_with(
         &self,
         wrapped: &str,
@@ -68,7 +68,8 @@ impl KeyService for AwsKmsKey {
         zeroize_json(&mut request);
         let answer = answer?;
         let wrapped = text_in(&answer, "CiphertextBlob")?;
-        // An alias may point to another key later: only the key that wrapped it unwraps it.
+        // The id of the key is stored with the ciphertext: an alias may later point to another key, which
+        // cannot unwrap it.
         match (self.arn.contains(":alias/"), answer["KeyId"].as_str()) {
             (true, Some(key)) => Ok(format!("{key} {wrapped}")),
             _ => Ok(wrapped),
@@ -84,7 +85,7 @@ impl KeyService for AwsKmsKey {
     }
 }
 
-/// Returns the start of an ARN: partition, region and account.
+/// Returns the partition, region and account of an ARN.
 fn account(arn: &str) -> &str {
     arn.rsplit_once(':').map_or("", |(account, _)| account)
 }

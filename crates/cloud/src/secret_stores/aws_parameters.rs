@@ -18,7 +18,7 @@ pub struct AwsParametersStore {
 }
 
 impl AwsParametersStore {
-    /// `secrets` learns the keys of logins.
+    /// Creates the store. The keys of its logins are added to `secrets`, which masks them.
     pub fn new(settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
             client: AwsClient::new("ssm", settings, secrets),

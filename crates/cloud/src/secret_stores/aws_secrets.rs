@@ -13,7 +13,7 @@ use super::{
 };
 use konverge_base::secrets::{SecretValue, Secrets, decode_base64};
 
-/// The label of the version that a reader gets who asks for none.
+/// The label of the version that AWS returns by default.
 const CURRENT: &str = "AWSCURRENT";
 
 /// The secrets of an account in a region.
@@ -22,7 +22,7 @@ pub struct AwsSecretsStore {
 }
 
 impl AwsSecretsStore {
-    /// `secrets` learns the keys of logins.
+    /// Creates the store. The keys of its logins are added to `secrets`, which masks them.
     pub fn new(settings: AwsSettings, secrets: Secrets) -> Self {
         Self {
             client: AwsClient::new("secretsmanager", settings, secrets),
@@ -50,7 +50,7 @@ impl SecretStore for AwsSecretsStore {
             return Err(SecretProblem::Missing(None));
         }
         if let Some(version) = &query.version {
-            // A version without a label is there, and is not listed.
+            // A version without a label exists, but is not listed.
             return Ok(Some(version.clone()));
         }
         let versions = about["VersionIdsToStages"].as_object();

@@ -20,7 +20,7 @@ use konverge_base::secrets::Secrets;
 
 const ALGORITHM: &str = "RSA-OAEP-256";
 
-/// Address of an RSA key.
+/// The address of an RSA key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AzureKeyPlace {
     /// The address of the vault.
@@ -37,7 +37,7 @@ pub struct AzureKey {
 }
 
 impl AzureKey {
-    /// `secrets` learns the tokens of logins.
+    /// Creates the key. The tokens of its logins are added to `secrets`, which masks them.
     pub fn new(place: AzureKeyPlace, login: AzureLogin, secrets: Secrets) -> Self {
         Self {
             place,
@@ -46,17 +46,17 @@ impl AzureKey {
         }
     }
 
-    /// Unwraps what another program wrapped with a version of the key.
+    /// Unwraps a secret that another program wrapped with this version of the key.
     ///
     /// # Errors
-    /// As [`KeyService::unwrap_key`].
+    /// The errors of [`KeyService::unwrap_key`].
     pub async fn unwrap_without_context(
         &self,
         version: &str,
         wrapped: &str,
     ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         if !is_version(version) {
-            return Err(unexpected("the version of the key is not one"));
+            return Err(unexpected("the key version is not valid"));
         }
         let value = self.operate("unwrapkey", version, wrapped).await?;
         let secret = URL_SAFE_NO_PAD.decode(value.trim_end_matches('='));
@@ -91,7 +91,8 @@ impl AzureKey {
 
 #[async_trait]
 impl KeyService for AzureKey {
-    /// Wraps with the newest version of the key. RSA takes no context, so its digest is wrapped with the secret.
+    /// Wraps a secret with the newest version of the key. RSA takes no context, so the digest of the context
+    /// is wrapped together with the secret.
     async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
         let url = url_of(&self.place.vault, &["keys", &self.place.name])?;
         let about = self.client.get(&with_version(url), &self.token().await?).await?;
@@ -110,7 +111,7 @@ impl KeyService for AzureKey {
     async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         let parts = wrapped.split_once(':').filter(|(version, _)| is_version(version));
         let (version, value) =
-            parts.ok_or_else(|| unexpected("what is wrapped names no version of the key"))?;
+            parts.ok_or_else(|| unexpected("the wrapped secret names no version of the key"))?;
         let whole = self.unwrap_without_context(version, value).await?;
         let secret = whole.strip_prefix(Sha256::digest(context).as_slice());
         let secret = secret.ok_or_else(|| unexpected("it was wrapped with another context"))?;

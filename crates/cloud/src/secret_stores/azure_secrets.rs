@@ -15,7 +15,7 @@ use crate::AzureLogin;
 use konverge_base::secrets::{SecretValue, Secrets};
 
 pub(super) const API: &str = "7.4";
-/// The resource of a token, by the end of the vault's host.
+/// The scope of a token, by the end of the vault's host.
 const RESOURCES: [(&str, &str); 2] = [
     (".vault.azure.cn", "https://vault.azure.cn/.default"),
     (
@@ -35,7 +35,7 @@ pub struct AzureSecretsStore {
 }
 
 impl AzureSecretsStore {
-    /// `secrets` learns the tokens of logins.
+    /// Creates the store. The tokens of its logins are added to `secrets`, which masks them.
     pub fn new(address: String, login: AzureLogin, secrets: Secrets) -> Self {
         Self {
             address,
@@ -105,7 +105,8 @@ impl SecretStore for AzureSecretsStore {
 }
 
 impl AzureSecretsStore {
-    /// The next page, which is on the same server: the token goes nowhere else.
+    /// Reads the next page of a list. A link to another server is refused, so that the token is not sent
+    /// there.
     async fn next(&self, link: &str) -> Result<Value, SecretProblem> {
         let own = url_of(&self.address, &[])?;
         let next =
@@ -117,14 +118,14 @@ impl AzureSecretsStore {
     }
 }
 
-/// The scope of a token for a vault.
+/// Returns the scope of a token for a vault.
 pub(super) fn scope_of(address: &str) -> &'static str {
     let host = address.trim_end_matches('/');
     let of_cloud = RESOURCES.iter().find(|(end, _)| host.ends_with(end));
     of_cloud.map_or(RESOURCE, |(_, resource)| resource)
 }
 
-/// The version at the end of the id of a secret: `…/secrets/NAME/VERSION`.
+/// Returns the version at the end of a secret's id: `…/secrets/NAME/VERSION`.
 fn version_of(item: &Value) -> Result<String, SecretProblem> {
     let id = item["id"].as_str().unwrap_or_default();
     match id.split("/secrets/").nth(1).and_then(|rest| rest.split_once('/')) {

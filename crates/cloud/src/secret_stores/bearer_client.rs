@@ -1,4 +1,5 @@
-//! Requests to the JSON services of Google and Azure, with a token of a login that is kept while it is valid.
+//! Requests to the JSON services of Google and Azure with the token of a login, which is cached while it is
+//! valid.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use super::{
 use crate::{AccessToken, CloudError};
 use konverge_base::secrets::Secrets;
 
-/// A token is renewed this long before it ends.
+/// A token is renewed this long before it expires.
 const EARLY: Duration = Duration::from_secs(120);
 
-/// Reads from one service.
+/// Sends requests to one service.
 pub(super) struct BearerClient {
     secrets: Secrets,
     http: Result<SecretHttpClient, SecretProblem>,
@@ -24,7 +25,7 @@ pub(super) struct BearerClient {
 }
 
 impl BearerClient {
-    /// `secrets` learns the tokens.
+    /// Creates a client. Its tokens are added to `secrets`, which masks them.
     pub(super) fn new(secrets: Secrets) -> Self {
         Self {
             http: SecretHttpClient::new(secrets.clone()),
@@ -33,7 +34,7 @@ impl BearerClient {
         }
     }
 
-    /// The token, from the login if the last one ends soon.
+    /// Returns the cached token, or a new one from the login if it expires soon.
     ///
     /// # Errors
     /// The job has no identity, or the cloud refuses it.
@@ -54,19 +55,19 @@ impl BearerClient {
         Ok(bearer)
     }
 
-    /// Reads a document.
+    /// Reads a JSON document.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// The service does not respond, or refuses the request.
     pub(super) async fn get(&self, url: &url::Url, bearer: &str) -> Result<Value, SecretProblem> {
         self.send(|client| client.get(url.clone()).bearer_auth(bearer))
             .await
     }
 
-    /// Posts a document, and reads the answer. It may be repeated.
+    /// Posts a JSON document and returns the JSON of the response. The request must be safe to repeat.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// The service does not respond, or refuses the request.
     pub(super) async fn post(
         &self,
         url: &url::Url,
@@ -98,7 +99,7 @@ impl BearerClient {
     }
 }
 
-/// A URL of a service: its address and these segments, each one escaped.
+/// Returns a URL below the address of a service. Each segment is percent-encoded.
 pub(super) fn url_of(address: &str, segments: &[&str]) -> Result<url::Url, SecretProblem> {
     let mut url = service_url(address)?;
     url.path_segments_mut()

@@ -1,13 +1,13 @@
-//! Logins at clouds for secret stores, repeated while the service that gives them is busy.
+//! Logins of secret stores at a cloud, repeated while the cloud is busy.
 
 use super::SecretProblem;
 use crate::CloudError;
 use konverge_base::retry::{RetryDecision, RetryPolicy};
 
-/// Runs a login until it has an answer.
+/// Runs a login, and repeats it while the service is unavailable.
 ///
 /// # Errors
-/// No answer, or a refusal.
+/// The service does not respond, or refuses the login.
 pub(super) async fn with_retries<T, F>(log_in: impl FnMut() -> F) -> Result<T, SecretProblem>
 where
     F: Future<Output = Result<T, CloudError>>,

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use super::{FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore};
 use konverge_base::secrets::{SecretValue, is_of_run};
 
-/// The environment of the job as a store, without what the run itself logs in with. It has no versions.
+/// The environment of the job as a store, without the variables that Konverge logs in with. It has no
+/// versions.
 pub struct EnvStore {
     environment: BTreeMap<String, String>,
 }
 
 impl EnvStore {
-    /// A store of these variables, without those that Konverge itself logs in with.
+    /// Creates a store of these variables, without those that Konverge logs in with.
     pub fn new(mut environment: BTreeMap<String, String>) -> Self {
         environment.retain(|name, _| !is_of_run(name));
         Self { environment }

@@ -1,4 +1,4 @@
-//! The errors of secret stores: the store, the path and the HTTP status, never a value.
+//! The errors of secret stores. They contain the store, the path and the HTTP status, never a value.
 
 use crate::CloudError;
 use konverge_base::error::{ErrorKind, SharedError, UserError};
@@ -23,35 +23,35 @@ pub enum SecretProblem {
     /// There is no such secret or version.
     #[error("is not there{}", http(.0))]
     Missing(Option<u16>),
-    /// The store says no.
+    /// The store denies access to the secret.
     #[error("was denied{}", http(.status))]
     Denied {
         status: Option<u16>,
         #[source]
         why: SharedError,
     },
-    /// The store does not let the job in.
+    /// The store refuses the login.
     #[error("was denied{}", http(.status))]
     Login {
         status: Option<u16>,
         #[source]
         why: SharedError,
     },
-    /// The store does not answer, or is busy.
+    /// The store does not respond, or is busy.
     #[error("could not be read{}", http(.status))]
     Unavailable {
         status: Option<u16>,
         #[source]
         why: SharedError,
     },
-    /// The store answers otherwise than documented.
+    /// The store's response is not as documented.
     #[error("could not be read{}", http(.status))]
     Unexpected {
         status: Option<u16>,
         #[source]
         why: SharedError,
     },
-    /// The path does not begin with a mount.
+    /// The path does not begin with the mount of an engine.
     #[error("is not below the mount of a KV engine")]
     NoMount,
     /// The job has no such environment variable.
@@ -72,7 +72,7 @@ pub enum SecretProblem {
     /// The file cannot be decrypted.
     #[error("cannot be decrypted: {0}")]
     File(String),
-    /// No recipient of the file is a key of this job.
+    /// The job has no key of any recipient of the file.
     #[error("cannot be decrypted by this job; its recipients: {0}")]
     NoKeyOfFile(String),
     /// The run has no credentials for the store.
@@ -85,7 +85,7 @@ fn http(status: &Option<u16>) -> String {
 }
 
 impl SecretProblem {
-    /// Returns true if every other secret of the store has the same problem.
+    /// Returns true if the problem concerns the whole store, so that every other secret in it has it too.
     pub fn is_of_store(&self) -> bool {
         matches!(
             self,
@@ -106,7 +106,7 @@ impl From<CloudError> for SecretProblem {
 }
 
 impl SecretStoreError {
-    /// An error about `path` in `store`.
+    /// Creates an error about `path` in `store`.
     pub fn new(store: &str, path: &str, problem: SecretProblem) -> Self {
         Self {
             store: store.to_owned(),
@@ -130,7 +130,7 @@ impl From<SecretStoreError> for UserError {
             }
             SecretProblem::Unavailable { .. } => {
                 format!(
-                    "run it again when the store answers; its address is written under `secrets.stores.{store}`"
+                    "run the command again when the secret store answers; its address is written under `secrets.stores.{store}`"
                 )
             }
             SecretProblem::Login { .. } | SecretProblem::Unexpected { .. } => {
@@ -140,7 +140,9 @@ impl From<SecretStoreError> for UserError {
                 format!("set `secrets.stores.{store}.mount`, or write the mount first in the path")
             }
             SecretProblem::NotSet => {
-                format!("set it in the step that runs konverge: `env: {{{path}: ${{{{ secrets.{path} }}}}}}`")
+                format!(
+                    "set the variable in the step that runs konverge: `env: {{{path}: ${{{{ secrets.{path} }}}}}}`"
+                )
             }
             SecretProblem::KeyNeeded(keys) => {
                 let keys: Vec<_> = keys

@@ -18,9 +18,9 @@ use konverge_base::secrets::Secrets;
 const ADDRESS: &str = "https://cloudkms.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/cloudkms";
 
-/// A symmetric key.
+/// A symmetric key of Google Cloud KMS.
 pub struct GoogleKmsKey {
-    /// `projects/P/locations/L/keyRings/R/cryptoKeys/K`.
+    /// The resource name, `projects/P/locations/L/keyRings/R/cryptoKeys/K`.
     name: String,
     address: String,
     login: GoogleLogin,
@@ -28,7 +28,8 @@ pub struct GoogleKmsKey {
 }
 
 impl GoogleKmsKey {
-    /// `address` is for a private endpoint. `secrets` learns the tokens of logins.
+    /// Creates the key. `address` is that of a private endpoint. The tokens of its logins are added to
+    /// `secrets`, which masks them.
     pub fn new(name: String, address: Option<String>, login: GoogleLogin, secrets: Secrets) -> Self {
         Self {
             name,
@@ -38,10 +39,10 @@ impl GoogleKmsKey {
         }
     }
 
-    /// Unwraps what another program wrapped, without a context.
+    /// Unwraps a secret that another program wrapped without a context.
     ///
     /// # Errors
-    /// As [`KeyService::unwrap_key`].
+    /// The errors of [`KeyService::unwrap_key`].
     pub async fn unwrap_without_context(&self, wrapped: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         self.decrypt(&json!({"ciphertext": wrapped})).await
     }

@@ -24,7 +24,8 @@ pub struct GoogleSecretsStore {
 }
 
 impl GoogleSecretsStore {
-    /// `address` is for a private endpoint. `secrets` learns the tokens of logins.
+    /// Creates the store. `address` is that of a private endpoint. The tokens of its logins are added to
+    /// `secrets`, which masks them.
     pub fn new(address: Option<String>, login: GoogleLogin, secrets: Secrets) -> Self {
         Self {
             address: address.unwrap_or_else(|| ADDRESS.to_owned()),
@@ -66,7 +67,7 @@ impl SecretStore for GoogleSecretsStore {
         zeroize_json(&mut answer);
         let value = SecretValue::new(data.ok_or_else(|| unexpected("the answer has no `data` in base64"))?);
         if sum.is_some_and(|sum| sum != crc32c(value.expose()).to_string()) {
-            return Err(unexpected("the value arrived damaged: its checksum is another"));
+            return Err(unexpected("the value is damaged: its checksum does not match"));
         }
         Ok(FetchedSecret {
             document: SecretDocument::Whole(value),
@@ -75,7 +76,7 @@ impl SecretStore for GoogleSecretsStore {
     }
 }
 
-/// The number at the end of the name of a version.
+/// Returns the number at the end of a version's name.
 fn number(answer: &serde_json::Value) -> Result<String, SecretProblem> {
     let name = answer["name"].as_str().unwrap_or_default();
     match name.rsplit_once("/versions/") {
@@ -84,7 +85,7 @@ fn number(answer: &serde_json::Value) -> Result<String, SecretProblem> {
     }
 }
 
-/// CRC-32 with the polynomial of Castagnoli.
+/// Computes the CRC-32C checksum (Castagnoli).
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut sum = !0_u32;
     for byte in bytes {

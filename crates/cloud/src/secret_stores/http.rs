@@ -1,4 +1,5 @@
-//! HTTP requests to secret stores: one client, one retry policy, deadlines, no redirects.
+//! HTTP requests to secret stores, all with the same client, retries and deadlines. Redirects are not
+//! followed.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum number of characters of a server's error text in a message.
 const SHOWN: usize = 200;
 
-/// The maximum length of an answer. The largest secret of any store is 1 MiB.
+/// The maximum length of a response in bytes. The largest secret of any store is 1 MiB.
 const MAX_BODY: usize = 4 << 20;
 
 /// Sends the requests of one store.
@@ -27,7 +28,7 @@ pub(super) struct SecretHttpClient {
     retry: RetryPolicy,
 }
 
-/// The answer to a request: a success, or a refusal that a retry does not improve.
+/// A response: a success, or a refusal that will not change on a retry.
 pub(super) struct SecretHttpAnswer {
     pub status: StatusCode,
     pub body: Zeroizing<Vec<u8>>,
@@ -38,7 +39,7 @@ struct Attempt {
     status: Option<u16>,
     why: SharedError,
     after: Option<Duration>,
-    /// A retry does not help.
+    /// True if a retry cannot help.
     is_final: bool,
 }
 
@@ -51,7 +52,7 @@ pub(super) fn service_url(address: &str) -> Result<url::Url, SecretProblem> {
 }
 
 impl SecretHttpClient {
-    /// `secrets` are masked in the words of a server.
+    /// Creates a client that masks `secrets` in the error texts of servers.
     pub(super) fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
         let client = konverge_http::client()
             .timeout(REQUEST_DEADLINE)
@@ -64,10 +65,10 @@ impl SecretHttpClient {
         })
     }
 
-    /// Sends a request that may be repeated.
+    /// Sends a request that is safe to repeat.
     ///
     /// # Errors
-    /// No answer, or only answers that the server is busy or broken.
+    /// The server does not respond, or stays busy or broken.
     pub(super) async fn send(
         &self,
         make: impl Fn(&Client) -> RequestBuilder,
@@ -75,10 +76,11 @@ impl SecretHttpClient {
         self.send_unless(make, |_| false).await
     }
 
-    /// Sends a request that may be repeated, to a server that also reports in the body that it is busy.
+    /// Sends a request that is safe to repeat. `is_busy` recognizes a response in whose body the server says
+    /// that it is busy.
     ///
     /// # Errors
-    /// As [`SecretHttpClient::send`].
+    /// The errors of [`SecretHttpClient::send`].
     pub(super) async fn send_unless(
         &self,
         make: impl Fn(&Client) -> RequestBuilder,
@@ -111,7 +113,7 @@ impl SecretHttpClient {
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() || is_busy(&answer) {
             return Err(Attempt {
                 status: Some(status.as_u16()),
-                // A gateway's page may quote the request.
+                // The error page of a gateway may quote the request, so only the status is shown.
                 why: status.canonical_reason().unwrap_or("no reason given").into(),
                 after,
                 is_final: false,
@@ -130,7 +132,7 @@ fn network(error: reqwest::Error) -> Attempt {
     }
 }
 
-/// Reads a body up to the maximum.
+/// Reads a body, and fails above the maximum length.
 async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> {
     let too_long = |status: StatusCode| Attempt {
         status: Some(status.as_u16()),
@@ -144,7 +146,7 @@ async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> 
     if announced > MAX_BODY {
         return Err(too_long(status));
     }
-    // A buffer that grows would leave copies behind.
+    // The full size is allocated at once: a buffer that grows would leave copies of the secret in memory.
     let mut body = Zeroizing::new(Vec::with_capacity(announced));
     while let Some(chunk) = answer.chunk().await.map_err(network)? {
         if body.len() + chunk.len() > MAX_BODY {
@@ -160,11 +162,11 @@ async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> 
     Ok(body)
 }
 
-/// Reads a server's own words in the body of an answer.
+/// Extracts the server's error text from the body of a response.
 type Words = fn(&serde_json::Value) -> Option<String>;
 
 impl SecretHttpClient {
-    /// The problem that an answer without success means.
+    /// Converts a response without success to a problem.
     pub(super) fn problem(&self, answer: &SecretHttpAnswer, words: Words) -> SecretProblem {
         let status = Some(answer.status.as_u16());
         let why = self.words(answer, words).into();
@@ -175,14 +177,14 @@ impl SecretHttpClient {
         }
     }
 
-    /// The server's own words, masked before they are cut.
+    /// Returns the server's error text, masked before it is shortened.
     pub(super) fn words(&self, answer: &SecretHttpAnswer, words: Words) -> String {
         let body: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
         let said = body.as_ref().and_then(words);
         self.shown(said.as_deref().unwrap_or("no reason given"))
     }
 
-    /// A server's own words, masked and then cut.
+    /// Masks and then shortens an error text of a server.
     pub(super) fn shown(&self, said: &str) -> String {
         let masked = without_secrets(&self.secrets.mask(said));
         let shown: String = masked.trim().chars().take(SHOWN).collect();
@@ -190,7 +192,7 @@ impl SecretHttpClient {
     }
 }
 
-/// The problem of an answer that is not as documented.
+/// Returns the problem of a response that is not as documented.
 pub(super) fn unexpected(why: impl Into<SharedError>) -> SecretProblem {
     SecretProblem::Unexpected {
         status: None,

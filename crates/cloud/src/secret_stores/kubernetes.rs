@@ -1,4 +1,5 @@
-//! Secrets of a cluster. Who may read a Secret there may read its value, so a preview reads nothing at all.
+//! Secrets of a Kubernetes cluster. Kubernetes cannot separate the right to see a Secret from the right to
+//! read its value, so a preview reads nothing.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,10 +11,10 @@ use konverge_base::secrets::SecretValue;
 /// Reads Secrets of a cluster.
 #[async_trait]
 pub trait ClusterSecrets: Send + Sync {
-    /// The decoded `data` of a Secret.
+    /// Returns the decoded `data` of a Secret.
     ///
     /// # Errors
-    /// There is no such Secret; the cluster cannot be reached, or denies it.
+    /// The Secret does not exist, or the cluster cannot be reached or denies access.
     async fn secret(
         &self,
         namespace: &str,
@@ -21,13 +22,13 @@ pub trait ClusterSecrets: Send + Sync {
     ) -> Result<BTreeMap<String, SecretValue>, SecretProblem>;
 }
 
-/// The Secrets of a cluster as a store, by `NAMESPACE/NAME`. It has no versions.
+/// The Secrets of a cluster as a store without versions. A path is `NAMESPACE/NAME`.
 pub struct KubernetesStore {
     cluster: Arc<dyn ClusterSecrets>,
 }
 
 impl KubernetesStore {
-    /// A store of the Secrets of one cluster.
+    /// Creates a store of the Secrets of one cluster.
     pub fn new(cluster: Arc<dyn ClusterSecrets>) -> Self {
         Self { cluster }
     }

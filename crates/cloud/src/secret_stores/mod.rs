@@ -1,8 +1,8 @@
-//! Secret stores: where companies keep the values that Specs refer to, and the keys that wrap other keys. Each store
-//! reads one secret by its path; which stack may read it is decided elsewhere.
+//! Secret stores with the values that Specs refer to, and key services that wrap other keys. Each store reads
+//! one secret by its path; which stack may read it is decided elsewhere.
 //!
-//! The version of a secret is read without its value where the store can do that. A value is a
-//! [`SecretValue`](konverge_base::secrets::SecretValue) from the answer's bytes on.
+//! The version of a secret is read without its value where the store allows it. A value is held in a
+//! [`SecretValue`](konverge_base::secrets::SecretValue) as soon as the response was read.
 
 mod alibaba_client;
 mod alibaba_kms;
@@ -53,64 +53,65 @@ pub use vault::{KvVersion, VaultSettings, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
 pub use vault_transit::{TransitKeyPlace, VaultTransitKey};
 
-/// Secret to read in a store.
+/// A secret to read in a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretQuery {
-    /// The path, in the store's normal form.
+    /// The path, normalized for the store.
     pub path: String,
-    /// A version; `None` for the newest.
+    /// The version; `None` for the newest.
     pub version: Option<String>,
 }
 
-/// A key of a service that wraps small secrets, and never leaves it.
+/// A key of a key service. It wraps small secrets, and never leaves the service.
 #[async_trait]
 pub trait KeyService: Send + Sync {
     /// Wraps a secret. The same context is needed to unwrap it.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// The service does not respond, or refuses the request.
     async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem>;
 
-    /// Unwraps what [`KeyService::wrap_key`] gave.
+    /// Unwraps the result of [`KeyService::wrap_key`].
     ///
     /// # Errors
-    /// As [`KeyService::wrap_key`]; it was wrapped by another key, or with another context.
+    /// The service does not respond or refuses the request, or the secret was wrapped with another key or
+    /// context.
     async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem>;
 }
 
-/// With which rights a store is asked.
+/// The rights with which a store is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretRights {
-    /// Versions only, as in a preview.
+    /// The right to read versions only, as in a preview.
     Versions,
-    /// Values, as in an apply.
+    /// The right to read values, as in an apply.
     Values,
 }
 
 /// A secret store.
 #[async_trait]
 pub trait SecretStore: Send + Sync {
-    /// Logs in with these rights, without reading a secret. A store without a login is ready.
+    /// Logs in with these rights, without reading a secret. Does nothing for a store without a login.
     ///
     /// # Errors
-    /// The store cannot be reached, or does not let the job in.
+    /// The store cannot be reached, or refuses the login.
     async fn log_in(&self, _: SecretRights) -> Result<(), SecretProblem> {
         Ok(())
     }
 
-    /// The version of a secret, without its value. `None` if the store has no versions.
+    /// Returns the version of a secret, without its value. `None` if the store has no versions.
     ///
     /// # Errors
-    /// The store cannot be reached, denies it, or has no such secret.
+    /// The store cannot be reached, denies access, or has no such secret.
     async fn version(
         &self,
         query: &SecretQuery,
         rights: SecretRights,
     ) -> Result<Option<String>, SecretProblem>;
 
-    /// The secret.
+    /// Reads a secret.
     ///
     /// # Errors
-    /// As [`SecretStore::version`].
+    /// The errors of [`SecretStore::version`].
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem>;
 }

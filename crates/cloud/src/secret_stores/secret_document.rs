@@ -1,4 +1,4 @@
-//! A secret as a store gives it, and the value inside it that a reference means.
+//! A secret as its store returns it, and the selection of the value that a reference names.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,13 @@ pub enum SecretDocument {
 }
 
 impl SecretDocument {
-    /// The fields of a JSON object.
+    /// Converts a JSON object to fields.
     pub fn from_fields(fields: serde_json::Map<String, Value>) -> Self {
         let fields = fields.into_iter();
         Self::Fields(fields.map(|(key, value)| (key, from_json(value))).collect())
     }
 
-    /// The value that the keys lead to.
+    /// Returns the value at the path of keys.
     ///
     /// # Errors
     /// There is no such value, or it is empty.
@@ -58,7 +58,7 @@ impl SecretDocument {
         }
     }
 
-    /// All bytes, to tell one content from another by their hash.
+    /// Returns all values as bytes, from which a hash is computed that changes with the content.
     pub fn expose_all(&self) -> Zeroizing<Vec<u8>> {
         let mut all = Zeroizing::new(Vec::new());
         match self {
@@ -76,7 +76,7 @@ impl SecretDocument {
     }
 }
 
-/// The value in a JSON document.
+/// Returns the value at the path of keys in a JSON document.
 fn inside(document: &SecretValue, keys: &[String]) -> Result<SecretValue, SecretProblem> {
     let mut whole: Value = serde_json::from_slice(document.expose()).map_err(|_| SecretProblem::NotJson)?;
     let found = keys.iter().try_fold(&mut whole, |value, key| {
@@ -101,13 +101,13 @@ fn from_json(mut value: Value) -> SecretValue {
     }
 }
 
-/// The text in a field of an answer.
+/// Returns the text in a field of a response.
 pub(super) fn text_in(answer: &Value, field: &str) -> Result<String, SecretProblem> {
     let text = answer[field].as_str().map(str::to_owned);
     text.ok_or_else(|| unexpected(format!("the answer has no `{field}`")))
 }
 
-/// The secret in a field of an answer, in base64. The answer is cleared.
+/// Decodes the base64 secret in a field of a response, and overwrites the response's texts.
 pub(super) fn secret_in(mut answer: Value, field: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
     let secret = answer[field].as_str().and_then(|text| STANDARD.decode(text).ok());
     let secret = secret.map(Zeroizing::new);

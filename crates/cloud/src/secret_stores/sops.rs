@@ -1,5 +1,5 @@
-//! Files of the repository that SOPS encrypted, as a store. The version of a secret is the digest of its file, so a
-//! preview needs no key.
+//! Files in the repository that SOPS encrypted, as a store. The version of a secret is the digest of its
+//! file, so a preview needs no key.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use super::{
 };
 use konverge_base::model::{Digest, masked_value::FILE_VERSION};
 
-/// The files of the revision whose Specs are planned.
+/// The files of the revision that is planned.
 pub trait RevisionFiles: Send + Sync {
-    /// The content of a regular file; `None` if there is none at that path.
+    /// Returns the content of a regular file; `None` if the path has none.
     ///
     /// # Errors
-    /// It cannot be read; the text says why.
+    /// The file cannot be read; the text says why.
     fn read(&self, path: &str) -> Result<Option<Arc<[u8]>>, String>;
 }
 
-/// A key that may unwrap data keys: files name their recipients, but only these are asked.
+/// A key that may unwrap data keys. The configuration lists these keys: other recipients in a file are not
+/// used.
 pub enum SopsKey {
     /// A key of AWS KMS, with its ARN.
     AwsKms(String, AwsKmsKey),
@@ -42,7 +43,8 @@ pub struct SopsStore {
 }
 
 impl SopsStore {
-    /// `identities` is the text of `SOPS_AGE_KEY`: an age identity on each line that is not a comment.
+    /// Creates a store. `identities` is the text of `SOPS_AGE_KEY`: one age identity on each line; comments
+    /// are allowed.
     pub fn new(files: Arc<dyn RevisionFiles>, identities: Option<&str>, keys: Vec<SopsKey>) -> Self {
         let lines = identities.unwrap_or_default().lines().map(str::trim);
         let identities = lines.filter_map(|line| line.parse().ok()).collect();
@@ -62,8 +64,9 @@ impl SopsStore {
         found.ok_or(SecretProblem::Missing(None))
     }
 
-    /// The data key, from the first recipient that this job is.
+    /// Returns the data key, unwrapped by the first recipient for which this job has the key.
     async fn data_key(&self, file: &SopsFile) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
+        // age identities are tried first, because key services need a request.
         let wrapped = file.wrapped_keys();
         for key in &wrapped {
             if let SopsDataKey::Age(armoured) = key
@@ -73,6 +76,7 @@ impl SopsStore {
             }
         }
         let mut refused = None;
+        // Only configured keys are used: a file could name a key of somebody else.
         for known in &self.keys {
             for key in &wrapped {
                 let unwrapped = match (known, key) {
@@ -118,7 +122,7 @@ impl SopsStore {
     }
 }
 
-/// The recipients of a file in words.
+/// Describes the recipients of a file.
 fn recipients(wrapped: &[SopsDataKey]) -> String {
     let mut names: Vec<_> = wrapped
         .iter()
@@ -143,7 +147,7 @@ fn recipients(wrapped: &[SopsDataKey]) -> String {
     names.join(", ")
 }
 
-/// The version of a file: its digest.
+/// Returns the version of a file, which is its digest.
 fn version_of(bytes: &[u8]) -> String {
     format!("{FILE_VERSION}{}", Digest::of_bytes(bytes).short())
 }

@@ -1,5 +1,6 @@
-//! Finds files of SOPS that are copies of each other. SOPS does not bind a file to its path. A copy keeps the wrapped
-//! data key, unless somebody wraps it again without reading it (as KMS and Vault allow), and the encrypted values.
+//! Finds files of SOPS that are copies of each other. SOPS does not bind a file to its path. A copy has the
+//! same encrypted values and the same wrapped data key, unless somebody wrapped that key again without
+//! reading it, which KMS and Vault allow.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::sops_file::{SopsDataKey, SopsFile, armoured_bytes};
 
-/// Parts of a file of SOPS that its copies have too.
+/// The parts of a SOPS file by which its copies are recognized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SopsFileMark {
     /// The wrapped data keys, as SOPS writes them.
@@ -17,7 +18,7 @@ pub struct SopsFileMark {
     values: BTreeSet<String>,
 }
 
-/// Part that two files have in common.
+/// The part that two files have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SopsCommon {
     /// The key that encrypts the values.
@@ -26,16 +27,18 @@ pub enum SopsCommon {
     Value,
 }
 
-/// A file of any format, in which marks are looked for.
+/// A file of any format, in which the parts of [`SopsFileMark`] are searched.
 #[derive(Debug)]
 pub struct SopsText {
-    /// Without what a writer of YAML, JSON, INI or a dotenv file may put between the parts of a text.
+    /// The text without the white space and line breaks that YAML, JSON, INI or a dotenv file may put into a
+    /// long value.
     text: String,
     values: BTreeSet<String>,
 }
 
 impl SopsFileMark {
-    /// The mark of a file. `None` if it is not a file of SOPS, or names its own path, which is checked when it is read.
+    /// Reads the parts of a file that its copies have too. `None` if SOPS did not encrypt the file, or if it
+    /// names its own path, which is checked when it is decrypted.
     pub fn read(path: &str, bytes: &[u8]) -> Option<Self> {
         let file = SopsFile::parse(path, bytes).ok()?;
         if file.has_own_path() {
@@ -59,11 +62,11 @@ impl SopsFileMark {
 }
 
 impl SopsText {
-    /// Reads a file; one that SOPS did not write has neither keys nor values.
+    /// Reads a file. The result is without keys and values if SOPS did not encrypt the file.
     pub fn read(bytes: &[u8]) -> Self {
         let written = String::from_utf8_lossy(bytes);
         let mut text = joined(&written);
-        // JSON and YAML have more ways to write a character.
+        // JSON and YAML can escape characters, so the decoded texts are searched, too.
         for document in konverge_base::yaml::documents(&written).unwrap_or_default() {
             add_texts(&document, &mut text);
         }
@@ -88,7 +91,7 @@ fn add_texts(value: &Value, text: &mut String) {
     }
 }
 
-/// A text without white space and its escapes.
+/// Removes white space and its escapes from a text.
 fn joined(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -104,7 +107,7 @@ fn joined(text: &str) -> String {
     kept
 }
 
-/// A wrapped key, as it stands in a file that was joined.
+/// Returns a wrapped key without white space, to search for it in a [`SopsText`].
 fn key_text(key: &SopsDataKey) -> Option<String> {
     match key {
         SopsDataKey::Age(armoured) => Some(STANDARD.encode(armoured_bytes(armoured)?)),

@@ -1,8 +1,9 @@
-//! A file that SOPS encrypted: its values, the wrapped data key, and the MAC over all values. What is not
-//! understood is refused.
+//! A file that SOPS encrypted: its values, the wrapped data key, and the MAC over all values. Unknown content
+//! is an error.
 //!
-//! Each value is `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`, with a nonce of 32 bytes and its path as additional
-//! data. The MAC is SHA-512 over the clear values in the order of the file, itself encrypted as a value.
+//! Each value is `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`, with a nonce of 32 bytes and its path as
+//! additional data. The MAC is SHA-512 over the clear values in the order of the file, itself encrypted as a
+//! value.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +22,17 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
-/// The maximum size of a file.
+/// The maximum size of a file in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// Bytes that SOPS hashes first if only encrypted values are in the MAC.
+/// The prefix that SOPS adds to the MAC's input if the MAC covers only encrypted values.
 const MAC_OF_ENCRYPTED_ONLY: [u8; 32] = [
     0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0x0b, 0x0b,
     0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
 ];
 
-/// The key by which a file says its own path. The MAC covers it, so that it holds in a copy too.
+/// The key under which a file may state its own path. The MAC covers it, so a copy at another path is
+/// detected.
 pub(super) const OWN_PATH: &str = "konverge_path";
 
 /// An encrypted file.
@@ -40,7 +42,7 @@ pub(super) struct SopsFile {
     metadata: Metadata,
 }
 
-/// The data key, as one of the recipients can unwrap it.
+/// The data key, wrapped for one of the recipients.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SopsDataKey {
     /// An armoured age file.
@@ -51,7 +53,7 @@ pub(super) enum SopsDataKey {
         context: Map<String, Value>,
         wrapped: String,
     },
-    /// A ciphertext of a transit engine of Vault.
+    /// A ciphertext of Vault's transit engine.
     VaultTransit {
         mount: String,
         key: String,
@@ -59,19 +61,19 @@ pub(super) enum SopsDataKey {
     },
     /// A ciphertext of Google Cloud KMS in base64.
     GoogleKms { name: String, wrapped: String },
-    /// A data key that a version of a key of an Azure Key Vault wrapped.
+    /// A data key that one version of a key in Azure Key Vault wrapped.
     AzureKeyVault {
         vault: String,
         name: String,
         version: String,
         wrapped: String,
     },
-    /// Another recipient, or one that needs more than Konverge gives.
+    /// A recipient of an unsupported type, or with unsupported options.
     Unknown(String),
 }
 
 impl SopsDataKey {
-    /// Returns true if the wrapped key has the one form by which copies are found.
+    /// Returns true if the wrapped key has exactly the form that SOPS writes, by which copies are found.
     fn is_as_sops_writes_it(&self) -> bool {
         match self {
             Self::Age(armoured) => armoured_bytes(armoured).is_some(),
@@ -121,7 +123,7 @@ struct Metadata {
     encrypted_comment_regex: Option<String>,
     #[serde(default)]
     mac_only_encrypted: bool,
-    /// Recipients that are not understood (`pgp`, `hckms`, …), and the version of SOPS.
+    /// Unsupported recipients (`pgp`, `hckms`, …), and the version of SOPS.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
@@ -166,7 +168,7 @@ struct AzureEntry {
 }
 
 impl SopsFile {
-    /// Parses a YAML or JSON file. The error says why it is not a file of SOPS.
+    /// Parses a YAML or JSON file. The error says why SOPS did not encrypt it.
     pub(super) fn parse(path: &str, bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > LARGEST {
             return Err("it has more than 1 MiB".to_owned());
@@ -206,12 +208,12 @@ impl SopsFile {
         Ok(Self { values, metadata })
     }
 
-    /// Returns true if the file says its own path.
+    /// Returns true if the file states its own path.
     pub(super) fn has_own_path(&self) -> bool {
         self.values.contains_key(OWN_PATH)
     }
 
-    /// The encrypted values and the MAC: ciphertext, nonce and tag, as SOPS writes them.
+    /// Returns the encrypted values and the MAC, each with ciphertext, nonce and tag, as SOPS writes them.
     pub(super) fn sealed_values(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.values
@@ -221,7 +223,7 @@ impl SopsFile {
         found
     }
 
-    /// The data key, once for each recipient.
+    /// Returns the wrapped data key of each recipient.
     pub(super) fn wrapped_keys(&self) -> Vec<SopsDataKey> {
         let metadata = &self.metadata;
         let age = metadata.age.iter().flatten();
@@ -263,12 +265,12 @@ impl SopsFile {
         keys
     }
 
-    /// The values in clear. The MAC must be right: a value that was moved, added or taken out is an error.
+    /// Decrypts all values. The MAC must match: a value that was moved, added or removed is an error.
     pub(super) fn decrypt(self, data_key: &[u8]) -> Result<Map<String, Value>, String> {
         let Self { mut values, metadata } = self;
         let mut reader = Reader {
             cipher: AesGcm::new_from_slice(data_key)
-                .map_err(|_| "its data key has another length".to_owned())?,
+                .map_err(|_| "its data key has the wrong length".to_owned())?,
             rules: Rules::of(&metadata)?,
             mac_of_encrypted_only: metadata.mac_only_encrypted,
             mac: Sha512::new(),
@@ -298,7 +300,7 @@ fn is_unset(text: &Option<String>) -> bool {
     text.as_ref().is_none_or(String::is_empty)
 }
 
-/// Rules for the values that are encrypted, by the names on their path.
+/// The rules by which SOPS decides from the names on a value's path if it is encrypted.
 struct Rules {
     unencrypted_suffix: Option<String>,
     encrypted_suffix: Option<String>,
@@ -323,7 +325,8 @@ impl Rules {
         })
     }
 
-    /// As SOPS decides: a later rule overrides an earlier one.
+    /// Returns true if SOPS encrypts the value at this path. As in SOPS, a later rule overrides an earlier
+    /// one.
     fn is_encrypted(&self, path: &[String]) -> bool {
         let ends = |suffix: &String| path.iter().any(|name| name.ends_with(suffix.as_str()));
         let matches = |regex: &Regex| path.iter().any(|name| regex.is_match(name));
@@ -337,11 +340,11 @@ impl Rules {
 /// A decrypted value.
 enum Clear {
     Value(Value),
-    /// A comment, which is not a value and not in the MAC.
+    /// A comment, which is not covered by the MAC.
     Comment,
 }
 
-/// Decrypts the values of a file in its order.
+/// Decrypts the values in the order of the file, which the MAC depends on.
 struct Reader {
     cipher: AesGcm<Aes256, U32>,
     rules: Rules,
@@ -359,7 +362,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Replaces a value by its clear one. Returns false for a comment.
+    /// Replaces an encrypted value with its clear text. Returns false for a comment.
     fn member(&mut self, value: &mut Value, path: &mut Vec<String>) -> Result<bool, String> {
         match value {
             Value::Null => return Ok(true),
@@ -410,9 +413,10 @@ impl Reader {
         };
         let nonce: [u8; 32] = nonce
             .try_into()
-            .map_err(|_| "its nonce has not 32 bytes".to_owned())?;
+            .map_err(|_| "its nonce does not have 32 bytes".to_owned())?;
         let opened = self.cipher.decrypt(&nonce.into(), payload);
-        let opened = opened.map_err(|_| "it does not belong here, or was made by another key".to_owned())?;
+        let opened = opened
+            .map_err(|_| "it was encrypted for another place in the file, or by another key".to_owned())?;
         sealed.clear();
         let clear = String::from_utf8(opened).map_err(|_| "it is not UTF-8".to_owned())?;
         let wrong = || format!("it is not of its type `{}`", kind.escape_debug());
@@ -421,7 +425,7 @@ impl Reader {
             "int" => clear.parse::<i64>().map_err(|_| wrong())?.into(),
             "float" => {
                 let float = clear.parse::<f64>().map_err(|_| wrong())?;
-                // As SOPS writes it: 1500, not 1500.0.
+                // SOPS writes 1500, not 1500.0.
                 format!("{float}")
                     .parse::<i64>()
                     .map_or(float.into(), Value::from)
@@ -437,7 +441,7 @@ impl Reader {
     }
 }
 
-/// The ciphertext with its tag, the nonce and the type.
+/// Returns the ciphertext with its tag, the nonce and the type of an encrypted value.
 fn parts(text: &str) -> Option<(Vec<u8>, Vec<u8>, &str)> {
     let rest = text.strip_prefix("ENC[AES256_GCM,data:")?.strip_suffix(']')?;
     let (data, rest) = rest.split_once(",iv:")?;
@@ -448,7 +452,7 @@ fn parts(text: &str) -> Option<(Vec<u8>, Vec<u8>, &str)> {
     Some((sealed, STANDARD.decode(nonce).ok()?, kind))
 }
 
-/// A value that SOPS encrypted, without its type.
+/// Returns an encrypted value without its type.
 fn sealed_text(text: &str) -> Option<String> {
     parts(text)?;
     let (sealed, _) = text.strip_prefix("ENC[AES256_GCM,")?.rsplit_once(",type:")?;
@@ -464,7 +468,7 @@ fn add_sealed(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// A number without an exponent, as SOPS hashes it.
+/// Formats a number without an exponent, as SOPS hashes it.
 fn plain_number(number: &serde_json::Number) -> String {
     match (number.as_i64(), number.as_f64()) {
         (None, Some(float)) if !number.is_u64() => format!("{float}"),
@@ -472,7 +476,7 @@ fn plain_number(number: &serde_json::Number) -> String {
     }
 }
 
-/// The bytes of an armoured age file.
+/// Decodes an armored age file.
 pub(super) fn armoured_bytes(armoured: &str) -> Option<Vec<u8>> {
     let body: String = armoured
         .lines()
@@ -482,7 +486,7 @@ pub(super) fn armoured_bytes(armoured: &str) -> Option<Vec<u8>> {
     STANDARD.decode(body).ok()
 }
 
-/// The data key in an armoured age file.
+/// Decrypts the data key in an armored age file.
 pub(super) fn open_age(armoured: &str, identities: &[age::x25519::Identity]) -> Option<Zeroizing<Vec<u8>>> {
     let sealed = armoured_bytes(armoured)?;
     let decryptor = age::Decryptor::new_buffered(sealed.as_slice()).ok()?;

@@ -13,11 +13,11 @@ use super::{
 };
 use konverge_base::secrets::Secrets;
 
-/// Address of the engine.
+/// The address of the engine.
 pub struct VaultSettings {
     /// The server and its login.
     pub server: VaultServer,
-    /// The mount of the engine. `None`: the first component of a path.
+    /// The mount of the engine. `None`: the first component of each path is the mount.
     pub mount: Option<String>,
     /// The version of the KV engine.
     pub engine: KvVersion,
@@ -26,13 +26,13 @@ pub struct VaultSettings {
 /// The version of the KV engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KvVersion {
-    /// Without versions of secrets.
+    /// Version 1, in which secrets have no versions.
     One,
-    /// Version 2, with versions of each secret.
+    /// Version 2, in which secrets have versions.
     Two,
 }
 
-/// A Vault.
+/// A KV engine of Vault as a store.
 pub struct VaultStore {
     mount: Option<String>,
     engine: KvVersion,
@@ -40,7 +40,7 @@ pub struct VaultStore {
 }
 
 impl VaultStore {
-    /// `secrets` learns the tokens of logins.
+    /// Creates the store. The tokens of its logins are added to `secrets`, which masks them.
     pub fn new(settings: VaultSettings, secrets: Secrets) -> Self {
         Self {
             mount: settings.mount,
@@ -49,7 +49,7 @@ impl VaultStore {
         }
     }
 
-    /// The mount of the engine, and the path below it.
+    /// Splits a path into the mount of the engine and the path below it.
     fn place<'q>(&'q self, path: &'q str) -> Result<(&'q str, &'q str), SecretProblem> {
         let path = path.trim_start_matches('/');
         match &self.mount {
@@ -59,8 +59,8 @@ impl VaultStore {
     }
 }
 
-/// Returns true if a version is not deleted. With `delete_version_after` its deletion is announced when it is
-/// written.
+/// Returns true if a version is not deleted yet. With `delete_version_after`, a version has a deletion time
+/// in the future.
 fn is_there(about: &Value, now: Timestamp) -> bool {
     let deletion = about["deletion_time"].as_str().unwrap_or_default();
     let is_deleted = deletion.parse::<Timestamp>().map(|deletion| deletion <= now);
@@ -70,7 +70,7 @@ fn is_there(about: &Value, now: Timestamp) -> bool {
 #[async_trait]
 impl SecretStore for VaultStore {
     async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
-        // Every token may look at itself.
+        // Every token may look up itself, so this checks the login without reading a secret.
         self.client.get("auth/token/lookup-self", rights).await.map(drop)
     }
 

@@ -1,4 +1,4 @@
-//! Requests to a Vault: the ways to log in that need no key in a file, and sessions by rights.
+//! Requests to a Vault. The login methods need no key in a file. Previews and applies have separate sessions.
 //!
 //! <https://developer.hashicorp.com/vault/api-docs>
 
@@ -17,40 +17,41 @@ use super::{
 use crate::JobIdentity;
 use konverge_base::secrets::Secrets;
 
-/// A session of less than this is not renewed after a denial: a denial is meant.
+/// After a denial, only a session older than this is renewed: the token of a newer one cannot have expired, so
+/// the denial is final.
 const RENEWAL_AFTER: Duration = Duration::from_secs(30);
 
-/// A login that failed is not tried again for this long.
+/// Time for which a failed login is not repeated.
 const FAILURE_KEPT: Duration = Duration::from_secs(60);
 
-/// Address of the server, and the login there.
+/// The address of the server, and the login there.
 pub struct VaultServer {
-    /// Such as `https://vault.example.com`.
+    /// The address, such as `https://vault.example.com`.
     pub address: String,
-    /// The namespace, for servers that have them.
+    /// The namespace, for servers with namespaces.
     pub namespace: Option<String>,
     /// The login of the job.
     pub login: VaultLogin,
 }
 
-/// Login of the job. The credentials are those of its environment.
+/// The login method of the job. Its credentials come from the environment.
 pub enum VaultLogin {
-    /// With a token as it is.
+    /// A token, used as it is.
     Token(Option<Zeroizing<String>>),
-    /// With the token that GitHub gives the job.
+    /// The OIDC token that GitHub gives the job.
     Jwt {
-        /// Path of the login method.
+        /// The path of the login method.
         mount: String,
-        /// Role to log in as.
+        /// The role to log in as.
         role: String,
         /// The role of previews, which reads versions only.
         preview_role: Option<String>,
         /// The job's identity at GitHub.
         identity: JobIdentity,
     },
-    /// With a role's id and secret.
+    /// A role's id and secret.
     AppRole {
-        /// Path of the login method.
+        /// The path of the login method.
         mount: String,
         /// The role's id.
         role_id: Option<Zeroizing<String>>,
@@ -64,11 +65,11 @@ pub(super) struct VaultClient {
     server: VaultServer,
     secrets: Secrets,
     http: Result<SecretHttpClient, SecretProblem>,
-    /// By rights.
+    /// The last login for each of the [`SecretRights`].
     sessions: [Mutex<Option<Login>>; 2],
 }
 
-/// The last login.
+/// The result of the last login.
 enum Login {
     Open(Session),
     Failed(Instant, SecretProblem),
@@ -79,14 +80,14 @@ enum Login {
 struct Session {
     token: Zeroizing<String>,
     since: Instant,
-    /// Time for which the token is valid; `None` if the server does not say.
+    /// Lifetime of the token; `None` if the server does not state it.
     lasts: Option<Duration>,
-    /// Number of further uses of the token; `None` without a limit.
+    /// Number of remaining uses of the token; `None` without a limit.
     uses: Option<u64>,
 }
 
 impl VaultClient {
-    /// `secrets` learns the tokens of logins.
+    /// Creates a client. The tokens of its logins are added to `secrets`, which masks them.
     pub(super) fn new(server: VaultServer, secrets: Secrets) -> Self {
         Self {
             server,
@@ -96,7 +97,7 @@ impl VaultClient {
         }
     }
 
-    /// `data` of the answer to a GET.
+    /// Sends a GET and returns `data` of the response.
     pub(super) async fn get(
         &self,
         path: &str,
@@ -117,7 +118,7 @@ impl VaultClient {
         )
     }
 
-    /// `data` of the answer to a POST of JSON that may be repeated.
+    /// Posts JSON and returns `data` of the response. The request must be safe to repeat.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -128,7 +129,7 @@ impl VaultClient {
             .await
     }
 
-    /// Sends a request. An older session that the server does not know any more is renewed once.
+    /// Sends a request. After a denial, an older session is renewed once.
     async fn request(
         &self,
         path: &str,
@@ -163,13 +164,15 @@ impl VaultClient {
         }
     }
 
-    /// The session for these rights; a new one if the last one began at `ended`.
+    /// Returns the session for these rights, or logs in again if the cached session is the one that began at
+    /// `ended`.
     async fn session(
         &self,
         http: &SecretHttpClient,
         rights: SecretRights,
         ended: Option<Instant>,
     ) -> Result<Session, SecretProblem> {
+        // The lock is held during a login, so that concurrent requests log in only once.
         let mut login = self.sessions[rights as usize].lock().await;
         match login.as_mut() {
             Some(Login::Open(session)) => {
@@ -215,6 +218,7 @@ impl VaultClient {
                 let jwt = jwt.ok_or_else(|| {
                     missing("this job gets no OIDC token; it needs `permissions: {id-token: write}`")
                 })?;
+                // Known for masking before it is sent, because an error of the server may quote it.
                 self.secrets.learn(&jwt);
                 let role = match (rights, preview_role) {
                     (SecretRights::Versions, Some(preview_role)) => preview_role,
@@ -239,10 +243,11 @@ impl VaultClient {
         let path = format!("auth/{}/login", mount.trim_matches('/'));
         let answer = http.send(|client| self.with_namespace(client.post(self.url(&path))).json(&body));
         let answer = answer.await;
+        // The body contains credentials, so it is overwritten even if the request failed.
         zeroize_json(&mut body);
         let answer = answer?;
         if !answer.status.is_success() {
-            // A wrong role is answered with 400.
+            // Vault reports an unknown role with status 400, too.
             let why = http.words(&answer, errors);
             return Err(SecretProblem::Login {
                 status: Some(answer.status.as_u16()),
@@ -257,6 +262,7 @@ impl VaultClient {
         };
         let number = |key: &str| {
             let number = answer["auth"][key].as_u64();
+            // Vault writes 0 for a token that does not expire, or has no limit of uses.
             number.filter(|number| *number > 0)
         };
         let (lasts, uses) = (number("lease_duration"), number("num_uses"));
@@ -272,7 +278,7 @@ impl VaultClient {
 }
 
 impl Session {
-    /// Counts one use. Returns false if the token has ended.
+    /// Counts one use. Returns false if the token has expired or has no use left.
     fn take_use(&mut self) -> bool {
         if self.lasts.is_some_and(|lasts| self.since.elapsed() >= lasts) || self.uses == Some(0) {
             return false;
@@ -282,7 +288,7 @@ impl Session {
     }
 }
 
-/// `data` of an answer.
+/// Returns `data` of a response.
 fn data_of(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> Result<Map<String, Value>, SecretProblem> {
     if !answer.status.is_success() {
         return Err(http.problem(answer, errors));

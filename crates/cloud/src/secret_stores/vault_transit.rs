@@ -14,7 +14,7 @@ use super::{
 };
 use konverge_base::secrets::Secrets;
 
-/// Address of a key of a transit engine.
+/// The address of a key in a transit engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransitKeyPlace {
     /// The path of the engine.
@@ -23,14 +23,14 @@ pub struct TransitKeyPlace {
     pub key: String,
 }
 
-/// A key of a transit engine that encrypts and authenticates: `aes256-gcm96` or `chacha20-poly1305`.
+/// A key of a transit engine, of an authenticated type: `aes256-gcm96` or `chacha20-poly1305`.
 pub struct VaultTransitKey {
     place: TransitKeyPlace,
     client: VaultClient,
 }
 
 impl VaultTransitKey {
-    /// `secrets` learns the tokens of logins.
+    /// Creates the key. The tokens of its logins are added to `secrets`, which masks them.
     pub fn new(place: TransitKeyPlace, server: VaultServer, secrets: Secrets) -> Self {
         Self {
             place,
@@ -38,10 +38,10 @@ impl VaultTransitKey {
         }
     }
 
-    /// Unwraps what another program wrapped, without a context.
+    /// Unwraps a secret that another program wrapped without a context.
     ///
     /// # Errors
-    /// As [`KeyService::unwrap_key`].
+    /// The errors of [`KeyService::unwrap_key`].
     pub async fn unwrap_without_context(&self, wrapped: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         self.decrypt(&json!({"ciphertext": wrapped})).await
     }
@@ -50,8 +50,8 @@ impl VaultTransitKey {
         secret_in(self.post("decrypt", request).await?, "plaintext")
     }
 
-    /// Asks as an apply, or else as a preview: the role of applies does not trust the job of a preview, which has
-    /// to read states, too.
+    /// Posts with the role of applies, or else with the role of previews. A preview must unwrap keys too, to
+    /// read states, but the role of applies does not trust its job.
     async fn post(&self, operation: &str, request: &Value) -> Result<Value, SecretProblem> {
         let path = format!("{}/{operation}/{}", self.place.mount, self.place.key);
         let answer = match self.client.post(&path, request, SecretRights::Values).await {

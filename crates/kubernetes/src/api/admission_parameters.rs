@@ -1,5 +1,5 @@
 //! The parameters of MutatingAdmissionPolicies: objects that a binding passes to its policy. The mutation
-//! depends on them, so their versions are part of the guard of *unchanged*.
+//! depends on them, so their versions are part of the guard of an *unchanged* proof (`noop_guard`).
 
 use std::collections::HashMap;
 
@@ -11,16 +11,18 @@ use super::{
     error::ApiError,
 };
 
-/// Only the names and versions of the list's items are needed.
+/// The media type for a LIST that returns only the names and versions of its items.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The versions of the parameters by the name of the policy, for policies whose parameters can be read.
+/// The versions of the parameters by the name of the policy. Policies whose parameters cannot be read are
+/// missing.
 pub(crate) type ParameterVersions = HashMap<String, Value>;
 
-/// Reads the versions of what the bindings refer to.
+/// Reads the versions of the parameters that bindings refer to. A policy is left out if reading its
+/// parameters is not permitted.
 ///
 /// # Errors
-/// The server does not answer. A policy whose parameters cannot be read without permission is left out.
+/// The server does not respond.
 pub(crate) async fn read(
     api: &Api,
     discovery: &Discovery,
@@ -56,12 +58,13 @@ pub(crate) async fn read(
     Ok(read)
 }
 
-/// The versions of what a binding refers to; `None` without permission to read it.
+/// Reads the versions of a binding's parameters; `None` without permission.
 async fn referenced(api: &Api, of: &ResourceType, reference: &Value) -> Result<Option<Value>, ApiError> {
     let (name, namespace) = (reference["name"].as_str(), reference["namespace"].as_str());
     let request = match name {
         Some(name) if namespace.is_some() || !of.namespaced => ApiRequest::get(of.object(namespace, name)),
-        // Without a namespace, the parameter is looked up in the namespace of each object: list all of this name.
+        // Without a namespace, the server looks the parameter up in the namespace of each object, so all
+        // objects of this name are listed.
         Some(name) => list(of, namespace).query("fieldSelector", format!("metadata.name={name}")),
         None => list(of, namespace).query("labelSelector", selector(&reference["selector"])),
     };
@@ -94,7 +97,7 @@ fn version(object: &Value) -> Value {
     ])
 }
 
-/// A label selector in the form of a query.
+/// Converts a label selector to the form of a query.
 fn selector(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object();
     let equal = labels.into_iter().flatten().map(|(key, value)| {

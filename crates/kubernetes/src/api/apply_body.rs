@@ -1,18 +1,20 @@
-//! The body of a server-side apply. The server reads it as YAML, and not every JSON text means the same there.
+//! The body of a server-side apply. The server parses it as YAML, in which some JSON texts have another
+//! meaning.
 
 use serde_json::Value;
 
-/// Returns an object as JSON that a reader of YAML takes for the same object.
+/// Serializes an object as JSON that a YAML parser reads as the same object.
 ///
-/// Keys and values alike: the characters that YAML folds as line breaks, skips or refuses are written as escapes. All
-/// of them lie in the basic plane. Characters above it stay as they are, because YAML does not join escaped surrogates.
+/// In keys and values, the characters that YAML folds as line breaks, skips or refuses are escaped. All of
+/// these are in the Basic Multilingual Plane. Characters above it are not escaped, because YAML does not join
+/// escaped surrogates.
 pub(crate) fn apply_body(object: &Value) -> Vec<u8> {
     let text = object.to_string();
     if text.chars().all(|c| !is_special_in_yaml(c)) {
         return text.into_bytes();
     }
     let mut escaped = String::with_capacity(text.len() + 64);
-    // In JSON these characters can only stand inside strings, so each may be escaped.
+    // In JSON, these characters occur only inside strings, so each may be escaped.
     for c in text.chars() {
         if is_special_in_yaml(c) {
             escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -23,8 +25,9 @@ pub(crate) fn apply_body(object: &Value) -> Vec<u8> {
     escaped.into_bytes()
 }
 
-/// Returns true for what JSON writes as it is and YAML does not read as it is: control characters from DEL on, with the
-/// line break U+0085; the line breaks U+2028 and U+2029; the byte order mark; and what is no character.
+/// Returns true for a character that JSON does not escape and YAML does not read unchanged: control
+/// characters from DEL on, including the line break U+0085; the line breaks U+2028 and U+2029; the byte order
+/// mark; and noncharacters.
 fn is_special_in_yaml(c: char) -> bool {
     matches!(
         c,

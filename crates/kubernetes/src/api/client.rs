@@ -1,5 +1,4 @@
-//! Requests to one cluster: with deadlines, our retries, a limit of concurrent requests, and collected
-//! warnings.
+//! Requests to one cluster, with deadlines, retries, a limit of concurrent requests, and collected warnings.
 
 use std::{
     sync::{
@@ -23,7 +22,7 @@ use super::{
 use konverge_base::{interrupt::Interrupt, model::ClusterName, retry};
 use konverge_cloud::CloudError;
 
-/// The deadline of a single request, including the body of the answer.
+/// The deadline of a request, including the body of the response.
 const DEADLINE: Duration = Duration::from_secs(45);
 
 /// The user agent in audit logs.
@@ -32,22 +31,22 @@ const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug, Clone)]
 pub(crate) struct ApiRequest {
     pub method: Method,
-    /// The path, already escaped.
+    /// The path, already percent-encoded.
     pub path: String,
     pub query: Vec<(&'static str, String)>,
     /// The body with its content type.
     pub body: Option<(&'static str, Vec<u8>)>,
     pub accept: &'static str,
-    /// True if it names the version of its object: after a conflict the sender reads the object again, so it
-    /// is not retried unchanged.
+    /// True if the request names the version of its object. After a conflict the sender must read the object
+    /// again, so the request is not retried unchanged.
     pub bound: bool,
 }
 
-/// A successful answer.
+/// A successful response.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiResponse {
     pub value: Value,
-    /// The `Warning` headers: deprecations, duplicate keys.
+    /// The `Warning` headers, such as deprecations and duplicate keys.
     pub warnings: Vec<String>,
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct Api {
     budget: Arc<Semaphore>,
     sent: Arc<AtomicU64>,
     policy: retry::RetryPolicy,
-    /// The stop request of the run.
+    /// Signals that the run was asked to stop.
     pub interrupt: Interrupt,
 }
 
@@ -87,7 +86,7 @@ impl ApiRequest {
         self
     }
 
-    /// The object of a server-side apply as the body.
+    /// Sets the body to the object of a server-side apply.
     #[must_use]
     pub(crate) fn applied(mut self, object: &Value) -> Self {
         self.body = Some(("application/apply-patch+yaml", apply_body(object)));
@@ -139,7 +138,7 @@ impl Api {
         }
     }
 
-    /// The number of requests sent, including retries.
+    /// Returns the number of requests sent, including retries.
     pub(crate) fn sent_requests(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -183,7 +182,7 @@ impl Api {
             .unwrap_or(Err(ApiError::Deadline(DEADLINE)))
     }
 
-    /// Opens a stream (a watch); only the head of the answer has a deadline.
+    /// Opens a stream (a watch). The deadline covers only the head of the response.
     pub(crate) async fn open(&self, request: &ApiRequest) -> Result<kube::client::Body, ApiError> {
         let response = tokio::time::timeout(DEADLINE, self.send(request));
         let response = self.interrupt.unless_silent(response).await?;
@@ -217,7 +216,7 @@ fn network(error: impl std::error::Error + Send + Sync + 'static) -> ApiError {
     ApiError::Network(error.into())
 }
 
-/// The text of `299 - "text"`.
+/// Returns the texts of `Warning` headers of the form `299 - "text"`.
 fn warnings(headers: &HeaderMap) -> Vec<String> {
     let all = headers
         .get_all(header::WARNING)
@@ -231,7 +230,7 @@ fn warnings(headers: &HeaderMap) -> Vec<String> {
     .collect()
 }
 
-/// One component of a path or a query value, percent-encoded.
+/// Percent-encodes one component of a path or a query value.
 pub(crate) fn escape(component: &str) -> String {
     let mut escaped = String::with_capacity(component.len());
     let dots = component.bytes().all(|b| b == b'.');

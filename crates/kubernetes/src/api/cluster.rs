@@ -1,4 +1,4 @@
-//! One cluster in a run: its API, its kinds, and everything that influences the server's answers.
+//! One cluster in a run: its API, its kinds, and the facts that influence its server's responses.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use super::{
 use konverge_base::{error::UserError, interrupt::Interrupt, model::built_in_groups, secrets::Secrets};
 use konverge_engine::runtime::RunNotes;
 
-/// The default limit of concurrent requests: more only increase the server's latency.
+/// The default limit of concurrent requests. More only increase the server's latency.
 const IN_FLIGHT: usize = 16;
 
 /// One cluster of a run.
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
     pub api: Api,
     /// The address of the server.
     server: String,
-    /// True if the login may depend on the job: a credentials plugin logs in, or Konverge in its place.
+    /// True if the login may depend on the job: by a credentials plugin, or by Konverge instead of one.
     pub by_plugin: bool,
     /// Receives notes on the cluster as a whole.
     pub notes: RunNotes,
@@ -35,17 +35,17 @@ pub(crate) struct Cluster {
     identity: OnceCell<Option<ClusterIdentity>>,
     environment: OnceCell<ClusterEnvironment>,
     schemas: OnceCell<Option<Value>>,
-    /// The labels of namespaces; `None` without permission to read one.
+    /// The labels of namespaces; `None` for a namespace that may not be read.
     namespaces: RwLock<HashMap<String, Option<Value>>>,
     pub watches: Watches,
 }
 
-/// Facts that influence the server's answers besides the object itself.
+/// Facts that influence the server's responses besides the object itself.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterEnvironment {
     /// The version of the server, such as `v1.34.2`.
     pub version: String,
-    /// The mutating admission.
+    /// The mutating admission webhooks and policies.
     admission: Admission,
 }
 
@@ -77,12 +77,12 @@ impl Cluster {
         })
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Converts an error for a person.
+    /// Converts an error to one for the user.
     pub(crate) fn failure(&self, error: &ApiError, doing: &str) -> UserError {
         let failure = error.failure(&self.api.name, doing);
         if error.is_unreachable() {
@@ -92,7 +92,8 @@ impl Cluster {
         }
     }
 
-    /// The identity of the cluster, independent of its name; queried once. `None` without permission.
+    /// Returns the identity of the cluster, independent of its name. It is queried once. `None` without
+    /// permission.
     pub(crate) async fn identity(&self) -> Result<Option<&ClusterIdentity>, UserError> {
         let identity = self
             .identity
@@ -102,7 +103,8 @@ impl Cluster {
         Ok(identity.as_ref())
     }
 
-    /// The kinds of the cluster; queried once, until [`Cluster::forget_discovery`].
+    /// Returns the kinds of the cluster. They are queried once, and again after
+    /// [`Cluster::forget_discovery`].
     pub(crate) async fn discovery(&self) -> Result<Arc<Discovery>, UserError> {
         if let Some(known) = self.discovery.read().await.as_ref() {
             return Ok(Arc::clone(known));
@@ -117,12 +119,12 @@ impl Cluster {
         Ok(asked)
     }
 
-    /// Makes the next [`Cluster::discovery`] query again: a CustomResourceDefinition was created.
+    /// Drops the cached kinds, because a CustomResourceDefinition was created.
     pub(crate) async fn forget_discovery(&self) {
         *self.discovery.write().await = None;
     }
 
-    /// The version and the mutating admission; queried once.
+    /// Returns the server's version and the mutating admission, queried once.
     pub(crate) async fn environment(&self) -> Result<&ClusterEnvironment, UserError> {
         self.environment.get_or_try_init(|| self.ask_environment()).await
     }
@@ -144,8 +146,9 @@ impl Cluster {
         })
     }
 
-    /// The guard for objects of this type, under which an echo is valid: the server's version, its mutating
-    /// admission, the labels that it selects by, and for custom kinds the digest of their schema.
+    /// Returns the guard for objects of this type: the server's version, its mutating admission, the labels
+    /// by which that selects, and for custom kinds the digest of the schema. An *unchanged* proof is valid
+    /// only while the guard stays the same.
     pub(crate) async fn guard(&self, of: &ResourceType, namespace: Option<&str>) -> Result<Guard, UserError> {
         let environment = self.environment().await?;
         let (group, plural) = (&of.group, &of.plural);
@@ -185,7 +188,7 @@ impl Cluster {
         Ok(environment.admission.is_by_namespace(&of.group, &of.plural))
     }
 
-    /// The labels of a namespace, queried once; `None` without permission to read it.
+    /// Returns the labels of a namespace, queried once; `None` without permission to read it.
     async fn namespace_labels(&self, namespace: &str) -> Result<Option<Value>, UserError> {
         if let Some(known) = self.namespaces.read().await.get(namespace) {
             return Ok(known.clone());
@@ -201,7 +204,7 @@ impl Cluster {
         Ok(namespaces.entry(namespace.to_owned()).or_insert(labels).clone())
     }
 
-    /// The digest of a schema; `None` without permission to read schemas.
+    /// Returns the digest of a schema; `None` without permission to read schemas.
     async fn schema_hash(&self, api_version: &str) -> Result<Option<String>, UserError> {
         let index = self.schemas.get_or_try_init(|| async {
             match self.api.call(&ApiRequest::get("/openapi/v3")).await {
@@ -219,8 +222,8 @@ impl Cluster {
 }
 
 impl ClusterEnvironment {
-    /// Returns true if a mutating webhook or policy may change objects of this kind. False if it cannot be
-    /// read.
+    /// Returns true if a mutating webhook or policy may change objects of this kind. Returns false if the
+    /// admission configuration could not be read.
     pub(crate) fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.admission.may_mutate(group, plural)
     }

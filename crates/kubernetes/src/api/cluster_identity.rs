@@ -1,5 +1,5 @@
 //! The identity of a cluster: the uid of its namespace `kube-system`, which is created once with the cluster.
-//! The name of a cluster only says where a kubeconfig leads today.
+//! A cluster's name in a kubeconfig does not identify it, because it may point to another server later.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use konverge_engine::runtime::RunNotes;
 /// A cluster as recorded in a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClusterIdentity {
-    /// Its name in the configuration.
+    /// The name of the cluster in the configuration.
     pub cluster: ClusterName,
     /// The uid of the namespace `kube-system`.
     pub uid: String,
@@ -22,7 +22,7 @@ pub(crate) struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// Queries a cluster; `None`, with a note, if its identity cannot be determined.
+    /// Queries the identity of a cluster; `None`, with a note, if it cannot be determined.
     pub(crate) async fn ask(api: &Api, server: &str, notes: &RunNotes) -> Result<Option<Self>, ApiError> {
         let request = ApiRequest::get("/api/v1/namespaces/kube-system");
         let answer = match api.call(&request).await {

@@ -1,4 +1,5 @@
-//! [`ClusterLogin`]: the tokens that a kubeconfig would get from `aws`, `gke-gcloud-auth-plugin` or `kubelogin`.
+//! [`ClusterLogin`]: gets the tokens that a kubeconfig would get from the plugins `aws`,
+//! `gke-gcloud-auth-plugin` or `kubelogin`.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -13,24 +14,24 @@ use konverge_cloud::{
     AccessToken, AzureLogin, CloudEnvironment, CloudError, EksLogin, GoogleLogin, StackIdentity,
 };
 
-/// A token with less than this left is renewed.
+/// A token is renewed if less than this is left.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// Login at a cluster without a credentials plugin.
+/// A login at a cluster that replaces a credentials plugin.
 #[derive(Debug, Clone)]
 pub(crate) enum ClusterLogin {
     Eks(EksLogin),
     Gke(GoogleLogin),
     Aks {
         azure: AzureLogin,
-        /// The server application of the cluster; `None` for the one of most clusters.
+        /// The server application of the cluster; `None` for the one that AKS manages.
         server: Option<String>,
     },
 }
 
 impl ClusterLogin {
-    /// The login that stands for a plugin with its arguments and variables; `None` for other plugins, and for
-    /// arguments that mean another identity than that of the environment.
+    /// Returns the login that replaces a plugin with these arguments and variables. `None` for an unknown
+    /// plugin, and for arguments that select another identity than the environment's.
     pub(crate) fn of_plugin(plugin: &ExecConfig, environment: &CloudEnvironment) -> Option<Self> {
         let command = Path::new(plugin.command.as_deref()?).file_name()?.to_str()?;
         let (words, flags) = parse_arguments(plugin.args.as_deref().unwrap_or_default())?;
@@ -56,7 +57,8 @@ impl ClusterLogin {
                 if !has_only(&known) {
                     return None;
                 }
-                // For other kinds of login these name the application that asks a person.
+                // With other login methods, these flags name the application through which a person logs in,
+                // so they are ignored.
                 if matches!(flags.get("login"), Some(&("workloadidentity" | "spn"))) {
                     for (name, variable) in [
                         ("client-id", variables::AZURE_CLIENT_ID),
@@ -76,11 +78,11 @@ impl ClusterLogin {
         }
     }
 
-    /// The login of a stack in the place of a plugin of a cloud; `None` for a plugin of no cloud.
+    /// Returns the login of a stack that replaces a cloud's plugin; `None` for a plugin of no cloud.
     ///
     /// # Errors
-    /// The arguments or the variables of the plugin mean another identity than the stack's, or the stack has none at that
-    /// cloud.
+    /// The plugin's arguments or variables select another identity than the stack's, or the stack has none at
+    /// that cloud.
     pub(crate) fn of_stack(
         plugin: &ExecConfig,
         identity: &StackIdentity,
@@ -99,7 +101,8 @@ impl ClusterLogin {
                 (google.is_some(), google.filter(|_| is_plain).map(Self::Gke))
             }
             Some("kubelogin") => {
-                // The application and the tenant come from the login, whatever the arguments of the plugin name.
+                // The application and the tenant come from the login, even if the plugin's arguments name
+                // others.
                 let server = match Self::of_plugin(plugin, &CloudEnvironment::default()) {
                     Some(Self::Aks { server, .. }) => Some(server),
                     _ => None,
@@ -119,7 +122,8 @@ impl ClusterLogin {
         }
     }
 
-    /// A role among the arguments must be one of the login's. A preview gets the login's role for previews nevertheless.
+    /// Returns the login at EKS. A role among the plugin's arguments must be one of the stack's roles; a
+    /// preview uses the login's role for previews in any case.
     fn eks_of_stack(
         plugin: &ExecConfig,
         identity: &StackIdentity,
@@ -143,7 +147,7 @@ impl ClusterLogin {
         }
         let flag = |name: &str| flags.get(name).map(|value| (*value).to_owned());
         let cluster = flag("cluster-name").or_else(|| flag("cluster-id"))?;
-        // A region is not an identity: without another one the job's counts, as without a login.
+        // A region is not an identity, so without one the job's region is used, as without a login.
         let of_job = |name: &str| environment.var(name).map(str::to_owned);
         let region = flag("region")
             .or_else(|| variable(variables::AWS_REGION))
@@ -158,7 +162,7 @@ impl ClusterLogin {
         )))
     }
 
-    /// Returns true if the identity is one that the plugin cannot use: the token that GitHub gives the job.
+    /// Returns true if the identity is the token that GitHub gives the job, which a plugin cannot use.
     pub(crate) fn is_by_job(&self) -> bool {
         match self {
             Self::Eks(eks) => eks.is_by_job(),
@@ -176,7 +180,7 @@ impl ClusterLogin {
     }
 }
 
-/// A credentials plugin means another identity than the login of the stack.
+/// The identity in a kubeconfig conflicts with the login of the stack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ForeignIdentity {
     #[error("the arguments of `{}` in the kubeconfig mean another identity than the login `{login}`", command.escape_debug())]
@@ -186,7 +190,7 @@ pub(crate) enum ForeignIdentity {
 }
 
 impl ForeignIdentity {
-    /// Returns the hint for a person.
+    /// Returns the hint for the user.
     pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Arguments { .. } => {
@@ -199,8 +203,8 @@ impl ForeignIdentity {
     }
 }
 
-/// The words and the flags of a command line; `None` for a flag in the short form. A flag without a value has
-/// an empty one.
+/// Splits arguments into words and flags; `None` if there is a flag in the short form. A flag without a value
+/// has an empty one.
 fn parse_arguments(arguments: &[String]) -> Option<(Vec<&str>, BTreeMap<&str, &str>)> {
     let mut words = Vec::new();
     let mut flags = BTreeMap::new();
@@ -225,7 +229,7 @@ fn parse_arguments(arguments: &[String]) -> Option<(Vec<&str>, BTreeMap<&str, &s
     Some((words, flags))
 }
 
-/// The token of a cluster, renewed before its end.
+/// The token of a cluster, renewed before it expires.
 #[derive(Debug)]
 pub(crate) struct ClusterToken {
     login: ClusterLogin,
@@ -242,10 +246,10 @@ impl ClusterToken {
         }
     }
 
-    /// The token; `learn` gets each new one before it is used.
+    /// Returns the token. `learn` is called with each new token before it is used, so that it is masked.
     ///
     /// # Errors
-    /// The environment names no identity, or the cloud refuses it.
+    /// The environment provides no identity, or the cloud refuses it.
     pub(crate) async fn bearer(&self, learn: impl Fn(&str)) -> Result<String, CloudError> {
         let mut current = self.current.lock().await;
         if let Some((token, end)) = current.as_ref()

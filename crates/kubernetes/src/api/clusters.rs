@@ -18,13 +18,13 @@ use konverge_base::{
 };
 use konverge_cloud::StackIdentity;
 
-/// Response of a cluster to the question for a Secret.
+/// The result of reading a Secret.
 pub enum SecretData {
-    /// Its `data`, decoded.
+    /// The decoded `data` of the Secret.
     Found(BTreeMap<String, SecretValue>),
     /// The cluster has no such Secret.
     Missing,
-    /// The run may not read it.
+    /// The run may not read the Secret.
     Denied(UserError),
 }
 
@@ -42,17 +42,17 @@ async fn connect(
 /// One or more clusters. A clone uses the same connections.
 #[derive(Clone)]
 pub struct Kubernetes {
-    /// A cluster with unusable credentials fails when it is used, and does not affect the others.
+    /// The clusters. One with unusable credentials fails when it is used, without affecting the others.
     clusters: BTreeMap<ClusterName, Result<Arc<Cluster>, UserError>>,
-    /// The settings of the connections, to connect again with another login.
+    /// The connection settings, for new connections with another login.
     accesses: Arc<Vec<ClusterAccess>>,
     pub(crate) options: Options,
     pub(crate) secrets: Secrets,
 }
 
 impl Kubernetes {
-    /// Reads the credentials of each cluster; sends nothing yet. A cluster that is unusable fails when it is
-    /// used.
+    /// Reads the credentials of each cluster without a request. A cluster with unusable credentials fails
+    /// when it is used.
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
         for access in &clusters {
@@ -67,8 +67,8 @@ impl Kubernetes {
         }
     }
 
-    /// Returns the clusters for stacks with a login of their own. A connection whose credentials are in the
-    /// kubeconfig itself serves them too.
+    /// Returns the clusters for stacks with a login of their own. Connections whose credentials are in the
+    /// kubeconfig itself are reused.
     #[must_use]
     pub async fn under(&self, identity: Arc<StackIdentity>) -> Self {
         let options = Options {
@@ -92,8 +92,8 @@ impl Kubernetes {
         }
     }
 
-    /// Returns the clusters for a stack whose objects another field manager applies: a plan computes what that
-    /// manager would write. It takes fields from others, as the controllers do.
+    /// Returns the clusters for a stack whose objects another field manager applies: a plan shows what that
+    /// manager would write. Fields of other managers are taken over, as delivery controllers do.
     #[must_use]
     pub fn managed_by(&self, field_manager: &'static str) -> Self {
         let mut other = self.clone();
@@ -114,10 +114,10 @@ impl Kubernetes {
         Ok(one == other || self.cluster(one)?.server() == self.cluster(other)?.server())
     }
 
-    /// Reads the answer to one path of the API. `None` if the object or its kind is missing.
+    /// Reads a path of the API. `None` if the object or its kind does not exist.
     ///
     /// # Errors
-    /// The cluster cannot be reached, or denies it.
+    /// The cluster cannot be reached, or denies access.
     pub async fn read_path(
         &self,
         cluster: Option<&ClusterName>,
@@ -136,10 +136,10 @@ impl Kubernetes {
         self.options.ready_timeout
     }
 
-    /// The decoded `data` of a Secret.
+    /// Reads a Secret's decoded `data`.
     ///
     /// # Errors
-    /// The cluster cannot be reached, or denies it.
+    /// The cluster cannot be reached, or denies access.
     pub async fn secret_data(
         &self,
         cluster: Option<&ClusterName>,
@@ -167,7 +167,7 @@ impl Kubernetes {
         Ok(SecretData::Found(fields.collect()))
     }
 
-    /// Asks the cluster whether this job may read the Secrets of a namespace. None is read.
+    /// Returns true if this job may read the Secrets of a namespace, without reading one.
     ///
     /// # Errors
     /// The cluster cannot be reached.
@@ -191,7 +191,7 @@ impl Kubernetes {
         Ok(answer.value["status"]["allowed"] == true)
     }
 
-    /// The number of requests sent to all clusters so far, including retries.
+    /// Returns the number of requests sent to all clusters so far, including retries.
     pub fn requests(&self) -> u64 {
         self.clusters
             .values()
@@ -203,7 +203,7 @@ impl Kubernetes {
     /// Queries the version of a cluster, and returns it with the address of the server.
     ///
     /// # Errors
-    /// Its credentials are unusable, or it cannot be reached.
+    /// The credentials are unusable, or the cluster cannot be reached.
     pub async fn version(&self, name: &ClusterName) -> Result<String, UserError> {
         let cluster = self.cluster(Some(name))?;
         Ok(format!(
@@ -213,13 +213,13 @@ impl Kubernetes {
         ))
     }
 
-    /// The cluster with a name; without a name the only one.
+    /// Returns the cluster with a name; without a name the only cluster.
     pub(crate) fn cluster(&self, name: Option<&ClusterName>) -> Result<&Arc<Cluster>, UserError> {
         let found = match name {
             Some(name) => self.clusters.get(name).ok_or_else(|| {
                 let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
                 UserError::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
-                    "define it in `konverge.yaml` under `clusters`; there are: {}",
+                    "define the cluster in `konverge.yaml` under `clusters`; defined are: {}",
                     if known.is_empty() {
                         "none".to_owned()
                     } else {
@@ -235,7 +235,7 @@ impl Kubernetes {
                 )
                 .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
                 None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
-                    .hint("name one in `konverge.yaml` under `clusters`")),
+                    .hint("name a cluster in `konverge.yaml` under `clusters`")),
             },
         };
         found?.as_ref().map_err(UserError::clone)

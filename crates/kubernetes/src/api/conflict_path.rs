@@ -1,8 +1,8 @@
-//! The fields that the server names in a conflict, as paths of the plan.
+//! Converts the fields that the server names in a conflict to paths of a plan.
 
 use konverge_base::model::field_path::escape_component;
 
-/// The plan path of a conflicting field, such as `.spec.containers[name="web"].image`.
+/// Converts a conflicting field, such as `.spec.containers[name="web"].image`, to a path of a plan.
 pub(crate) fn conflict_path(field: &str) -> String {
     let mut path = String::new();
     let mut rest = field;
@@ -17,8 +17,8 @@ pub(crate) fn conflict_path(field: &str) -> String {
             rest = tail.get(nearest + 1..).unwrap_or_default();
         } else {
             let tail = rest.strip_prefix('.').unwrap_or(rest);
-            // A key may contain dots (annotations): only `f.` names of the schema are split, because the
-            // server writes them unquoted.
+            // A key such as an annotation's may contain dots, which the server does not quote. So only names
+            // of the schema are split at dots.
             let end = tail.find(['.', '[']).unwrap_or(tail.len());
             path.push('/');
             path.push_str(&escape_component(&tail[..end]));
@@ -28,7 +28,7 @@ pub(crate) fn conflict_path(field: &str) -> String {
     rejoin_map_keys(&path)
 }
 
-/// Rejoins the keys of annotations, labels and data, which contain dots that the server does not quote.
+/// Joins the keys of annotations, labels and data again, which contain dots that the server does not quote.
 fn rejoin_map_keys(path: &str) -> String {
     for map in [
         "/metadata/annotations/",

@@ -1,4 +1,4 @@
-//! Connects to a cluster, with our retries instead of the library's.
+//! Connects to a cluster, with Konverge's retries instead of the library's.
 
 use std::{
     io::IsTerminal as _,
@@ -32,13 +32,13 @@ use konverge_base::{
 pub struct ClusterAccess {
     /// The cluster's name in `konverge.yaml`.
     pub name: ClusterName,
-    /// The source of address and credentials.
+    /// The source of the address and credentials.
     pub credentials: ClusterCredentials,
     /// The maximum number of concurrent requests; default 16.
     pub requests: Option<usize>,
 }
 
-/// The source of address and credentials.
+/// The source of a cluster's address and credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterCredentials {
     /// A kubeconfig: client certificates, tokens, exec plugins, OIDC.
@@ -47,11 +47,11 @@ pub enum ClusterCredentials {
         path: Option<PathBuf>,
         /// The context; `None` for the current one.
         context: Option<String>,
-        /// The environment variable with the path. Its value is never shown, because it may be the wrong
-        /// variable.
+        /// The environment variable with the path. Its value is not shown in messages, because the user may
+        /// have named the wrong variable.
         variable: Option<String>,
     },
-    /// The text of a kubeconfig, such as an input of the action.
+    /// The text of a kubeconfig, such as from an input of the action.
     Text {
         /// The kubeconfig itself.
         text: KubeconfigText,
@@ -62,12 +62,12 @@ pub enum ClusterCredentials {
     InCluster,
 }
 
-/// The text of a kubeconfig. It may hold secrets, so it is not shown.
+/// The text of a kubeconfig. `Debug` does not print it, because it may contain secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KubeconfigText(String);
 
 impl KubeconfigText {
-    /// Takes the text.
+    /// Wraps a text.
     pub fn new(text: String) -> Self {
         Self(text)
     }
@@ -79,16 +79,16 @@ impl std::fmt::Debug for KubeconfigText {
     }
 }
 
-/// The client of a cluster.
+/// A connected client of a cluster.
 pub(crate) struct ConnectedClient {
     pub client: kube::Client,
-    /// The address of its server.
+    /// The address of the server.
     pub server: String,
-    /// True if the login may depend on the job: a credentials plugin logs in, or Konverge in its place.
+    /// True if the login may depend on the job: by a credentials plugin, or by Konverge instead of one.
     pub by_plugin: bool,
 }
 
-/// Builds the client; sends nothing yet. Every credential of the client is learned as a secret.
+/// Builds the client without a request. All its credentials are added to `secrets`, so that they are masked.
 pub(crate) async fn client(
     access: &ClusterAccess,
     options: &Options,
@@ -102,7 +102,7 @@ pub(crate) async fn client(
     config.default_retry = false;
     config.connect_timeout = Some(std::time::Duration::from_secs(10));
     learn(&config.auth_info, secrets);
-    // Without a terminal nobody answers the questions of a plugin; its output is then captured and shown
+    // Without a terminal nobody can answer a plugin's questions. Its output is then captured, and shown
     // masked.
     if let Some(exec) = config
         .auth_info
@@ -141,10 +141,12 @@ pub(crate) async fn client(
     })
 }
 
-/// The library's client, which also learns the authentication header of each request. The library adds that
-/// header inside of all layers that can be added, so it is added here on the outside instead.
+/// Returns the library's client, with the authentication header of each request added to `secrets`. The
+/// library would add that header inside all layers, where it cannot be observed, so a layer on the outside
+/// adds it.
 fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<kube::Client> {
-    // `auth_layer` returns `None` if there are no credentials, or only a client certificate: then no header is added.
+    // `auth_layer` returns `None` if there are no credentials, or only a client certificate. Then there is no
+    // header to add.
     let Some(proof) = config.auth_layer()? else {
         return transport::client(config);
     };
@@ -175,7 +177,7 @@ fn learning_client(mut config: kube::Config, secrets: &Secrets) -> kube::Result<
     Ok(ClientBuilder::new(inner, namespace).with_layer(&proof).build())
 }
 
-/// A client whose requests carry the token of a cloud.
+/// Returns a client whose requests carry a cloud's token.
 fn cloud_client(config: kube::Config, token: ClusterToken, secrets: &Secrets) -> kube::Result<kube::Client> {
     let client = transport::client(config)?;
     let namespace = client.default_namespace().to_owned();
@@ -194,7 +196,8 @@ fn cloud_client(config: kube::Config, token: ClusterToken, secrets: &Secrets) ->
     Ok(ClientBuilder::new(inner, namespace).build())
 }
 
-/// Learns `Bearer TOKEN`, or `Basic` with user and password in base64.
+/// Adds the credential in a header to the secrets: `Bearer TOKEN`, or `Basic` with user and password in
+/// base64.
 fn learn_proof(proof: &HeaderValue, secrets: &Secrets) {
     let Some((scheme, value)) = proof.to_str().ok().and_then(|text| text.split_once(' ')) else {
         return;
@@ -208,7 +211,7 @@ fn learn_proof(proof: &HeaderValue, secrets: &Secrets) {
     }
 }
 
-/// Learns the secrets of a kubeconfig: tokens, a password, the environment of a plugin.
+/// Adds the secrets of a kubeconfig's user: tokens, the password, the environment of a plugin.
 fn learn(user: &AuthInfo, secrets: &Secrets) {
     let own = [&user.token, &user.password, &user.client_key_data];
     own.into_iter()
@@ -232,7 +235,7 @@ fn learn(user: &AuthInfo, secrets: &Secrets) {
     }
 }
 
-/// Explains why credentials could not be obtained. The library's message contains the environment and the
+/// Describes why credentials could not be obtained. The library's message contains the environment and the
 /// output of a plugin, either of which may be secret. Only its exit status and its standard error are shown,
 /// without anything that looks like a secret.
 pub(crate) fn explain(error: &AuthError) -> String {
@@ -256,8 +259,8 @@ pub(crate) fn explain(error: &AuthError) -> String {
     }
 }
 
-/// The error for a kubeconfig at a place where a branch could put one. The path is not shown if it comes from
-/// a variable.
+/// Returns the error for a kubeconfig in the checkout, where a branch could have put it. The path is not
+/// shown if it comes from a variable.
 fn untrusted(error: Untrusted, variable: Option<&str>) -> UserError {
     match variable {
         Some(variable) if error.what() == Some(kubeconfig::ITSELF) => UserError::new(
@@ -271,8 +274,8 @@ fn untrusted(error: Untrusted, variable: Option<&str>) -> UserError {
     }
 }
 
-/// Explains why a kubeconfig is unusable. The library's message quotes the path, and a part of the file if it
-/// is invalid.
+/// Describes why a kubeconfig is unusable. The library's message is not used, because it quotes the path and
+/// parts of the file.
 fn unusable(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, _) => format!("it cannot be read: {error}"),
@@ -281,7 +284,7 @@ fn unusable(error: &KubeconfigError) -> String {
     }
 }
 
-/// Address of a cluster, and the login there.
+/// The connection settings of a cluster, and the login there.
 struct LoadedConfig {
     config: kube::Config,
     login: Option<ClusterLogin>,
@@ -299,7 +302,7 @@ async fn load(
     })
 }
 
-/// The error for a kubeconfig that is refused or cannot be used, with a hint for what cannot be read.
+/// Returns the error for a refused or invalid kubeconfig, with `hint` if it cannot be read.
 fn refused(error: ReadError, place: &str, variable: Option<&str>, hint: &str) -> UserError {
     let why = match error {
         ReadError::Untrusted(error) => return untrusted(error, variable),
@@ -369,6 +372,8 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                 Err(error) => Err(error),
             };
             config.map_err(|error| {
+                // A path from a variable is not shown, because the user may have named a variable with a
+                // secret.
                 let place = match (variable, path) {
                     (Some(variable), _) => format!("the file that the variable {variable} names"),
                     (None, Some(path)) => format!("`{}`", path.display()),

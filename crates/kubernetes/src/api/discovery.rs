@@ -1,5 +1,5 @@
-//! The kinds of a cluster: aggregated discovery, two requests. An aggregated API that is down does not affect
-//! the others.
+//! The kinds of a cluster: aggregated discovery with two requests. If the server of an aggregated API is
+//! down, only its kinds are missing.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,23 +16,23 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 /// One kind in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ResourceType {
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub group: String,
     pub version: String,
     pub kind: String,
     pub plural: String,
     pub namespaced: bool,
-    /// True if it has a `status` subresource that a controller writes.
+    /// True if the kind has a `status` subresource, which a controller writes.
     pub reports_status: bool,
 }
 
 impl ResourceType {
-    /// The kind, in any version.
+    /// Returns the group and kind, without the version.
     pub(crate) fn group_kind(&self) -> GroupKind<'_> {
         GroupKind::new(&self.group, &self.kind)
     }
 
-    /// `apps/v1`, `v1`.
+    /// Returns the API version, such as `apps/v1` or `v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -41,7 +41,7 @@ impl ResourceType {
         }
     }
 
-    /// The path of all objects, or of those in one namespace.
+    /// Returns the path of all objects, or of those in one namespace.
     pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let namespace = namespace
@@ -50,7 +50,7 @@ impl ResourceType {
         format!("{root}/{}{namespace}/{}", self.api_version(), self.plural)
     }
 
-    /// The path of one object.
+    /// Returns the path of one object.
     pub(crate) fn object(&self, namespace: Option<&str>, name: &str) -> String {
         format!("{}/{}", self.collection(namespace), escape(name))
     }
@@ -59,16 +59,16 @@ impl ResourceType {
 /// The kinds of a cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Discovery {
-    /// By version and kind.
+    /// The kinds by API version and name.
     by_version: HashMap<String, HashMap<String, Arc<ResourceType>>>,
-    /// By group and kind: the server's preferred version.
+    /// The kinds in the server's preferred version, by group and name.
     preferred: HashMap<String, HashMap<String, Arc<ResourceType>>>,
-    /// By group: a version that is listed, but whose own server does not answer.
+    /// Versions that are listed but whose server does not respond, by group.
     silent: HashMap<String, String>,
 }
 
 impl Discovery {
-    /// Queries the server.
+    /// Queries the kinds of a cluster.
     pub(crate) async fn ask(api: &Api) -> Result<Self, ApiError> {
         let ask = |path: &'static str| async move {
             let mut request = ApiRequest::get(path);
@@ -90,7 +90,8 @@ impl Discovery {
         }
         for group in items(list, "items") {
             let name = text(&group["metadata"], "name");
-            // The versions are in the server's order of preference.
+            // The server lists versions in its order of preference, so the first one with a kind is
+            // preferred.
             for version in items(group, "versions") {
                 if version["freshness"] == "Stale" {
                     let version = format!("{name}/{}", text(version, "version"));
@@ -127,24 +128,25 @@ impl Discovery {
         }
     }
 
-    /// The kind in exactly that version.
+    /// Returns the kind in exactly that version.
     pub(crate) fn exact(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.by_version.get(api_version)?.get(kind)
     }
 
-    /// The kind in that version, or in the server's preferred version: the version in a state may no longer
-    /// be served.
+    /// Returns the kind in that version, or else in the server's preferred version, because the version in a
+    /// state may no longer be served.
     pub(crate) fn any_version(&self, api_version: &str, kind: &str) -> Option<&Arc<ResourceType>> {
         self.exact(api_version, kind)
             .or_else(|| self.of_kind(GroupKind::from_api_version(api_version, kind)))
     }
 
-    /// The kind in the server's preferred version.
+    /// Returns the kind in the server's preferred version.
     pub(crate) fn of_kind(&self, of: GroupKind<'_>) -> Option<&Arc<ResourceType>> {
         self.preferred.get(of.group)?.get(of.kind)
     }
 
-    /// A version of the group that does not answer: a kind that is missing from it may exist.
+    /// Returns a version of the group whose server does not respond. A kind that is missing from it may
+    /// exist.
     pub(crate) fn silent(&self, group: &str) -> Option<&str> {
         self.silent.get(group).map(String::as_str)
     }

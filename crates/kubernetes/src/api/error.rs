@@ -14,35 +14,35 @@ use konverge_base::{
 /// A request that failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// The server answered with a `Status`.
+    /// The server responded with a `Status`.
     #[error("{}", .0.message)]
     Status(Box<ApiStatus>),
-    /// No answer, or a broken one.
+    /// No response, or a broken one.
     #[error("{}", &**.0)]
     Network(#[source] SharedError),
-    /// No answer in time.
+    /// No response in time.
     #[error("no answer within {} s", .0.as_secs())]
     Deadline(Duration),
-    /// An answer that violates the protocol.
+    /// A response that violates the protocol.
     #[error("unexpected answer")]
     Protocol(#[source] SharedError),
     /// Credentials could not be obtained (exec plugin, OIDC, token file).
     #[error("the credentials could not be obtained")]
     Credentials(#[source] SharedError),
-    /// The request was abandoned.
+    /// The request was abandoned, because the run was asked to stop.
     #[error("{0}")]
     Stopped(#[from] Stopped),
 }
 
-/// `metav1.Status`, as far as it is used.
+/// The fields of `metav1.Status` that are used.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ApiStatus {
     /// The HTTP status code.
     pub code: u16,
-    /// One word, such as `NotFound`; empty if the answer had none.
+    /// The reason in one word, such as `NotFound`; empty if the response had none.
     pub reason: String,
     pub message: String,
-    /// The causes: reason, message, field.
+    /// The causes, each with reason, message and field.
     pub causes: Vec<StatusCause>,
     /// Time after which the server asks to retry.
     pub retry_after: Option<Duration>,
@@ -51,15 +51,15 @@ pub(crate) struct ApiStatus {
 /// One cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct StatusCause {
-    /// Such as `FieldValueInvalid`, `FieldManagerConflict`.
+    /// The reason, such as `FieldValueInvalid` or `FieldManagerConflict`.
     pub reason: String,
     pub message: String,
-    /// The field with dots: `spec.selector`, for conflicts `.spec.replicas`.
+    /// The field with dots, such as `spec.selector`; for conflicts `.spec.replicas`.
     pub field: String,
 }
 
 impl ApiStatus {
-    /// Parses the body of an unsuccessful answer.
+    /// Parses the body of an unsuccessful response.
     pub(crate) fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value, key: &str| {
@@ -94,7 +94,7 @@ impl ApiStatus {
 }
 
 impl ApiError {
-    /// The status, if the server answered with one.
+    /// Returns the status, if the server responded with one.
     pub(crate) fn status(&self) -> Option<&ApiStatus> {
         match self {
             Self::Status(status) => Some(status),
@@ -102,12 +102,12 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the answer has that HTTP status code.
+    /// Returns true if the response has that HTTP status code.
     pub(crate) fn is_code(&self, code: u16) -> bool {
         self.status().is_some_and(|status| status.code == code)
     }
 
-    /// The fields that another manager owns, if that is the reason.
+    /// Returns the fields that other managers own, if the error is a conflict.
     pub(crate) fn conflicts(&self) -> Vec<&StatusCause> {
         let causes = self
             .status()
@@ -120,8 +120,8 @@ impl ApiError {
             .collect()
     }
 
-    /// The retry decision. All of our requests may be repeated: reads, dry-runs, server-side applies, and
-    /// deletions bound to a UID.
+    /// Decides whether to retry. Every request of Konverge is safe to repeat: reads, dry-runs, server-side
+    /// applies, and deletions bound to a UID.
     pub(crate) fn verdict(&self) -> RetryDecision {
         match self {
             Self::Network(_) | Self::Deadline(_) => RetryDecision::Retry,
@@ -137,12 +137,12 @@ impl ApiError {
         }
     }
 
-    /// Returns true if there was no answer at all.
+    /// Returns true if there was no response at all.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Network(_) | Self::Deadline(_))
     }
 
-    /// Converts the error for a person.
+    /// Converts the error to one for the user.
     pub(crate) fn failure(&self, cluster: &ClusterName, doing: &str) -> UserError {
         let kind = match self {
             Self::Stopped(_) => ErrorKind::Interrupted,
@@ -152,15 +152,15 @@ impl ApiError {
         let failure =
             UserError::from_error(kind, self.clone()).context(format_args!("cluster `{cluster}`: {doing}"));
         match self {
-            // These texts come from rustls. `BadSignature` is an issuer with the same name and another key. For an
-            // expired certificate, or one for another name, the message is enough.
+            // These texts come from rustls. `BadSignature` means an issuer with the same name but another
+            // key. For an expired certificate, or one for another name, the message is enough.
             Self::Network(_) if said.contains("UnknownIssuer") || said.contains("BadSignature") => failure.hint(
                 "the server's certificate is not trusted: compare `certificate-authority-data` of the kubeconfig with the \
                  cluster's",
             ),
             Self::Network(_) if said.contains("certificate") => failure,
             Self::Network(_) | Self::Deadline(_) => {
-                failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
+                failure.hint("check that the cluster is reachable from here: `kubectl version` sends a request to the same server")
             }
             Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows your identity in the cluster"),
             Self::Protocol(_) | Self::Stopped(_) => failure,
@@ -175,22 +175,22 @@ impl ApiError {
     }
 }
 
-/// Returns true for a UID that is no longer the object's: a retry does not help.
+/// Returns true if a precondition failed because the object has another UID. A retry does not help.
 fn is_precondition(message: &str) -> bool {
     message.contains("Precondition failed") || message.contains("uid mismatch")
 }
 
-/// Returns true if a 403 is of the authorizer. One of an admission plugin has the same code and no user.
+/// Returns true if a 403 comes from the authorizer. A 403 of an admission plugin names no user.
 fn is_about_rights(message: &str) -> bool {
     message.contains("User \"") && message.contains("\" cannot ")
 }
 
-/// Returns true if an object is larger than the server or its database takes. A retry does not help.
+/// Returns true if an object is larger than the server or its database accepts. A retry does not help.
 pub(crate) fn is_too_large(status: &ApiStatus) -> bool {
     status.code == 413 || status.message.contains("request is too large")
 }
 
-/// Returns true if the server's message is its own error for an object that does not match its schema.
+/// Returns true for the server's own message about an object that does not match its schema.
 pub(crate) fn is_malformed(message: &str) -> bool {
     let words = [
         "failed to create typed patch object",

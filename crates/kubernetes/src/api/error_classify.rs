@@ -1,4 +1,4 @@
-//! Classifies refusals of the server: replace the object, correct the Spec, or report missing permissions.
+//! Classifies refusals of the server, to decide whether to replace the object, or which hint to show.
 
 use super::{
     conflict_path::conflict_path,
@@ -23,14 +23,14 @@ pub(crate) enum RefusalCause {
     NoNamespace,
     /// The namespace is being deleted.
     EndingNamespace,
-    /// The server does not know the kind (any more).
+    /// The server does not serve the kind, or no longer.
     NoKind,
     /// The managed fields name a version that the server no longer has, which blocks every write.
     DeadVersion,
     Other,
 }
 
-/// The API server's messages for immutable fields of various kinds (from the causes of validation).
+/// The API server's messages for immutable fields of various kinds, from its validation code.
 const IMMUTABLE: [&str; 7] = [
     "field is immutable",
     "may not change once set",
@@ -41,7 +41,7 @@ const IMMUTABLE: [&str; 7] = [
     "cannot be changed",
 ];
 
-/// Finds the cause.
+/// Returns the cause of an error.
 pub(crate) fn cause(error: &ApiError) -> RefusalCause {
     let Some(status) = error.status() else {
         return RefusalCause::Other;
@@ -71,8 +71,8 @@ pub(crate) fn cause(error: &ApiError) -> RefusalCause {
     }
 }
 
-/// The immutable fields among the causes; empty if there is any other cause, because then recreating the
-/// object fails too.
+/// Returns the immutable fields among the causes. Empty if there is any other cause, because then recreating
+/// the object would fail too.
 fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     let is_immutable = |text: &str| IMMUTABLE.iter().any(|words| text.contains(words));
     if status.causes.is_empty() {
@@ -95,13 +95,14 @@ fn immutable_paths(status: &ApiStatus) -> Vec<String> {
     paths
 }
 
-/// Returns true if a refusal concerns an object of that name: the object is missing, or is a role whose rights the
-/// server does not let the account give.
+/// Returns true if a refusal is about the object of that name: it is missing, or it is a role with
+/// permissions that the account may not grant.
 pub(crate) fn is_about(error: &ApiError, is_role: bool, name: &str) -> bool {
     let Some(status) = error.status().filter(|status| matches!(status.code, 403 | 404)) else {
         return false;
     };
-    // The rules of the role decide whether a binding escalates the permissions of its author.
+    // The rules of a role decide if a binding to it escalates the author's permissions, so the role may be
+    // the cause.
     let escalates = status.message.contains("attempting to grant RBAC permissions");
     (escalates && is_role) || holds_word(&status.message, name)
 }
@@ -112,7 +113,7 @@ fn holds_word(text: &str, name: &str) -> bool {
     !name.is_empty()
         && text.match_indices(name).any(|(at, _)| {
             let (before, after) = (&text[..at], &text[at + name.len()..]);
-            // A name may end the sentence.
+            // A name may be at the end of a sentence.
             let after = after
                 .strip_prefix(['.', ':'])
                 .filter(|rest| rest.is_empty() || rest.starts_with(' '))
@@ -130,7 +131,7 @@ pub(crate) fn is_another_object(error: &ApiError) -> bool {
     })
 }
 
-/// Converts the refusal for a person.
+/// Converts a refusal to an error for the user.
 pub(crate) fn refusal(
     error: &ApiError,
     cluster: &konverge_base::model::ClusterName,
@@ -142,13 +143,13 @@ pub(crate) fn refusal(
         cause,
         RefusalCause::Quota | RefusalCause::Denied | RefusalCause::EndingNamespace
     ) {
-        // This 403 is not about permissions, so hints about permissions would mislead.
+        // This 403 comes from an admission plugin, so hints about permissions would mislead.
         failure.hints.clear();
     }
     match cause {
         RefusalCause::Quota => {
             failure.kind = ErrorKind::Policy;
-            failure.hint("ask for a larger quota, or ask for less: `kubectl describe resourcequota` shows what is used")
+            failure.hint("request a larger quota, or use less of it: `kubectl describe resourcequota` shows what is used")
         }
         RefusalCause::Denied => {
             failure.kind = ErrorKind::Policy;
@@ -161,7 +162,7 @@ pub(crate) fn refusal(
             .hint("an entry in `metadata.managedFields` of the object has an API version that is no longer served, and blocks every write to the object")
             .hint("clear the managed fields, and run the command again: `kubectl patch KIND NAME --type=merge -p '{\"metadata\":{\"managedFields\":[{}]}}'`"),
         RefusalCause::NoDryRun => failure.hint("set `sideEffects` of the webhook to `None` or `NoneOnDryRun`"),
-        // The caller knows the request, and adds a better hint where it can.
+        // The caller knows the request, and adds a more specific hint if possible.
         RefusalCause::Invalid => failure.hint("correct what the message names, then run the same command again"),
         RefusalCause::Immutable(_) => failure,
         RefusalCause::Other => match error.status().and_then(other_hint) {
@@ -171,8 +172,9 @@ pub(crate) fn refusal(
     }
 }
 
-/// Returns the hint for a refusal whose cause is only in the words of the server: an admission plugin that answers
-/// 403 like the authorizer, a size, a webhook that is down, an API server of an extension.
+/// Returns the hint for a refusal whose cause is only in the server's message: an admission plugin that
+/// returns 403 like the authorizer, an object that is too large, a webhook that is down, or the API server of
+/// an extension.
 fn other_hint(status: &ApiStatus) -> Option<&'static str> {
     let message = &status.message;
     let says = |words: &str| message.contains(words);

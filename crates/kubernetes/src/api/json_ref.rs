@@ -1,4 +1,4 @@
-//! JSON parsed without copying: for values that are read once and not kept.
+//! JSON values that borrow from the text, for values that are read once and not kept.
 
 use std::{borrow::Cow, fmt};
 
@@ -34,7 +34,7 @@ impl<'a> Members<'a> {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// The text of a member; empty if there is none.
+    /// Returns the text of a member; empty if there is none.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).map_or("", JsonRef::text)
     }
@@ -45,7 +45,7 @@ impl<'a> JsonRef<'a> {
         self.as_map()?.get(key)
     }
 
-    /// The text; empty for another type.
+    /// Returns the text; empty for another type.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -67,7 +67,7 @@ impl<'a> JsonRef<'a> {
         }
     }
 
-    /// Returns true if it equals a value, as [`diff::same`].
+    /// Returns true if this equals a value by [`diff::same`].
     pub(crate) fn is(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Null, Value::Null) => true,
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         }
         let in_order = members.is_sorted_by(|(a, _): &(Cow<'_, str>, JsonRef<'_>), (b, _)| a < b);
         if !in_order {
-            // The last one of a duplicate key counts, as usual.
+            // Of duplicate keys the last one is used, as by other parsers.
             members.reverse();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             members.dedup_by(|(later, _), (kept, _)| later == kept);

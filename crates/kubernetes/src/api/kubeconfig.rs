@@ -1,4 +1,4 @@
-//! Reads a kubeconfig: neither it nor a file or a program that it names may be in the checkout.
+//! Reads a kubeconfig. Neither the kubeconfig nor any file or program that it names may be in the checkout.
 
 use std::path::{Path, PathBuf};
 
@@ -11,26 +11,26 @@ use konverge_base::{
 };
 use konverge_cloud::{CloudEnvironment, StackIdentity};
 
-/// A kubeconfig that may be used.
+/// A kubeconfig that passed the checks.
 #[derive(Debug)]
 pub(crate) struct TrustedKubeconfig {
     pub file: Kubeconfig,
-    /// The login of the used context, if Konverge takes the place of its credentials plugin.
+    /// The login of the used context, if Konverge replaces its credentials plugin.
     pub login: Option<ClusterLogin>,
-    /// True if the used context logs in by a credentials plugin, or by Konverge in its place.
+    /// True if the used context logs in by a credentials plugin, even if Konverge replaces it.
     pub has_plugin: bool,
 }
 
-/// Identity and variables of a login at a cluster.
+/// The variables and the identity for a login at a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoginOptions<'a> {
     /// The variables of the job.
     pub environment: &'a CloudEnvironment,
-    /// The login of the stacks, in the place of the job's own identity.
+    /// The login of the stacks, which replaces the job's own identity.
     pub identity: Option<&'a StackIdentity>,
 }
 
-/// Name of the kubeconfig itself in an [`Untrusted`], unlike the files that it names.
+/// The name of the kubeconfig itself in an [`Untrusted`] error, which otherwise names a file in it.
 pub(super) const ITSELF: &str = "the kubeconfig";
 
 /// A kubeconfig that is refused or invalid.
@@ -39,7 +39,7 @@ pub(crate) enum ReadError {
     /// A branch could have brought the kubeconfig, or a file that it names.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
-    /// The kubeconfig means another identity than the stack's.
+    /// The identity in the kubeconfig conflicts with the stack's.
     #[error(transparent)]
     Foreign(#[from] ForeignIdentity),
     /// The kubeconfig cannot be read.
@@ -54,7 +54,7 @@ pub(crate) enum ReadError {
 #[derive(Debug, thiserror::Error)]
 #[error("{}; {}", missing(.wanted.as_deref()), listed(.known))]
 pub(crate) struct MissingContext {
-    /// `None`: the current one, and none is set.
+    /// The context; `None` if the current context was wanted but none is set.
     wanted: Option<String>,
     known: Vec<String>,
 }
@@ -66,7 +66,7 @@ fn missing(wanted: Option<&str>) -> String {
     }
 }
 
-/// The most contexts that an error lists.
+/// Maximum number of contexts that an error lists.
 const LISTED: usize = 10;
 
 fn listed(known: &[String]) -> String {
@@ -82,10 +82,10 @@ fn listed(known: &[String]) -> String {
     }
 }
 
-/// Reads a kubeconfig; without a path the files of `$KUBECONFIG`, or else `~/.kube/config`.
+/// Reads a kubeconfig. Without a path, reads the files of `$KUBECONFIG`, or else `~/.kube/config`.
 ///
-/// In the used context (`None` is the current one), programs are replaced by their absolute paths, and get a
-/// `PATH` without folders of the checkout.
+/// In the used context (`None`: the current one), programs are replaced by their absolute paths, and run with
+/// a `PATH` without folders of the checkout.
 pub(crate) fn read(
     path: Option<&Path>,
     context: Option<&str>,
@@ -145,6 +145,7 @@ fn check(
     };
     let clusters = all.clusters.iter().filter(|named| named.name == context.cluster);
     for cluster in clusters.filter_map(|named| named.cluster.as_ref()) {
+        // A certificate authority in the checkout would let a branch pass off another server as this cluster.
         if let Some(authority) = &cluster.certificate_authority {
             checkout.trust("`certificate-authority` of the kubeconfig", authority.as_ref())?;
         }
@@ -158,6 +159,7 @@ fn check(
             if own.is_some() {
                 user.exec = None;
             }
+            // A plugin that Konverge does not replace must not log in with the job's own cloud identity.
             if let (Some(plugin), Some(identity)) = (&mut user.exec, login.identity) {
                 let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
                 let hidden = variables.filter(|name| identity.hides(name));
@@ -173,8 +175,8 @@ fn check(
     })
 }
 
-/// Says which kubeconfig is read without a path. What `$KUBECONFIG` holds is shown only where it is the path of a file:
-/// somebody may have put the text of a kubeconfig there.
+/// Describes which kubeconfig is read without a path. The value of `$KUBECONFIG` is shown only if it is the
+/// path of a file, because somebody may have set it to the text of a kubeconfig.
 pub(super) fn default_place() -> String {
     let files = default_files();
     if std::env::var_os(variables::KUBECONFIG).is_none_or(|list| list.is_empty()) {
@@ -202,8 +204,8 @@ fn default_files() -> Vec<PathBuf> {
     home.into_iter().collect()
 }
 
-/// The login in the place of a credentials plugin: that of the stack, or the job's own if the plugin is not installed or
-/// cannot use it.
+/// Returns the login that replaces a credentials plugin: that of the stack, or the job's own if the plugin is
+/// not installed or cannot use it.
 fn own_login(
     user: &AuthInfo,
     checkout: &Checkout,

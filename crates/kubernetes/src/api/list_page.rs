@@ -1,4 +1,4 @@
-//! Splits one page of a LIST into its items: what is not needed is skipped, never parsed.
+//! Splits one page of a LIST into its items, without parsing parts that are not needed.
 
 use std::borrow::Cow;
 
@@ -11,17 +11,17 @@ use super::error::ApiError;
 #[derive(Debug, Default)]
 pub(crate) struct ListPage {
     pub items: Vec<ListItem>,
-    /// The token of the next page; empty on the last.
+    /// The token of the next page; empty on the last page.
     pub next: String,
 }
 
 /// An item of a list.
 #[derive(Debug)]
 pub(crate) struct ListItem {
-    /// Empty for cluster-scoped objects.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
     pub name: String,
-    /// The JSON text, without kind and version if only the list has them.
+    /// The JSON text. It may lack kind and version, which then only the list has.
     pub text: Bytes,
 }
 
@@ -45,10 +45,10 @@ struct Names<'a> {
     namespace: Cow<'a, str>,
 }
 
-/// Splits the answer to a LIST.
+/// Splits the response to a LIST.
 ///
 /// # Errors
-/// It is not a list.
+/// The response is not a list.
 pub(crate) fn split_page(text: &Bytes) -> Result<ListPage, ApiError> {
     let mut page = ListPage::default();
     let mut cursor = Cursor { text, at: 0 };
@@ -79,7 +79,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Visits the members of the object here.
+    /// Visits the members of the object at this position.
     fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, &str) -> Result<(), ApiError>,
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Visits the items of the list here.
+    /// Visits the items of the list at this position.
     fn items(&mut self, item: impl FnMut(&mut Self) -> Result<(), ApiError>) -> Result<(), ApiError> {
         self.between(b'[', b']', item)
     }
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns true if the next byte other than white space is this one; moves to it.
+    /// Skips white space. Consumes the next byte and returns true if it is this one.
     fn is_at(&mut self, byte: u8) -> bool {
         let space = self.text[self.at..]
             .iter()
@@ -133,7 +133,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Parses the value here.
+    /// Parses the value at this position.
     fn value<T: Deserialize<'a>>(&mut self) -> Result<T, ApiError> {
         let mut values = serde_json::Deserializer::from_slice(&self.text[self.at..]).into_iter::<T>();
         let value = match values.next() {

@@ -16,16 +16,16 @@ const GROUP_VERSION: &str = "admissionregistration.k8s.io/v1";
 /// The mutating admission of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission {
-    /// The digest over all of it.
+    /// The digest of the whole configuration.
     pub digest: Digest,
     rules: Vec<Rule>,
-    /// True if part of it may not be read: any object may then be mutated by something that is not seen.
+    /// True if a part of it may not be read, so that anything unseen may mutate any object.
     is_partial: bool,
 }
 
-/// The answer to a list of admission objects.
+/// The result of listing admission objects.
 enum Listing {
-    /// The cluster does not know the kind.
+    /// The cluster does not have the kind.
     Unknown,
     /// The permission to list it is missing.
     Denied,
@@ -44,24 +44,24 @@ impl Listing {
 /// A rule that selects the objects to mutate.
 #[derive(Debug, Clone)]
 struct Rule {
-    /// As the server has it: groups, resources, operations.
+    /// The groups, resources and operations, as in the cluster.
     matches: Value,
-    /// True if the result also depends on things that are not read here: permissions of a user, or parameters
-    /// that cannot be read.
+    /// True if the result also depends on facts that are not read here, such as permissions of a user, or
+    /// parameters that cannot be read.
     by_unseen: bool,
-    /// The versions of its parameters.
+    /// The versions of the policy's parameters.
     parameters: Value,
-    /// True if it depends on the namespace of the object.
+    /// True if the mutation depends on the namespace of the object.
     by_namespace: bool,
     /// True if the mutation depends on the object's own labels.
     by_labels: bool,
 }
 
 impl Admission {
-    /// Reads the admission configuration; kinds that the cluster does not know are skipped.
+    /// Reads the admission configuration. Kinds that the cluster does not have are skipped.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The server does not respond.
     pub(crate) async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
         let ask = |kind: &'static str| async move {
             let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
@@ -106,7 +106,8 @@ impl Admission {
             None => (None, Vec::new()),
         };
         let policies = policies.map(|policies| policy_rules(policies, bindings, parameters));
-        // A server without such policies keeps the digest from before they were supported.
+        // Without policies the digest stays as it was before policies were supported, so that older proofs
+        // remain valid.
         let digest = match &policies {
             Some(policies) if !policies.is_empty() => {
                 let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
@@ -135,13 +136,14 @@ impl Admission {
         self.rules.iter().any(|rule| rule.fits(group, plural))
     }
 
-    /// Returns true if the mutation of objects of this kind may change without a change in what is read here.
+    /// Returns true if the mutation of objects of this kind may change although nothing that is read here
+    /// changes.
     pub(crate) fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
         let mut rules = self.rules.iter();
         self.is_partial || rules.any(|rule| rule.by_unseen && rule.fits(group, plural))
     }
 
-    /// The versions of the parameters that determine the mutation of objects of this kind.
+    /// Returns the versions of the parameters that influence objects of this kind.
     pub(crate) fn parameters(&self, group: &str, plural: &str) -> Vec<&Value> {
         let rules = self.rules.iter().filter(|rule| rule.fits(group, plural));
         let parameters = rules.map(|rule| &rule.parameters);
@@ -154,8 +156,8 @@ impl Admission {
         rules.any(|rule| rule.by_namespace && rule.fits(group, plural))
     }
 
-    /// Returns true if the mutation of an object of this kind depends on its labels. For a Namespace these
-    /// are its own labels.
+    /// Returns true if the mutation of an object of this kind depends on its labels. For a Namespace,
+    /// selectors of namespaces select by these labels, too.
     pub(crate) fn is_by_labels(&self, group: &str, plural: &str) -> bool {
         let of_namespace = (group, plural) == ("", "namespaces");
         let decides = |rule: &&Rule| rule.by_labels || (of_namespace && rule.by_namespace);
@@ -187,7 +189,7 @@ struct Selects {
 }
 
 impl Selects {
-    /// From its selectors and its expressions.
+    /// Reads them from selectors and expressions.
     fn from_selectors(selectors: &[&Value], expressions: &Value) -> Self {
         let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
         let mut selects = Self {
@@ -215,8 +217,7 @@ fn is_selecting(selector: &Value) -> bool {
     is_set("matchLabels") || is_set("matchExpressions")
 }
 
-/// The rules of all webhooks, without fields that change by themselves (certificates, versions of the
-/// configuration).
+/// Returns the rules of all webhooks, without fields that change by themselves (certificates, versions).
 fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     let mut rules = Vec::new();
     for configuration in items(&list["items"]) {
@@ -248,8 +249,8 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
     rules
 }
 
-/// The rules of each bound policy, with everything known about it. A policy without a binding has no effect;
-/// if the bindings cannot be read, each policy may have one.
+/// Returns the rules of each bound policy, with all facts that influence it. A policy without a binding has
+/// no effect; if the bindings cannot be read, each policy counts as bound.
 fn policy_rules(
     policies: &Value,
     bindings: Option<&Value>,
@@ -266,7 +267,7 @@ fn policy_rules(
         let mut selectors = vec![&spec["matchConstraints"]];
         selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
         let selects = Selects::from_selectors(&selectors, spec);
-        // An unreadable binding may select anything.
+        // An unreadable binding may select any object.
         let unread = bindings.is_none();
         let versions = name.as_str().and_then(|name| parameters.get(name));
         let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {

@@ -1,5 +1,6 @@
-//! The guard of an *unchanged* proof: everything besides the object that the proof depends on. This is the server's
-//! version, the mutating admission, the schema, and the labels by which webhooks and policies select.
+//! The guard of an *unchanged* proof: a text that changes with everything besides the object on which the
+//! proof depends. That is the server's version, the mutating admission, the schema, and the labels by which
+//! webhooks and policies select.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// The guard over everything that influences the objects; `by_labels` says that their own labels do.
+    /// Creates the guard over everything that influences the objects. `by_labels` is true if their own labels
+    /// do.
     pub(crate) fn new(parts: &Value, by_labels: bool) -> Self {
         Self {
             parts: short(parts),
@@ -25,7 +27,7 @@ impl Guard {
         }
     }
 
-    /// The guard if the influences are unknown: nothing can be proven.
+    /// Returns the guard for unknown influences, with which nothing can be proven.
     pub(crate) fn void() -> Self {
         Self {
             parts: String::new(),
@@ -33,12 +35,12 @@ impl Guard {
         }
     }
 
-    /// Returns true if nothing can be proven.
+    /// Returns true if nothing can be proven with this guard.
     pub(crate) fn is_void(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// The guard of one object.
+    /// Returns the guard of one object.
     pub(crate) fn for_object(&self, live: &Value) -> Cow<'_, str> {
         let labels = live["metadata"]["labels"].as_object();
         self.with(labels.into_iter().flatten().map(|(key, value)| {
@@ -47,7 +49,7 @@ impl Guard {
         }))
     }
 
-    /// Returns the guard of one object that is not parsed.
+    /// Returns the guard of one object that is only partly parsed.
     pub(crate) fn of_node(&self, live: &JsonRef<'_>) -> Cow<'_, str> {
         let labels = live.get("metadata").and_then(|metadata| metadata.get("labels"));
         let labels = labels.and_then(JsonRef::as_map);

@@ -11,9 +11,9 @@ use super::{client::ApiRequest, clusters::Kubernetes};
 /// The OpenAPI documents of a cluster, and its version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSchemas {
-    /// The version of the server: `v1.34.2`.
+    /// The version of the server, such as `v1.34.2`.
     pub version: String,
-    /// One document for each group and version.
+    /// The documents, one for each group and version.
     pub documents: Vec<Value>,
 }
 
@@ -21,7 +21,7 @@ impl Kubernetes {
     /// Reads the OpenAPI v3 documents of all groups.
     ///
     /// # Errors
-    /// The cluster cannot be reached, or denies it.
+    /// The cluster cannot be reached, or denies access.
     pub async fn openapi(&self, name: &ClusterName) -> Result<ClusterSchemas, UserError> {
         let cluster = self.cluster(Some(name))?;
         let read = async |path: String| {
@@ -45,7 +45,7 @@ failure
             .into_iter()
             .flatten()
         {
-            // `api/v1` and `apis/GROUP/VERSION` have kinds.
+            // Only `api/v1` and `apis/GROUP/VERSION` contain kinds.
             let parts: Vec<&str> = group.split('/').collect();
             if !matches!(parts.as_slice(), ["api", _] | ["apis", _, _]) {
                 continue;

@@ -1,4 +1,4 @@
-//! The options of the runtime.
+//! The options of the Kubernetes runtime.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,33 +24,33 @@ pub enum Conflicts {
     Stop,
 }
 
-/// The options of the runtime.
+/// The options of the Kubernetes runtime.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The field manager whose fields count as ours: that of the controller, for a stack that is delivered.
+    /// The field manager that owns the stack's fields: Konverge, or the controller if it delivers the stack.
     pub field_manager: &'static str,
-    /// The policy for fields that others own.
+    /// The policy for fields that other managers own.
     pub conflicts: Conflicts,
     /// Maximum time for one resource to become ready, or to be deleted.
     pub ready_timeout: Duration,
     /// Maximum time for the Job of a hook to run.
     pub hook_timeout: Duration,
-    /// Time for which a failure that waiting does not fix must last before the wait ends.
+    /// Time for which a failure that waiting cannot fix must last before the wait ends.
     pub fail_early_after: Duration,
-    /// True if an apply waits for readiness.
+    /// True if an apply waits until objects are ready.
     pub wait: bool,
     /// The user's own readiness rules.
     pub rules: HealthRules,
-    /// The checkout. A kubeconfig in the checkout is refused, and so is a file there that a kubeconfig names.
+    /// The checkout. A kubeconfig in it is refused, and so is a file in it that a kubeconfig names.
     pub checkout: Checkout,
-    /// The variables by which Konverge logs in at a cluster itself.
+    /// The environment variables for Konverge's own logins at clusters.
     pub environment: CloudEnvironment,
-    /// The login of the stacks, in the place of the job's own identity.
+    /// The login of the stacks, which replaces the job's own identity.
     pub identity: Option<Arc<StackIdentity>>,
-    /// Cancelled when the run is asked to stop: the run then no longer waits for a server that does not
-    /// answer.
+    /// Cancelled when the run is asked to stop, so that the run no longer waits for a server that does not
+    /// respond.
     pub cancel: CancellationToken,
-    /// Receives notes on a cluster as a whole.
+    /// Receives notes about a whole cluster.
     pub notes: RunNotes,
 }
 

@@ -1,8 +1,9 @@
-//! The connections to a server: those of the library, but each write leaves at once.
+//! The connections to a server: those of the library, but without Nagle's algorithm, so that each write is
+//! sent immediately.
 //!
 //! The library leaves Nagle's algorithm on. The first request of a connection then waits until the server has
-//! acknowledged the end of the TLS handshake, which Linux delays by 40 ms. Go's client, and so `kubectl`, switches
-//! it off as well (`TCPConn.SetNoDelay`: true is the default).
+//! acknowledged the end of the TLS handshake, which Linux delays by 40 ms. Go's client, and therefore
+//! `kubectl`, disables it as well (`TCPConn.SetNoDelay` is true by default).
 
 use std::sync::Arc;
 
@@ -19,10 +20,11 @@ use tracing::Instrument as _;
 
 use konverge_base::spans;
 
-/// A client without credentials but client certificates, and without retries. Each request has a span.
+/// Creates a client without credentials except client certificates, and without retries. Each request has a
+/// span.
 pub(super) fn client(config: kube::Config) -> kube::Result<kube::Client> {
     let host: Arc<str> = config.cluster_url.host().unwrap_or_default().into();
-    // With a proxy, the proxy opens the connection to the server.
+    // With a proxy, the proxy opens the connection to the server, so the library's own client is used.
     let client = if config.proxy_url.is_some() {
         kube::Client::try_from(config)?
     } else {

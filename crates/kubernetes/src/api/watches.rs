@@ -1,4 +1,5 @@
-//! The watches of a cluster: one per kind and namespace, shared by all waiting objects; never one per object.
+//! The watches of a cluster: one for each kind and namespace, shared by all objects that wait, so that not
+//! every object has a watch.
 
 use std::{
     collections::HashMap,
@@ -16,34 +17,34 @@ use super::{
 };
 use konverge_base::error::chain;
 
-/// Maximum time for which a write waits for the watch of its object; afterwards it is sent anyway.
+/// Maximum time for which a write waits for the watch of its object. After that it is sent anyway.
 const OPENING: Duration = Duration::from_secs(5);
 
-/// Time between the end of a watch and the next attempt to open it. It doubles while the server refuses, up to the
-/// second value.
+/// Time between the end of a watch and the next attempt to open it. It doubles while the server refuses, up
+/// to [`REOPEN_AFTER_AT_MOST`].
 const REOPEN_AFTER: Duration = Duration::from_millis(300);
 const REOPEN_AFTER_AT_MOST: Duration = Duration::from_secs(5);
 
-/// The watches of one cluster; they end with it.
+/// The watches of one cluster. They end when this is dropped.
 pub(crate) struct Watches {
     api: Api,
     running: Mutex<HashMap<String, Arc<WatchStream>>>,
 }
 
-/// Objects and progress of one watch.
+/// The objects of one watch, and its progress.
 pub(crate) struct WatchStream {
     pub latest: Mutex<HashMap<String, WatchedObject>>,
     pub seen: watch::Sender<u64>,
-    /// True after the first attempt to open it, with any result.
+    /// True after the first attempt to open the watch, successful or not.
     tried: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// An object as a watch reported it last.
+/// The last version of an object that a watch reported.
 #[derive(Clone)]
 pub(crate) struct WatchedObject {
     pub object: Value,
-    /// True if it was deleted; then this is its last version.
+    /// True if the object was deleted. Then this is its last version.
     pub gone: bool,
 }
 
@@ -62,8 +63,8 @@ impl Watches {
         }
     }
 
-    /// Waits until the watch of a collection is open, before something is written there; a watch that cannot
-    /// be opened keeps trying.
+    /// Waits until the watch of a collection is open, before an object is written there. If the watch cannot
+    /// be opened, it keeps trying after this returns.
     pub(crate) async fn wait_until_open(&self, path: String) {
         let mut tried = self.open(path, None).tried.subscribe();
         let _ = tokio::time::timeout(OPENING, tried.wait_for(|tried| *tried)).await;
@@ -74,7 +75,8 @@ impl Watches {
         running.get(path).is_some_and(|feed| *feed.tried.borrow())
     }
 
-    /// The watch of a collection, started if it is not running yet: at a resource version, or from now on.
+    /// Returns the watch of a collection. It is started if necessary, at the resource version `from` or at
+    /// the current one.
     pub(crate) fn open(&self, path: String, from: Option<&str>) -> Arc<WatchStream> {
         let mut running = self.running.lock().expect("no panic while the lock is held");
         let feed = running.entry(path.clone()).or_insert_with(|| {
@@ -93,8 +95,8 @@ impl Watches {
     }
 }
 
-/// Follows a collection until the stream is dropped. A watch that ends is opened again where it stopped. If
-/// that is too old, it starts from now, and waiting tasks read their objects.
+/// Runs a watch until its stream is dropped. A watch that ends is reopened where it stopped. If that version
+/// is too old, it continues from the current one, and waiting tasks read their objects again.
 async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync::Weak<WatchStream>) {
     let mut from = match from {
         Some(version) => version,
@@ -109,6 +111,7 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
             request = request.query("resourceVersion", from.clone());
         }
         let opened = api.open(&request).await;
+        // The stream is held only for a moment, so that the watch ends when nobody waits any more.
         let Some(waiting) = feed.upgrade() else { return };
         waiting.tried.send_replace(true);
         drop(waiting);
@@ -128,13 +131,16 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
             }
             Err(error) => {
                 tracing::debug!(error = %chain(&error), path, "the watch could not be opened");
+                // Without permission, or for a kind that cannot be watched, the waiting tasks read their
+                // objects instead.
                 if error.is_code(403) || error.is_code(405) || matches!(error, ApiError::Stopped(_)) {
                     return;
                 }
+                // The version has expired. Without one, the watch first reports all existing objects.
                 if error.is_code(410) {
                     from.clear()
                 } else {
-                    // A server in trouble is not asked three times a second.
+                    // The pause grows, so that a server in trouble does not get three requests a second.
                     wait = (wait * 2).min(REOPEN_AFTER_AT_MOST)
                 }
             }
@@ -146,8 +152,8 @@ async fn run_watch(api: &Api, path: &str, from: Option<String>, feed: &std::sync
     }
 }
 
-/// The current version of a collection, by listing one object. Without a version, or if the collection cannot
-/// be listed, the watch reports all existing objects.
+/// Returns the current version of a collection by listing one object. If it cannot be listed, the result is
+/// empty, and the watch then reports all existing objects.
 async fn now(api: &Api, path: &str) -> String {
     match api.call(&ApiRequest::get(path).query("limit", "1")).await {
         Ok(listed) => listed.value["metadata"]["resourceVersion"]

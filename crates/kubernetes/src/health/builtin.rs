@@ -1,4 +1,4 @@
-//! The health of built-in kinds that need more than conventions.
+//! The health of built-in kinds that have their own rule.
 
 use konverge_base::model::GroupKind;
 use serde_json::Value;
@@ -12,13 +12,13 @@ use super::{
     workloads,
 };
 
-// The group of these kinds before Kubernetes 1.16. Manifests of that time are evaluated without a cluster.
+// The API group of these kinds before Kubernetes 1.16. Old manifests with it are evaluated without a cluster.
 const EARLIER_DEPLOYMENT: GroupKind<'static> = GroupKind::new("extensions", "Deployment");
 const EARLIER_DAEMON_SET: GroupKind<'static> = GroupKind::new("extensions", "DaemonSet");
 const EARLIER_REPLICA_SET: GroupKind<'static> = GroupKind::new("extensions", "ReplicaSet");
 const EARLIER_INGRESS: GroupKind<'static> = GroupKind::new("extensions", "Ingress");
 
-/// The health of a built-in kind with a rule of its own.
+/// Returns the health of a built-in kind that has its own rule.
 pub(super) fn evaluate(of: GroupKind<'_>, view: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     Some(match of {
         GroupKind::DEPLOYMENT | EARLIER_DEPLOYMENT => workloads::deployment(view, related),
@@ -67,8 +67,8 @@ fn volume_claim(view: &ObjectView, related: &Related) -> HealthVerdict {
     }
 }
 
-/// Returns true if the claim's class binds it only when a pod uses it: until then there is nothing to wait
-/// for.
+/// Returns true if the claim's class binds a volume only when a pod uses the claim, so that there is nothing
+/// to wait for.
 fn waits_for_consumer(claim: &ObjectView, related: &Related) -> bool {
     const SELECTED_NODE: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
     const REASON: &str = "WaitForFirstConsumer";
@@ -119,7 +119,8 @@ fn service(view: &ObjectView) -> HealthVerdict {
     HealthVerdict::progressing("no load balancer address yet")
 }
 
-/// Many ingress controllers never write an address: its absence is only a note.
+/// Returns the health of an Ingress. Many controllers never write an address, so a missing one is only a
+/// note.
 fn ingress(view: &ObjectView) -> HealthVerdict {
     match addresses(view) {
         found if found.is_empty() => {
@@ -171,7 +172,8 @@ fn api_service(view: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// Errors of an autoscaler are shown but never waited for: it has no metrics while its target starts.
+/// Returns the health of an autoscaler. It has no metrics while its target starts, so its errors are shown
+/// but never waited for.
 fn autoscaler(view: &ObjectView) -> HealthVerdict {
     const FAILURES: [(&str, &str); 8] = [
         ("AbleToScale", "FailedGetScale"),

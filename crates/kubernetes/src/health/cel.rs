@@ -8,9 +8,10 @@
 //! ```
 //!
 //! The variables are the top-level fields of the object (`metadata`, `spec` and `status` exist, possibly
-//! empty), and `object` is the whole. An expression with a missing field is false, because controllers report
-//! step by step. CEL has no loops except those over lists, no input and no output. An expression has at most two loops
-//! within each other. Nothing else limits what it costs: a rule comes from the default branch.
+//! empty), and `object` is the whole object. An expression that reads a missing field is false, because
+//! controllers report step by step. CEL has no input, no output and only loops over lists, which may be
+//! nested at most twice. Nothing else limits the cost of an expression, because a rule comes from the trusted
+//! default branch.
 
 use std::collections::HashMap;
 
@@ -29,7 +30,7 @@ use konverge_cel::{
     cel_value::{shared_map, to_cel},
 };
 
-/// The maximum number of loops within each other.
+/// The maximum nesting of loops.
 const MOST_LOOPS: u32 = 2;
 
 #[derive(Deserialize)]
@@ -54,7 +55,7 @@ impl Expressions {
     /// Parses a rule.
     ///
     /// # Errors
-    /// Not YAML of that form, or an expression that is not CEL.
+    /// The text is not YAML of that form, or an expression is not CEL.
     pub(super) fn parse(text: &str) -> Result<Self, YamlError> {
         let file: File = yaml::from_str(text)?;
         let compile = |key: &str, source: &str| {
@@ -119,13 +120,13 @@ impl Expressions {
     }
 }
 
-/// The object's own explanation, for the message.
+/// Returns the object's own explanation, for the message.
 fn reason(view: &ObjectView) -> Option<String> {
     let ready = view.condition("Ready").filter(|condition| !condition.is_true())?;
     Some(ready.lowercase_words()).filter(|words| !words.is_empty())
 }
 
-/// Evaluates an expression; false if it reads a field that does not exist yet.
+/// Evaluates an expression. Returns false if it reads a field that does not exist yet.
 fn holds_now(expression: &CelExpression, context: &Context) -> Result<bool, String> {
     match expression.holds(context) {
         Err(CelError::Missing(_)) => Ok(false),

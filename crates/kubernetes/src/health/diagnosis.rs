@@ -1,5 +1,4 @@
-//! Diagnoses why a workload is not ready: the problems, probes and exits of its pods, and refusals to create
-//! them.
+//! Finds out why a workload is not ready: problems, probes and exits of its pods, or refusals to create pods.
 
 use konverge_base::model::GroupKind;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// A failure that a workload's pods or its controller's events show before any deadline has passed.
+/// Returns a failure that pods or events of a workload show before a deadline has passed.
 pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let mut found = [from_pods(workload, related), refused_by(workload, related)]
         .into_iter()
@@ -25,9 +24,9 @@ pub(super) fn early_failure(workload: &ObjectView, related: &Related) -> Option<
     }
 }
 
-/// `pod web-1 (and 2 more): container app: ImagePullBackOff: …`
+/// Returns a failure of the workload's pods: `pod web-1 (and 2 more): container app: ImagePullBackOff: …`.
 pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
-    // A Job itself counts the crashes of its pods, against its back-off limit.
+    // A Job counts the crashes of its pods itself, up to its back-off limit.
     let crashes_count = workload.group_kind() == GroupKind::JOB;
     let mut stuck = stuck(&related.pods_of(workload), related);
     stuck.retain(|(_, start_problem)| !(crashes_count && start_problem.crashes));
@@ -37,7 +36,7 @@ pub(super) fn from_pods(workload: &ObjectView, related: &Related) -> Option<Heal
     Some(HealthVerdict::failed(words).with_wait_policy(start_problem.weight()))
 }
 
-/// The pods that do not start; those first that waiting does not fix.
+/// Returns the pods that do not start. Those that waiting cannot fix come first.
 fn stuck<'a>(pods: &[ObjectView<'a>], related: &Related) -> Vec<(ObjectView<'a>, PodProblem)> {
     let start_problem = |pod: &ObjectView<'a>| Some((*pod, pods::start_problem(pod, related)?));
     let mut stuck: Vec<_> = pods.iter().filter_map(start_problem).collect();
@@ -52,8 +51,8 @@ fn and_more(pod: &ObjectView, more: usize) -> String {
     }
 }
 
-/// `pod web-1: container app: its readiness probe (GET :8080/healthz) has not succeeded`, for the first
-/// running pod that is not ready.
+/// Describes the first running pod that is not ready: `pod web-1: container app: its readiness probe (GET
+/// :8080/healthz) has not succeeded`.
 pub(super) fn unready(workload: &ObjectView, related: &Related) -> Option<String> {
     let mut pods = related.pods_of(workload);
     pods.sort_by_key(ObjectView::name);
@@ -64,15 +63,15 @@ pub(super) fn unready(workload: &ObjectView, related: &Related) -> Option<String
     Some(format!("{}: {}", and_more(pod, unready.count()), container.words))
 }
 
-/// `pod once-x (and 2 more): container app ended with exit code 3: …`: how the pods of a failed Job ended,
-/// the last one first.
+/// Describes how the pods of a failed Job ended, the last one first: `pod once-x (and 2 more): container app
+/// ended with exit code 3: …`.
 pub(super) fn ends(job: &ObjectView, related: &Related) -> Option<String> {
     let ended = failed_pods(&related.pods_of(job));
     let (pod, end) = ended.first()?;
     Some(format!("{}: {}", and_more(pod, ended.len() - 1), end.words))
 }
 
-/// The pods that failed, the newest first.
+/// Returns the failed pods, the newest first.
 fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, Ended)> {
     let end = |pod: &ObjectView<'a>| Some((*pod, pods::bad_end(pod)?));
     let mut ended: Vec<_> = pods.iter().filter_map(end).collect();
@@ -89,23 +88,23 @@ pub struct FailingPod {
     pub pod: String,
     /// The failing container; empty if the whole pod fails.
     pub container: String,
-    /// The relevant log.
+    /// The log that shows the cause.
     pub log: Log,
 }
 
-/// The relevant log of a container.
+/// Which log of a container shows the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log {
-    /// None: it never ran.
+    /// No log, because the container never ran.
     None,
     /// The log of the previous run, which crashed.
     Previous,
-    /// The log of the current run, or of the last one of a pod that ended.
+    /// The log of the current run, or of the last run if the pod has ended.
     Current,
 }
 
-/// The failing pod of an object, or the pod itself: one that does not start, or else one that failed, or else
-/// one that is not ready.
+/// Returns the failing pod of an object, or the object itself if it is a pod. A pod that does not start comes
+/// before one that failed, and that before one that is not ready.
 pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     let view = ObjectView(object);
     let is_job = view.group_kind() == GroupKind::JOB;
@@ -141,16 +140,16 @@ pub fn culprit(object: &Value, related: &Related) -> Option<FailingPod> {
     Some(of(pod, unready.as_deref().unwrap_or_default(), Log::Current))
 }
 
-/// Returns the failure of a workload whose pods may not be created: the newest `FailedCreate` event of the workload or
-/// of its replica sets, if the server refused.
+/// Returns the failure of a workload whose pods the server refuses to create, from the newest `FailedCreate`
+/// event of the workload or of its replica sets.
 fn refused_by(workload: &ObjectView, related: &Related) -> Option<HealthVerdict> {
     let words = refusal(workload, related)?;
     let weight = refusal_weight(&words);
     Some(HealthVerdict::failed(words).with_wait_policy(weight))
 }
 
-/// The weight of a refusal to create pods. A service account may still be created, and a quota has room again
-/// when other pods end, unless nothing of it is used.
+/// Returns how a wait treats a refusal to create pods. A missing service account may still be created, and a
+/// quota has room again when other pods end, unless none of it is in use.
 pub(super) fn refusal_weight(message: &str) -> WaitPolicy {
     let used = message
         .split_once("used: ")
@@ -196,7 +195,7 @@ fn refusal(workload: &ObjectView, related: &Related) -> Option<String> {
     is_refusal(message).then(|| format!("FailedCreate: {message}"))
 }
 
-/// Returns true if the API server refused for a reason that somebody must change.
+/// Returns true if the API server refused for a reason that a person must fix.
 pub(super) fn is_refusal(message: &str) -> bool {
     [
         "exceeded quota",

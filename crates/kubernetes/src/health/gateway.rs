@@ -1,5 +1,5 @@
-//! The kinds of Gateway API. A route has only the conditions of its parents; a Gateway and a GatewayClass say
-//! themselves whether a controller accepts them.
+//! The kinds of Gateway API. A route has conditions for each of its parents; a Gateway and a GatewayClass
+//! have their own conditions that show if a controller accepts them.
 
 use super::{
     object_view::{Condition, ObjectView},
@@ -8,10 +8,11 @@ use super::{
 
 const GROUP: &str = "gateway.networking.k8s.io";
 
-/// The conditions without which a route serves nothing, or answers with an error.
+/// Conditions without which a route serves nothing or returns errors.
 const NEEDED: [&str; 2] = ["Accepted", "ResolvedRefs"];
 
-/// The health of an object of Gateway API that a controller rejects, has not seen, or accepts. `None` if nothing says so.
+/// Returns the health of an object of Gateway API, depending on whether a controller has rejected, accepted
+/// or not seen it. `None` if the status does not show it.
 pub(super) fn evaluate(view: &ObjectView) -> Option<HealthVerdict> {
     if view.group_kind().group != GROUP {
         return None;
@@ -46,7 +47,8 @@ pub(super) fn evaluate(view: &ObjectView) -> Option<HealthVerdict> {
     (!accepted.is_empty()).then(|| HealthVerdict::ready(format!("accepted by {}", accepted.join(", "))))
 }
 
-/// A Gateway, a Service or a grant that is missing may be created a moment later.
+/// Returns a failure that may resolve itself, because a missing Gateway, Service or grant may be created a
+/// moment later.
 fn failed(says: String) -> HealthVerdict {
     HealthVerdict::failed(says).with_wait_policy(WaitPolicy::Transient)
 }
@@ -56,7 +58,7 @@ fn is_stale(view: &ObjectView, condition: &Condition<'_>) -> bool {
     matches!((condition.observed_generation, wanted), (Some(seen), Some(wanted)) if seen < wanted)
 }
 
-/// `Gateway shop/web`, with the listener if the reference names one.
+/// Returns a name such as `Gateway shop/web`, with the listener if the reference names one.
 fn name_of(view: &ObjectView, parent: &ObjectView) -> String {
     let reference = |key: &str| match parent.text(&format!("/parentRef/{key}")) {
         "" => parent.text(&format!("/ancestorRef/{key}")),

@@ -1,5 +1,5 @@
 //! Readiness rules in KCL: assertions that an object must pass, or a `status` and a `message` as in Argo CD's
-//! scripts. The core runs them; this module interprets its result.
+//! scripts. The caller runs them with KCL; this module interprets the result.
 
 use serde_json::Value;
 
@@ -11,14 +11,14 @@ use super::{
 /// The result of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssertionResult {
-    /// Everything passed: the values of the program.
+    /// All assertions passed; with the values of the program.
     Values(Value),
-    /// An assertion or a check failed, with its message.
+    /// An assertion or a check failed; with its message.
     Failed(String),
 }
 
-/// Interprets a result. A failed assertion may pass later; only a rule that returns `Degraded` says that it
-/// will not.
+/// Interprets a result. A failed assertion may pass later, so only a rule that returns `Degraded` reports a
+/// failure.
 pub(super) fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String> {
     let values = match answer {
         AssertionResult::Failed(message) => return Ok(HealthVerdict::progressing(message.as_str())),
@@ -35,7 +35,7 @@ pub(super) fn verdict(answer: &AssertionResult) -> Result<HealthVerdict, String>
         })?,
         _ => return Err("`status` must be a string".to_owned()),
     };
-    // As for a script, a Degraded result counts only after it has lasted for a while.
+    // As for a Lua script, `Degraded` counts only after it has lasted for a while.
     Ok(HealthVerdict::new(health, message).with_wait_policy(WaitPolicy::Blocked))
 }
 

@@ -6,10 +6,11 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// Time in seconds for which a new object of a kind with a status may have none before that counts as normal.
+/// Seconds for which a new object may lack a status. After that, a kind whose objects never get one counts as
+/// ready.
 const STATUS_WINDOW: i64 = 15;
 
-/// An object that is being deleted, with what blocks the deletion.
+/// Returns the verdict for an object that is being deleted, with the reason why it still exists.
 pub(super) fn terminating(view: &ObjectView) -> HealthVerdict {
     let finalizers: Vec<_> = view
         .list("/metadata/finalizers")
@@ -22,8 +23,8 @@ pub(super) fn terminating(view: &ObjectView) -> HealthVerdict {
     }
 }
 
-/// Returns a verdict if the controller has not seen the newest generation yet. With `strict`, a controller
-/// that reports no generation has seen none.
+/// Returns a verdict if the controller has not seen the newest generation yet. With `strict`, that also holds
+/// for a controller that reports no generation.
 pub(super) fn unobserved(view: &ObjectView, strict: bool) -> Option<HealthVerdict> {
     let generation = view.number("/metadata/generation");
     match (generation, view.number("/status/observedGeneration")) {
@@ -35,7 +36,7 @@ pub(super) fn unobserved(view: &ObjectView, strict: bool) -> Option<HealthVerdic
     }
 }
 
-/// `Reconciling` and `Stalled`.
+/// Evaluates the conditions `Reconciling` and `Stalled`.
 pub(super) fn reconciling(view: &ObjectView) -> Option<HealthVerdict> {
     if let Some(condition) = view.condition("Reconciling").filter(|c| c.is_true()) {
         return Some(HealthVerdict::progressing(condition.lowercase_words()));
@@ -44,7 +45,7 @@ pub(super) fn reconciling(view: &ObjectView) -> Option<HealthVerdict> {
     Some(HealthVerdict::failed(stalled.lowercase_words()).with_wait_policy(WaitPolicy::Blocked))
 }
 
-/// Any object without another rule.
+/// Evaluates an object of a kind without its own rule.
 pub(super) fn evaluate(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
@@ -66,8 +67,8 @@ pub(super) fn evaluate(view: &ObjectView, related: &Related) -> HealthVerdict {
     }
 }
 
-/// Most kinds without a status never get one; but directly after the creation the controller may not have
-/// written it yet.
+/// Evaluates an object without a status. Most such kinds never get one, but right after the creation the
+/// controller may not have written it yet.
 fn without_status(view: &ObjectView, related: &Related) -> HealthVerdict {
     let age = view
         .time("/metadata/creationTimestamp")

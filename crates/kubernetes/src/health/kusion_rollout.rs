@@ -1,5 +1,5 @@
-//! The health of KusionStack's Rollout and RolloutRun. A Rollout says that one of its runs is in progress, and not that it is
-//! paused: its run says it.
+//! The health of KusionStack's Rollout and RolloutRun. The status of a Rollout shows that a run is in
+//! progress, but only the status of the run shows if it is paused.
 
 use super::{
     Health, Related,
@@ -9,14 +9,14 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// By `status.phase`. `None` for a phase of another version.
+/// Evaluates a Rollout by `status.phase`. `None` for a phase of another version.
 pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Option<HealthVerdict> {
     if let Some(verdict) = unobserved(view, true) {
         return Some(verdict);
     }
     Some(match view.text("/status/phase") {
         "Initialized" => match view.condition("Available").filter(|found| found.is_false()) {
-            // The condition may still change: the strategy of the Rollout may be created later.
+            // The condition may still change, because the strategy of the Rollout may be created later.
             Some(missing) => HealthVerdict::progressing(missing.lowercase_words()),
             None => HealthVerdict::ready("waits for a change of its workloads"),
         },
@@ -37,13 +37,14 @@ pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Op
                 found.name() == name && found.text("/metadata/namespace") == view.text("/metadata/namespace")
             });
             let verdict = match own.next().and_then(|found| run(&found)) {
-                // If the run is ready, it has ended, and the Rollout has not noticed it yet.
+                // A run that is ready has ended, and the Rollout has not noticed it yet.
                 Some(verdict) if verdict.health != Health::Ready => verdict,
                 _ => under_way,
             };
             match verdict.weight {
                 WaitPolicy::Waiting(_) => verdict,
-                // The Rollout follows its workloads, as a Canary does.
+                // The Rollout only reacts to changes of its workloads, so its own write is not waited for, as
+                // with a Canary.
                 _ => verdict.with_wait_policy(WaitPolicy::Indirect),
             }
         }
@@ -52,7 +53,7 @@ pub(super) fn rollout(view: &ObjectView, related: &Related, manager: &str) -> Op
     })
 }
 
-/// One run, by `status.phase`. After an error it does not go on by itself.
+/// Evaluates one run by `status.phase`. After an error it does not continue by itself.
 pub(super) fn run(view: &ObjectView) -> Option<HealthVerdict> {
     if let Some(verdict) = unobserved(view, true) {
         return Some(verdict);

@@ -1,4 +1,4 @@
-//! Parses manifests: YAML or JSON, several documents, lists of objects.
+//! Parses manifests in YAML or JSON, with several documents and lists of objects.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const DEEPEST: usize = 8;
 /// An object of a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// `apiVersion:Kind[:namespace]:name`, as in a Spec.
+    /// The id `apiVersion:Kind[:namespace]:name`, as in a Spec.
     pub id: String,
     /// The object as it was read.
     pub object: Value,
@@ -26,9 +26,9 @@ pub struct Manifest {
 pub struct ManifestError {
     /// The file, as the user named it.
     pub file: String,
-    /// The line, from 1, if known.
+    /// The line, from 1, if the parser reports one.
     pub line: Option<u32>,
-    /// The column, from 1, if known.
+    /// The column, from 1, if the parser reports one.
     pub column: Option<u32>,
     /// The problem with the file.
     pub message: String,
@@ -46,10 +46,10 @@ impl From<ManifestError> for UserError {
     }
 }
 
-/// Parses every object of a manifest in order; objects of a `List` take the place of the list.
+/// Parses all objects of a manifest in order. A `List` is replaced by its items.
 ///
 /// # Errors
-/// Neither YAML nor JSON, or a document that is not a Kubernetes object.
+/// The text is neither YAML nor JSON, or a document is not a Kubernetes object.
 pub fn documents(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError> {
     let mut found = Vec::new();
     for (line, value) in values(file, text)? {
@@ -64,7 +64,7 @@ pub fn documents(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError>
     Ok(found)
 }
 
-/// The documents of a text with their first lines.
+/// Returns the documents of a text with the number of their first line.
 fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_start().starts_with(['{', '['])
@@ -81,7 +81,7 @@ fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
             message: error.message,
         })?;
         if !value.is_null() {
-            // Comments and blank lines before an object are not part of it.
+            // Comments and blank lines before an object do not belong to it.
             let blank =
                 |line: &&str| line.trim().is_empty() || line.starts_with('#') || line.starts_with("---");
             let skipped = part.lines().take_while(blank).count();
@@ -91,7 +91,7 @@ fn values(file: &str, text: &str) -> Result<Vec<(u32, Value)>, ManifestError> {
     Ok(values)
 }
 
-/// Consecutive JSON documents; `None` for any other text.
+/// Parses consecutive JSON documents; `None` for any other text.
 fn json_values(text: &str) -> Option<Vec<(u32, Value)>> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let mut values = Vec::new();
@@ -126,8 +126,8 @@ fn parts(text: &str) -> Vec<(u32, &str)> {
     parts
 }
 
-/// Adds an object, or the items of a list. Items of a typed list may lack what the list says for all of them: its version
-/// and their kind.
+/// Adds an object, or the items of a list. Items may lack the version and kind that a typed list states for
+/// all of them.
 fn unfold(
     mut value: Value,
     list_version: &str,

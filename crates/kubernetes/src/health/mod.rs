@@ -1,9 +1,9 @@
-//! Evaluates whether an object has become what its manifest asks for: [`assess`].
+//! Evaluates the health of an object: [`assess`].
 //!
 //! The first matching rule applies: the user's own ([`HealthRules`]: Argo CD's Lua scripts, CEL, KCL), then
-//! one per built-in kind (`builtin`), then those of Gateway API (`gateway`) and one per kind of rollout
-//! (`progressive`), then the conventions of custom resources (`kstatus`). Everything here is pure: other objects
-//! (pods, replica sets, events) are passed as [`Related`], and the caller runs rules in KCL and in Lua ([`Evaluate`]).
+//! those of built-in kinds (`builtin`), of Gateway API (`gateway`) and of rollouts (`progressive`), then the
+//! conventions of custom resources (`kstatus`). Everything here is pure: other objects (pods, replica sets,
+//! events) are passed as [`Related`], and the caller runs rules in KCL and in Lua ([`Evaluate`]).
 
 mod builtin;
 mod cel;
@@ -39,7 +39,7 @@ pub use konverge_base::model::health::Health;
 
 /// Evaluates an object as the API server returns it. Never panics, whatever the object contains.
 ///
-/// If a user's rule has no opinion (a script that returns nothing), the later rules apply.
+/// If a user's rule gives no result (a script that returns nothing), the later rules apply.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     let of = view.group_kind();
@@ -49,7 +49,7 @@ pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> H
     }
 }
 
-/// Evaluates an object by our own rules alone. Of the user's rules only their field manager counts.
+/// Evaluates an object by Konverge's own rules. Of `rules`, only the field manager is used.
 pub fn built_in(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
     let of = view.group_kind();
@@ -62,8 +62,9 @@ pub fn built_in(object: &Value, related: &Related, rules: &HealthRules) -> Healt
         .unwrap_or_else(|| kstatus::evaluate(&view, related))
 }
 
-/// Returns true if the Spec itself suspends an object: by the built-in rule of its kind, or with `spec.suspend` for a kind
-/// without one. A user's rule can say that an object is suspended, and not by whom.
+/// Returns true if the Spec itself suspends an object: by the built-in rule of its kind, or with
+/// `spec.suspend` for a kind without one. A user's rule is not enough, because it does not tell who suspended
+/// the object.
 pub fn is_suspended_by_spec(object: &Value, rules: &HealthRules) -> bool {
     let view = ObjectView(object);
     let of = view.group_kind();

@@ -4,20 +4,20 @@ use jiff::Timestamp;
 use konverge_base::model::GroupKind;
 use serde_json::Value;
 
-/// An object, or a part of one.
+/// An object, or a part of an object.
 #[derive(Clone, Copy)]
 pub(super) struct ObjectView<'a>(pub &'a Value);
 
 /// An entry of `status.conditions`.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a> {
-    /// `True`, `False`, `Unknown`.
+    /// The status: `True`, `False` or `Unknown`.
     pub status: &'a str,
-    /// One word.
+    /// The reason, in one word.
     pub reason: &'a str,
-    /// One sentence.
+    /// The message, in one sentence.
     pub message: &'a str,
-    /// The `metadata.generation` that it describes, if the controller says so.
+    /// The `metadata.generation` for which the condition was written, if the controller reports it.
     pub observed_generation: Option<i64>,
     pub since: Option<Timestamp>,
 }
@@ -31,7 +31,7 @@ impl Condition<'_> {
         self.status == "False"
     }
 
-    /// `Reason: message`, or the part that exists.
+    /// Returns `Reason: message`, or the part that exists.
     pub(super) fn lowercase_words(&self) -> String {
         match (self.reason, self.message) {
             ("", message) => message.to_owned(),
@@ -42,12 +42,12 @@ impl Condition<'_> {
 }
 
 impl<'a> ObjectView<'a> {
-    /// The value at an RFC 6901 pointer; null counts as absent.
+    /// Returns the value at an RFC 6901 pointer; null counts as absent.
     pub(super) fn at(&self, pointer: &str) -> Option<&'a Value> {
         self.0.pointer(pointer).filter(|value| !value.is_null())
     }
 
-    /// A string, empty if absent.
+    /// Returns a string; empty if absent.
     pub(super) fn text(&self, pointer: &str) -> &'a str {
         self.at(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -56,17 +56,17 @@ impl<'a> ObjectView<'a> {
         self.at(pointer).and_then(whole_number)
     }
 
-    /// A count, 0 if absent.
+    /// Returns a count; 0 if absent.
     pub(super) fn count(&self, pointer: &str) -> i64 {
         self.number(pointer).unwrap_or(0)
     }
 
-    /// A flag, false if absent.
+    /// Returns a flag; false if absent.
     pub(super) fn flag(&self, pointer: &str) -> bool {
         self.at(pointer).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// A list, empty if absent.
+    /// Returns the items of a list; none if absent.
     pub(super) fn list(&self, pointer: &str) -> impl Iterator<Item = ObjectView<'a>> + use<'a> {
         let items = self.at(pointer).and_then(Value::as_array);
         items.into_iter().flatten().map(ObjectView)
@@ -76,7 +76,7 @@ impl<'a> ObjectView<'a> {
         self.text(pointer).parse().ok()
     }
 
-    /// The kind of the object.
+    /// Returns the group and kind of the object.
     pub(super) fn group_kind(&self) -> GroupKind<'a> {
         GroupKind::from_object(self.0)
     }
@@ -85,7 +85,7 @@ impl<'a> ObjectView<'a> {
         self.text("/metadata/name")
     }
 
-    /// The first condition of a type.
+    /// Returns the first condition of a type.
     pub(super) fn condition(&self, kind: &str) -> Option<Condition<'a>> {
         let found = self
             .list("/status/conditions")
@@ -111,7 +111,7 @@ impl<'a> From<ObjectView<'a>> for Condition<'a> {
 }
 
 fn whole_number(value: &Value) -> Option<i64> {
-    // YAML writers and Lua tools turn 3 into 3.0.
+    // YAML writers and Lua tools write 3 as 3.0, so whole floats count as integers.
     let from_float = |float: f64| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64);
     value.as_i64().or_else(|| value.as_f64().and_then(from_float))
 }

@@ -1,4 +1,4 @@
-//! Pods: their progress, and what keeps them from starting.
+//! The health of pods: their progress, and the problems that keep them from starting.
 
 use serde_json::Value;
 
@@ -8,24 +8,25 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// Time in seconds for which a pod may be unschedulable before that counts as a failure (kstatus: `ScheduleWindow`).
+/// Seconds for which a pod may be unschedulable before that counts as a failure (`ScheduleWindow` in
+/// kstatus).
 const SCHEDULE_WINDOW: i64 = 15;
 
-/// Problem that keeps a pod from starting.
+/// A problem that keeps a pod from starting.
 pub(super) struct PodProblem {
-    /// The container, empty if the whole pod is concerned.
+    /// The container; empty if the whole pod is affected.
     pub container: String,
     /// The text for people, without the pod's name.
     pub words: String,
     /// True if the program exits, false if the container cannot be started.
     pub crashes: bool,
-    /// True if it may resolve without a change to the pod: a crash loop, a node or a Secret that is still to
-    /// come.
+    /// True if the problem may resolve itself without a change to the pod: a crash loop, a node or a Secret
+    /// that is created later.
     pub heals: bool,
 }
 
 impl PodProblem {
-    /// Returns the way in which a wait treats the problem.
+    /// Returns how a wait treats the problem.
     pub(super) fn weight(&self) -> WaitPolicy {
         if self.heals {
             WaitPolicy::Transient
@@ -35,7 +36,7 @@ impl PodProblem {
     }
 }
 
-/// The health of a Pod.
+/// Returns the health of a Pod.
 pub(super) fn evaluate(pod: &ObjectView, related: &Related) -> HealthVerdict {
     match pod.text("/status/phase") {
         "Succeeded" => return HealthVerdict::ready("completed"),
@@ -56,7 +57,7 @@ pub(super) fn evaluate(pod: &ObjectView, related: &Related) -> HealthVerdict {
 
 fn running(pod: &ObjectView) -> HealthVerdict {
     match pod.text("/spec/restartPolicy") {
-        // With this restart policy the pod is a task: it is finished when it has ended.
+        // With these restart policies the pod is a task, which is ready only when it has ended.
         "Never" | "OnFailure" => HealthVerdict::progressing("running"),
         _ if pod.condition_is_true("Ready") => HealthVerdict::ready(""),
         _ => HealthVerdict::progressing(waiting_for(pod)),
@@ -99,7 +100,8 @@ fn containers<'a>(pod: &ObjectView<'a>) -> impl Iterator<Item = ObjectView<'a>> 
     init.chain(pod.list("/status/containerStatuses"))
 }
 
-/// `container app ended with exit code 1 (OOMKilled): message`, if it failed.
+/// Describes how a container failed: `container app ended with exit code 1 (OOMKilled): message`; `None` if
+/// it did not fail.
 fn termination(container: &ObjectView, at: &str) -> Option<String> {
     let ended = ObjectView(container.at(at)?);
     let (code, reason) = (ended.count("/exitCode"), ended.text("/reason"));
@@ -158,7 +160,7 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
             heals,
         })
     });
-    // If several containers have a problem, report one that waiting does not fix.
+    // If several containers have a problem, one that waiting cannot fix is reported.
     let first = found.next()?;
     if first.heals {
         found.find(|other| !other.heals).or(Some(first))
@@ -167,14 +169,14 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
     }
 }
 
-/// A running container that is not ready, and its probe.
+/// A running container that is not ready, described with its probe.
 pub(super) struct Unready {
     pub container: String,
     /// The text for people, without the pod's name.
     pub words: String,
 }
 
-/// The first running container that is not ready. `None` for pods that are being deleted.
+/// Returns the first running container that is not ready. `None` for pods that are being deleted.
 pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
     if pod.at("/metadata/deletionTimestamp").is_some() || pod.text("/status/phase") != "Running" {
         return None;
@@ -222,12 +224,12 @@ fn probe_words(probe: &ObjectView) -> String {
         .list("/exec/command")
         .filter_map(|word| word.0.as_str())
         .collect();
-    // A command may be a whole script.
+    // A command may be a whole script, so it is shortened.
     let command: String = command.join(" ").chars().take(80).collect();
     format!("exec {command}")
 }
 
-/// A failed container, as a failed pod or a Job's pod shows it.
+/// A failed container, in a failed pod or in a pod of a Job.
 pub(super) struct Ended {
     /// The name of the container; empty if the pod failed as a whole.
     pub container: String,
@@ -253,7 +255,8 @@ pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
     })
 }
 
-/// Describes the end of a failed pod, with its reason: the message of an eviction does not say that it was one.
+/// Describes the end of a failed pod with its reason, because the message of an eviction does not mention the
+/// eviction.
 fn reasoned_end_of(pod: &ObjectView) -> String {
     let (reason, words) = (pod.text("/status/reason"), end_of(pod));
     if reason.is_empty() || words.contains(reason) {
@@ -263,8 +266,9 @@ fn reasoned_end_of(pod: &ObjectView) -> String {
     }
 }
 
-/// Returns true for the kubelet's reasons that mean more than slowness: `ErrImagePull`, `ImagePullBackOff`,
-/// `CrashLoopBackOff`, `CreateContainerConfigError`, `RunContainerError`, `InvalidImageName`…
+/// Returns true for the kubelet's reasons that mean a problem, not only slowness: `ErrImagePull`,
+/// `ImagePullBackOff`, `CrashLoopBackOff`, `CreateContainerConfigError`, `RunContainerError`,
+/// `InvalidImageName`…
 fn is_obstacle(reason: &str) -> bool {
     reason.starts_with("Err")
         || reason.ends_with("Error")
@@ -272,16 +276,16 @@ fn is_obstacle(reason: &str) -> bool {
         || matches!(reason, "InvalidImageName" | "RegistryUnavailable")
 }
 
-/// Returns true if only a change to the pod, or to a registry, fixes the problem. A registry that is down or
-/// refuses, a Secret that a controller has yet to create and a program that crashes until its database exists
-/// can resolve by themselves.
+/// Returns true if only a change to the pod or to a registry fixes the problem. Others may resolve
+/// themselves: a registry that is down, a Secret that a controller creates later, or a program that crashes
+/// until its database exists.
 fn is_lasting(reason: &str, message: &str) -> bool {
     let image_is_missing = || {
         let message = message.to_lowercase();
         ["not found", "notfound", "manifest unknown", "no such tag", "invalid reference"]
             .iter()
             .any(|words| message.contains(words))
-            // A name that does not resolve is a network problem.
+            // A name that does not resolve is a network problem, which may be temporary.
             && !message.contains("lookup")
     };
     match reason {

@@ -1,8 +1,8 @@
-//! The health of rollouts that stop by themselves until somebody promotes them: Argo's Rollout, Flagger's Canary,
-//! OpenKruise's Rollout and CloneSet, KusionStack's CollaSet, Rollout and RolloutRun.
+//! The health of rollouts that stop by themselves until somebody promotes them: Argo's Rollout, Flagger's
+//! Canary, OpenKruise's Rollout and CloneSet, KusionStack's CollaSet, Rollout and RolloutRun.
 //!
-//! What the Spec itself pauses is as it wants, like a paused Deployment. What something else pauses (a controller at a
-//! step, a person, a rollout that holds a partition) waits for promotion.
+//! A rollout that the Spec itself pauses is ready, like a paused Deployment. One that something else pauses
+//! (a controller at a step, a person, a partition) waits for promotion.
 
 use jiff::{Span, Timestamp};
 use serde_json::Value;
@@ -20,8 +20,8 @@ use konverge_base::model::{
     apply_result::{WaitReason, Waiting},
 };
 
-/// The health of such a rollout, whose Spec the field manager applies. `None` for any other kind, and for what the
-/// conventions of custom resources say better.
+/// Returns the health of such a rollout, whose Spec the field manager `manager` applies. `None` for any other
+/// kind, and if the conventions of custom resources are more precise.
 pub(super) fn evaluate(view: &ObjectView, related: &Related, manager: &str) -> Option<HealthVerdict> {
     let GroupKind { group, kind } = view.group_kind();
     match (group, kind) {
@@ -36,7 +36,8 @@ pub(super) fn evaluate(view: &ObjectView, related: &Related, manager: &str) -> O
     }
 }
 
-/// The verdict of a rule of the user's. Such a rule can say that a rollout is suspended, and not what for.
+/// Completes the verdict of a user's rule: such a rule can report a suspended rollout, but not that it waits
+/// for promotion.
 pub(super) fn with_promotion(
     verdict: HealthVerdict,
     view: &ObjectView,
@@ -67,7 +68,7 @@ fn waits_until(until: Timestamp, why: &str) -> HealthVerdict {
     ))
 }
 
-/// By `status.phase`, which Argo Rollouts writes since 1.0.
+/// Evaluates an Argo Rollout by `status.phase`, which exists since Argo Rollouts 1.0.
 fn argo_rollout(view: &ObjectView, manager: &str) -> Option<HealthVerdict> {
     if let Some(verdict) = argo_unobserved(view) {
         return Some(verdict);
@@ -87,7 +88,7 @@ fn argo_rollout(view: &ObjectView, manager: &str) -> Option<HealthVerdict> {
         return Some(paused_by_spec(view, manager));
     }
     if view.flag("/status/controllerPause") {
-        // Somebody took the reason for the pause away, and the controller has not seen it.
+        // Somebody has removed the reason for the pause, but the controller has not noticed it yet.
         return Some(HealthVerdict::progressing("waits for its controller to continue"));
     }
     let message = view.text("/status/message");
@@ -100,7 +101,7 @@ fn argo_rollout(view: &ObjectView, manager: &str) -> Option<HealthVerdict> {
     })
 }
 
-/// A failure as versions before 1.0 have it.
+/// Returns a failure that is reported in the form of versions before 1.0.
 fn argo_failure(view: &ObjectView) -> Option<HealthVerdict> {
     let is_failure = |condition: &ObjectView| {
         condition.text("/type") == "InvalidSpec"
@@ -113,7 +114,8 @@ fn argo_failure(view: &ObjectView) -> Option<HealthVerdict> {
     Some(HealthVerdict::failed(found.text("/message")))
 }
 
-/// `observedGeneration` is a text. Before 0.10 it was a hash, which is not a number or a larger one.
+/// Returns a verdict if the controller has not seen the newest generation. `observedGeneration` is a text;
+/// before 0.10 it was a hash, which is no number or a larger one.
 fn argo_unobserved(view: &ObjectView) -> Option<HealthVerdict> {
     let number = |pointer: &str| view.text(pointer).parse::<i64>().ok();
     let generation = view.number("/metadata/generation");
@@ -129,7 +131,8 @@ fn argo_unobserved(view: &ObjectView) -> Option<HealthVerdict> {
     is_old.then(|| HealthVerdict::progressing("not observed by its controller yet"))
 }
 
-/// The end of a pause with a duration, of the current step of a canary or of the promotion of blue-green.
+/// Returns the end of a timed pause: of the current canary step, or before the automatic promotion of
+/// blue-green.
 fn argo_pause_end(view: &ObjectView, pause: &ObjectView) -> Option<Timestamp> {
     let start = pause.time("/startTime")?;
     let duration = match pause.text("/reason") {
@@ -145,7 +148,7 @@ fn argo_pause_end(view: &ObjectView, pause: &ObjectView) -> Option<Timestamp> {
     start.checked_add(Span::new().try_seconds(duration).ok()?).ok()
 }
 
-/// A number of seconds, or a text such as `90`, `30s`, `10m` or `1h`.
+/// Parses a number of seconds, or a text such as `90`, `30s`, `10m` or `1h`.
 fn seconds(duration: &Value) -> Option<i64> {
     if let Some(seconds) = duration.as_i64() {
         return Some(seconds);
@@ -161,8 +164,8 @@ fn seconds(duration: &Value) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// A Canary follows its target, and a write of the Canary itself starts nothing. So an apply waits for none of its
-/// phases, and a wave of a rollout waits for each.
+/// Returns the health of a Flagger Canary. It reacts to changes of its target, and writing the Canary itself
+/// starts nothing. So an apply does not wait for its phases, but a wave of a rollout does.
 fn canary(view: &ObjectView) -> Option<HealthVerdict> {
     let phase = view.text("/status/phase");
     let message = || match view.condition("Promoted").map(|promoted| promoted.message) {
@@ -181,7 +184,8 @@ fn canary(view: &ObjectView) -> Option<HealthVerdict> {
     })
 }
 
-/// Like a Canary. A step with a duration ends by itself.
+/// Returns the health of an OpenKruise Rollout, which is treated like a Canary. A step with a duration ends
+/// by itself.
 fn kruise_rollout(view: &ObjectView) -> Option<HealthVerdict> {
     if let Some(verdict) = kruise_pause(view) {
         return Some(verdict);
@@ -200,17 +204,17 @@ fn kruise_pause(view: &ObjectView) -> Option<HealthVerdict> {
     let step = view
         .number(&format!("/status/{way}Status/currentStepIndex"))
         .unwrap_or(1);
-    // Steps are counted from 1.
+    // Steps are numbered from 1.
     let duration = format!("/spec/strategy/{way}/steps/{}/pause/duration", step - 1);
     let is_timed = view.number(&duration).is_some_and(|seconds| seconds > 0);
     let is_paused = view.text("/status/phase") == "Progressing" && !is_timed;
     is_paused.then(|| waits(&format!("step {step}")))
 }
 
-/// The fields of a set of pods that is updated in parts.
+/// The names of the fields of a set of pods that is updated in parts.
 struct PodSetFields {
     paused: &'static str,
-    /// The number or the share of pods that keep the old revision.
+    /// The field with the number or the share of pods that keep the old revision.
     partition: &'static str,
     current_revision: &'static str,
     updated_revision: &'static str,
@@ -245,7 +249,8 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVer
     let replicas = view.count("/status/replicas");
     let updated = view.count("/status/updatedReplicas");
     let of_updated = |state: &str| view.number(&format!("/status/updated{state}Replicas"));
-    // Older versions of the controller report no `Available` count: use `Ready`, or else all updated replicas.
+    // Older versions of the controller report no `Available` count, so `Ready` is used, or else all updated
+    // replicas.
     let available = of_updated("Available")
         .or_else(|| of_updated("Ready"))
         .unwrap_or(updated);
@@ -273,7 +278,7 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVer
     }
 }
 
-/// A number of pods, or a share of them such as `50%`, which is rounded up.
+/// Returns a number of pods. A share such as `50%` is rounded up.
 fn share(kept: &Value, all: i64) -> i64 {
     let percent = kept.as_str().and_then(|text| text.strip_suffix('%'));
     let number = match percent {

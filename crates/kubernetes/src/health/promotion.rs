@@ -1,5 +1,5 @@
-//! Functions that the rules for rollouts share: the verdict of a rollout that waits for promotion, and whether the
-//! Spec itself pauses it.
+//! Functions that the rules for rollouts share: the verdict of a rollout that waits for promotion, and the
+//! check if the Spec itself pauses it.
 
 use super::{
     object_view::ObjectView,
@@ -30,7 +30,8 @@ pub(super) fn is_of_spec(view: &ObjectView, field: &str, manager: &str) -> bool 
         .list("/metadata/managedFields")
         .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
         .collect();
-    // A webhook's change of what a manager applies is recorded as its update. Argo CD updates, unless told otherwise.
+    // A webhook's change of an applied object is recorded as an update by the same manager. Argo CD uses
+    // updates unless configured otherwise.
     let applied =
         |entry: &ObjectView| entry.text("/manager") == manager && entry.text("/operation") == "Apply";
     let applies =

@@ -1,4 +1,4 @@
-//! The related objects of a health evaluation.
+//! The related objects that a health evaluation reads.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use super::object_view::ObjectView;
 
-/// The related objects. All lists may be empty, and may contain objects that belong to others.
+/// The related objects. All lists may be empty, and may contain objects that belong to other objects.
 #[derive(Debug, Clone, Default)]
 pub struct Related {
-    /// The pods of its namespace.
+    /// The pods of the object's namespace.
     pub pods: Vec<Value>,
-    /// The replica sets of its namespace.
+    /// The replica sets of the object's namespace.
     pub replica_sets: Vec<Value>,
-    /// The events (`v1` or `events.k8s.io/v1`) of its namespace.
+    /// The events (`v1` or `events.k8s.io/v1`) of the object's namespace.
     pub events: Vec<Value>,
     /// The cluster's StorageClasses.
     pub storage_classes: Vec<Value>,
-    /// The runs of KusionStack's Rollouts of its namespace; `None`: nobody looked yet.
+    /// The runs of KusionStack's Rollouts in the namespace; `None` if they were not read.
     pub rollout_runs: Option<Vec<Value>>,
     /// The kinds (group, kind) with a `status` that a controller writes.
     pub reporting: BTreeSet<(String, String)>,
-    /// The current time; the clock if absent.
+    /// The current time; `None` to use the system clock.
     pub now: Option<Timestamp>,
 }
 
@@ -32,7 +32,8 @@ impl Related {
         self.now.unwrap_or_else(Timestamp::now)
     }
 
-    /// Adds pods from earlier: a failing Job deletes its running pods, and with them how they ended.
+    /// Adds pods from an earlier reading: a failing Job deletes its running pods, and with them the cause of
+    /// its failure.
     pub fn remember(&mut self, earlier: &Self) {
         let key = |pod: &Value| {
             (
@@ -51,13 +52,14 @@ impl Related {
         self.reporting.contains(&key)
     }
 
-    /// The replica sets that a Deployment controls.
+    /// Returns the replica sets that a Deployment controls.
     pub(super) fn replica_sets_of<'a>(&'a self, deployment: &ObjectView<'a>) -> Vec<ObjectView<'a>> {
         let owned = self.replica_sets.iter().map(ObjectView);
         owned.filter(|set| controls(deployment, set)).collect()
     }
 
-    /// The pods that an object controls; for a Deployment those of its newest revision, if it is known.
+    /// Returns the pods that an object controls. For a Deployment these are the pods of its newest revision,
+    /// if that is known.
     pub(super) fn pods_of<'a>(&'a self, owner: &ObjectView<'a>) -> Vec<ObjectView<'a>> {
         let pods = self.pods.iter().map(ObjectView);
         if owner.group_kind() != GroupKind::DEPLOYMENT {
@@ -73,7 +75,7 @@ impl Related {
         pods.filter(is_ours).collect()
     }
 
-    /// The events about an object, in the given order.
+    /// Returns the events about an object, in the given order.
     pub(super) fn events_of<'a>(&'a self, object: &ObjectView<'a>) -> impl Iterator<Item = ObjectView<'a>> {
         let object = *object;
         self.events.iter().map(ObjectView).filter(move |event| {
@@ -94,13 +96,13 @@ impl Related {
     }
 }
 
-/// Returns true if a reference is to the kind of an object. Some writers of events leave `apiVersion` out.
+/// Returns true if a reference is to the kind of an object. Some writers of events omit `apiVersion`.
 fn refers_to(api_version: &str, kind: &str, object: &ObjectView) -> bool {
     let of = object.group_kind();
     kind == of.kind && (api_version.is_empty() || GroupKind::from_api_version(api_version, kind) == of)
 }
 
-/// Returns true if `owner` is the controller of `object`: by uid if both are known, or else by kind and name.
+/// Returns true if `owner` is the controller of `object`: by uid if both have one, or else by kind and name.
 pub(super) fn controls(owner: &ObjectView, object: &ObjectView) -> bool {
     let uid = owner.text("/metadata/uid");
     owner.text("/metadata/namespace") == object.text("/metadata/namespace")

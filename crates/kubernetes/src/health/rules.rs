@@ -32,7 +32,7 @@ const KCL_FILE: &str = "health.k";
 /// The maximum size of a script in bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// A folder of rules that is unusable.
+/// Errors in a folder of rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum RulesError {
@@ -47,11 +47,11 @@ pub enum RulesError {
     #[error("{message}")]
     Invalid {
         path: String,
-        /// The line, from 1, if known.
+        /// The line, from 1, if the parser reports one.
         line: Option<u32>,
         message: String,
     },
-    /// Two rules for the same folder.
+    /// Two rules have the same folder.
     #[error("{folder} contains more than one rule")]
     Ambiguous { folder: String },
 }
@@ -71,14 +71,14 @@ impl From<RulesError> for UserError {
     }
 }
 
-/// Runs rules that need a process of their own. An error, in one sentence, is the fault of the rule or of its process,
-/// never of the object.
+/// Runs rules that need a process of their own. An error, in one sentence, is the fault of the rule or of its
+/// process, not of the object.
 #[async_trait]
 pub trait Evaluate: Send + Sync + Debug {
-    /// Runs a rule in KCL on an object, which the program has as `option("object")` and as `res`.
+    /// Runs a rule in KCL on an object. The program gets the object as `option("object")` and as `res`.
     async fn run_kcl(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String>;
 
-    /// Runs [`run_lua`](super::run_lua) in a process that is ended if the script takes too long.
+    /// Runs [`run_lua`](super::run_lua) in a process that is killed if the script takes too long.
     async fn run_lua(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String>;
 }
 
@@ -91,9 +91,9 @@ enum Code {
 
 #[derive(Debug)]
 struct HealthRule {
-    /// The folder, with `_` in it.
+    /// The folder, in which `_` matches any text.
     pattern: String,
-    /// The file name for people.
+    /// The name of the file, for messages.
     path: String,
     code: Code,
 }
@@ -101,13 +101,14 @@ struct HealthRule {
 /// The rules of one folder; empty by default. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HealthRules {
-    /// The most specific first.
+    /// The rules, the most specific first.
     rules: Arc<[HealthRule]>,
-    /// The rule that one object brings with it. It counts if no other one does.
+    /// The rule of one object's `healthPolicy`. It is used if no other rule applies.
     own: Option<Arc<HealthRule>>,
     /// Runs the rules in KCL and in Lua.
     evaluator: Option<Arc<dyn Evaluate>>,
-    /// The field manager that applies the Spec: what it pauses does not wait for promotion.
+    /// The field manager that applies the Spec. An object that this manager pauses does not wait for
+    /// promotion.
     field_manager: &'static str,
 }
 
@@ -126,7 +127,7 @@ impl HealthRules {
     /// Reads a folder. Other files in it (tests, actions) are ignored.
     ///
     /// # Errors
-    /// It cannot be read, or has an invalid rule.
+    /// The folder cannot be read, or a rule is invalid.
     pub fn load(folder: &Path) -> Result<Self, RulesError> {
         let unreadable = |path: &Path, error: std::io::Error| RulesError::Unreadable {
             path: path.display().to_string(),
@@ -154,8 +155,8 @@ impl HealthRules {
         Self::from_files(files)
     }
 
-    /// Builds the rules from files that were read elsewhere, such as from the default branch: for each its
-    /// path in the folder, its name for people, its text.
+    /// Builds the rules from files that were read elsewhere, such as from the default branch. Each file has
+    /// its path in the folder, its name for messages, and its text.
     ///
     /// # Errors
     /// A rule is invalid.
@@ -226,7 +227,8 @@ impl HealthRules {
         self.field_manager
     }
 
-    /// The rules for one object with a `healthPolicy` of Kusion's: assertions in KCL, and their name for people.
+    /// Adds the rule of one object's `healthPolicy` of Kusion: assertions in KCL, and their name for
+    /// messages.
     #[must_use]
     pub fn with_policy(&self, name: &str, code: &str) -> Self {
         let rule = HealthRule {
@@ -240,12 +242,12 @@ impl HealthRules {
         }
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// True if there is no rule.
+    /// Returns true if there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -261,8 +263,8 @@ impl HealthRules {
         rule.or(self.own.as_deref())
     }
 
-    /// The verdict of the rule for that kind; `None` if there is none, or it has no opinion. A rule that
-    /// fails gives `unknown`, with the place and the reason.
+    /// Returns the verdict of the rule for that kind; `None` if there is no rule, or if it gives no result. A
+    /// rule that fails gives the verdict `unknown`, with its file and the reason.
     pub(super) async fn evaluate(&self, group: &str, kind: &str, object: &Value) -> Option<HealthVerdict> {
         let rule = self.find(group, kind)?;
         let verdict = match (&rule.code, &self.evaluator) {
@@ -275,13 +277,14 @@ impl HealthRules {
                 .run_lua(script, object)
                 .await
                 .map(|report| report.map(reported)),
-            (Code::Kcl(_) | Code::Lua(_), None) => Err("there is nothing that runs it".to_owned()),
+            (Code::Kcl(_) | Code::Lua(_), None) => Err("this run cannot run KCL or Lua".to_owned()),
         };
         verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
     }
 }
 
-/// Scripts return Degraded even while a resource recovers, so the failure counts only after it has lasted.
+/// Converts a script's result. Scripts return Degraded even while a resource recovers, so a failure counts
+/// only after it has lasted.
 fn reported(report: HealthReport) -> HealthVerdict {
     HealthVerdict::new(report.health, report.message).with_wait_policy(WaitPolicy::Blocked)
 }
@@ -401,7 +404,7 @@ mod tests {
             (verdict.health, verdict.message.as_str()),
             (
                 Health::Unknown,
-                "rules/Pod/health.lua: there is nothing that runs it"
+                "rules/Pod/health.lua: this run cannot run KCL or Lua"
             )
         );
     }

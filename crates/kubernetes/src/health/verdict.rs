@@ -2,22 +2,24 @@
 
 use konverge_base::model::{apply_result::Waiting, health::Health};
 
-/// Treatment of a verdict by a wait.
+/// How a wait treats a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Final: a failure is the final result of the controller.
+    /// Final: a failure is the last result of the controller, and ends the wait.
     Final,
-    /// A failure that waiting does not fix (an image that does not exist): it counts once it has lasted.
+    /// A failure that waiting cannot fix, such as an image that does not exist. It ends the wait once it has
+    /// lasted.
     Blocked,
-    /// A failure that may resolve itself (a crash loop, a node that is still to come): it is shown, and the
-    /// wait continues.
+    /// A failure that may resolve itself, such as a crash loop or a missing node. It is shown, and the wait
+    /// continues.
     Transient,
-    /// Only shown; a wait ignores it.
+    /// The verdict is only shown; a wait ignores it.
     Advisory,
-    /// The verdict is about a change of another object, such as the target of a Canary: a wait for this object
-    /// ignores it, and a status shows it.
+    /// The verdict is about a change of another object, such as the target of a Canary. A wait for this
+    /// object ignores it, but a status shows it.
     Indirect,
-    /// The object waits for something outside of the cluster's own work: a wait ends without it being ready.
+    /// The object waits for something that the cluster does not do by itself. The wait ends although the
+    /// object is not ready.
     Waiting(Waiting),
 }
 
@@ -26,9 +28,9 @@ pub enum WaitPolicy {
 pub struct HealthVerdict {
     /// The health of the object.
     pub health: Health,
-    /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
+    /// The reason; may be empty. It contains text from the cluster, so it must be escaped before printing.
     pub message: String,
-    /// The way in which a wait treats it.
+    /// How a wait treats the verdict.
     pub weight: WaitPolicy,
 }
 

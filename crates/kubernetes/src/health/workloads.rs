@@ -30,7 +30,7 @@ pub(super) fn deployment(view: &ObjectView, related: &Related) -> HealthVerdict 
         }
         let weight = match condition.reason {
             "ProgressDeadlineExceeded" if sets_deadline(view) => WaitPolicy::Final,
-            // The server's own deadline: it only means that the rollout is slow, and the controller
+            // This deadline is the server's own: it only means that the rollout is slow, and the controller
             // continues.
             "ProgressDeadlineExceeded" => WaitPolicy::Transient,
             _ if diagnosis::is_refusal(condition.message) => diagnosis::refusal_weight(condition.message),
@@ -88,7 +88,8 @@ pub(super) fn stateful_set(view: &ObjectView, related: &Related) -> HealthVerdic
         view.text("/status/currentRevision"),
         view.text("/status/updateRevision"),
     );
-    // At the end of a rollout, some servers count all replicas as current and none as updated.
+    // At the end of a rollout, some servers count all replicas as current and none as updated, so the larger
+    // count is used.
     let at_newest = if current == update {
         updated.max(view.count("/status/currentReplicas"))
     } else {
@@ -146,7 +147,7 @@ pub(super) fn daemon_set(view: &ObjectView, related: &Related) -> HealthVerdict 
     })
 }
 
-/// ReplicaSet and ReplicationController.
+/// Returns the health of a ReplicaSet or ReplicationController.
 pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, true).or_else(|| reconciling(view)) {
         return verdict;
@@ -182,7 +183,7 @@ pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict
     HealthVerdict::ready(format!("{wanted} replicas"))
 }
 
-/// A Job is ready when it has completed, not when it has started.
+/// Returns the health of a Job, which is ready when it has completed, not when it has started.
 pub(super) fn job(view: &ObjectView, related: &Related) -> HealthVerdict {
     if let Some(verdict) = unobserved(view, false).or_else(|| reconciling(view)) {
         return verdict;
@@ -199,6 +200,7 @@ pub(super) fn job(view: &ObjectView, related: &Related) -> HealthVerdict {
     if view.condition_is_true("Complete") {
         return HealthVerdict::ready("completed");
     }
+    // The condition may stay true for a moment after the Job was resumed.
     let resumed = view.at("/spec/suspend").is_some() && !view.flag("/spec/suspend");
     if view.condition_is_true("Suspended") && !resumed {
         return HealthVerdict::suspended("suspended");
@@ -231,7 +233,7 @@ pub(super) fn cron_job(view: &ObjectView) -> HealthVerdict {
     HealthVerdict::ready("")
 }
 
-/// Progressing, unless its pods show that it will not succeed.
+/// Returns a progressing verdict, unless the pods show that the object will not succeed.
 fn unfinished(view: &ObjectView, related: &Related, waiting: String) -> HealthVerdict {
     match diagnosis::early_failure(view, related) {
         Some(mut failure) => {
@@ -245,7 +247,8 @@ fn unfinished(view: &ObjectView, related: &Related, waiting: String) -> HealthVe
     }
 }
 
-/// Returns true if the user set the deadline of the rollout: the server's default (600 s) has no owner.
+/// Returns true if the user set the deadline of the rollout: only the server's default (600 s) has no field
+/// manager.
 fn sets_deadline(view: &ObjectView) -> bool {
     const SERVER_DEFAULT: i64 = 600;
     const FIELD: &str = "/fieldsV1/f:spec/f:progressDeadlineSeconds";

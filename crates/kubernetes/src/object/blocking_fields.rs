@@ -1,6 +1,6 @@
-//! Fields outside the Spec that keep the server from accepting it: the old branch of a one-of, or an item of a list
-//! whose key somebody changed. An apply leaves them, because it removes only what its manager has applied before. This
-//! module finds them by the fields that the server names in its refusal.
+//! Fields outside the Spec that make the server refuse it: the other branch of a one-of, or a list item whose
+//! key somebody changed. An apply does not remove them, because it removes only fields that its manager has
+//! applied before. This module finds them by the fields that the server names in its refusal.
 
 use std::collections::BTreeSet;
 
@@ -15,30 +15,31 @@ use konverge_base::model::{
     field_path::{self, join_path},
 };
 
-/// A field outside the Spec beside which the server refuses the Spec.
+/// A field outside the Spec because of which the server refuses the Spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockingField {
-    /// Path of the field, as in a plan.
+    /// The path of the field, as in a plan.
     pub path: String,
-    /// Manager that owns the field.
+    /// The owner of the field.
     pub holder: Holder,
-    /// True if the field is an item of the Spec under another key.
+    /// True if the field is an item of the Spec whose key was changed.
     pub is_rekeyed: bool,
 }
 
-/// Owner of a field, or of something below it, other than us.
+/// The owner of a field, or of a field below it, other than Konverge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// Nobody: the server has filled it in.
+    /// No manager: the server set a default.
     Server,
     /// A manager that updated the object.
     Updates(String),
-    /// A manager that applies it, or a controller that writes a subresource: it is never taken.
+    /// A manager that applies the field, or a controller that writes a subresource. Such a field is never
+    /// removed.
     Applies(String),
 }
 
 impl BlockingField {
-    /// The field at a path of the live object, seen by a manager that applies.
+    /// Describes the field at a path of the live object. `manager` is the field manager of this apply.
     pub(crate) fn new(live: &Value, path: &str, manager: &str) -> Self {
         let mut holder = Holder::Server;
         for entry in managed_fields::entries(live) {
@@ -59,7 +60,7 @@ impl BlockingField {
         }
     }
 
-    /// A note for the reader.
+    /// Returns a note for the reader of the plan.
     pub(crate) fn note(&self) -> String {
         let whose = match &self.holder {
             Holder::Server => "which the server filled in".to_owned(),
@@ -76,16 +77,17 @@ impl BlockingField {
     }
 }
 
-/// Returns true if a path is that of a field, or below it.
+/// Returns true if a path is equal to `above` or below it.
 pub(crate) fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the paths of live fields outside the Spec that may be the cause of a refusal which names these fields.
+/// Returns the paths of live fields outside the Spec that may have caused a refusal, which names the fields
+/// `fields`.
 ///
-/// That is the named field itself, what stands beside it or in it, and the items of the lists on the way to it: the
-/// index in a name counts items of an object that only the server knows.
+/// These are the named field itself, its siblings and children, and the items of the lists above it, because
+/// an index in a name counts items of the server's merged object.
 pub(crate) fn suspects<'f>(
     fields: impl Iterator<Item = &'f str>,
     live: &Value,
@@ -109,9 +111,9 @@ pub(crate) fn suspects<'f>(
     found
 }
 
-/// Returns the live items whose key somebody has changed: updating managers own them, and each is like an item that the
-/// last apply wrote, that the Spec still has, and that is gone. Beside some of them the server would accept the Spec,
-/// and both would be there.
+/// Returns the live items whose key somebody has changed. Updating managers own these items, and each is
+/// equal, except for its keys, to a missing item that the last apply wrote and the Spec still has. If the
+/// server accepts the Spec, the object would then have both items.
 pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &str) -> Vec<BlockingField> {
     let mut found = Vec::new();
     collect_rekeyed(prior, desired, live, Place { list: "", path: "" }, &mut found);
@@ -124,7 +126,7 @@ pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &st
         .collect()
 }
 
-/// Location of a value: the name of the field that it is in, and its path.
+/// A value's field name and path.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     list: &'a str,
@@ -183,7 +185,7 @@ fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, 
     }
 }
 
-/// Returns true if an item has everything that is wanted but for its keys.
+/// Returns true if an item has all wanted values except those of its keys.
 fn holds_besides(item: &Value, wanted: &Value, keys: &[&str]) -> bool {
     let (Some(item), Some(wanted)) = (item.as_object(), wanted.as_object()) else {
         return false;
@@ -229,7 +231,7 @@ fn collect(
                         beside(live, desired, path, found);
                     }
                 }
-                // The server has its own spelling of some names, such as `downwarAPI`.
+                // The server spells some names differently, such as `downwarAPI`.
                 (None, _) => beside(live, desired, path, found),
             }
         }
@@ -258,8 +260,8 @@ fn collect(
     }
 }
 
-/// Adds what has the name of a field, or stands beside a wanted field of that name, wherever it is: the server names some
-/// fields by the place that they have in its own types.
+/// Adds fields with this name, and siblings of desired fields with this name, anywhere in the object: the
+/// server names some fields by their position in its own types.
 fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found: &mut BTreeSet<String>) {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => {
@@ -294,7 +296,7 @@ fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found
     }
 }
 
-/// Adds what a live map has and the desired one does not.
+/// Adds the members of a live map that the desired map does not have.
 fn beside(live: &Map<String, Value>, desired: &Map<String, Value>, path: &str, found: &mut BTreeSet<String>) {
     let others = live.keys().filter(|key| !desired.contains_key(*key));
     found.extend(others.map(|key| join_path(path, key)));

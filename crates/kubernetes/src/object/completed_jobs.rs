@@ -1,4 +1,5 @@
-//! Completed Jobs. A completed Job may be deleted by its own time to live, and must not run again because of that.
+//! Completed Jobs. A Job with a time to live is deleted after its completion, and must not run again for that
+//! reason.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ pub(crate) fn has_completed(object: &Value) -> bool {
         && complete.any(|condition| condition["status"] == "True")
 }
 
-/// Records that it has completed.
+/// Records that the object is a completed Job.
 pub(crate) fn note(recorded: &mut Recorded, object: &Value) {
     if has_completed(object) {
         ObjectRecord::update(recorded, |record| record.completed = true);
@@ -27,8 +28,8 @@ pub(crate) fn has_failed(object: &Value) -> bool {
     failed.any(|condition| condition["status"] == "True")
 }
 
-/// Returns true if the record is of a Job that may be gone: one that completed and has a time to live, or a hook that
-/// succeeded, or one that runs when its stack leaves.
+/// Returns true if the record is of a Job that may be missing: it completed and has a time to live, or is a
+/// hook that succeeded, or a hook that runs when its stack is removed.
 pub(crate) fn may_be_gone(prior: &Recorded) -> bool {
     let of_hook = HookRun::of(Some(prior));
     expired_by_ttl(prior)

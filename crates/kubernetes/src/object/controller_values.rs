@@ -1,5 +1,6 @@
-//! Values of a desired object that a controller of the cluster fills in: it and an apply would fight over them. The list
-//! is closed, and each value has a condition that shows the controller.
+//! Values of a desired object that a controller of the cluster fills in, so that the controller and an apply
+//! would overwrite each other. The list of such values is fixed, and each has a condition by which its
+//! controller is recognized.
 
 use serde_json::{Map, Value};
 
@@ -13,12 +14,13 @@ use konverge_base::model::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ControllerValue {
     path: String,
-    /// Its field manager; `None` for the aggregation of roles, which is the server's own.
+    /// The field manager of the controller; `None` for the aggregation of roles, which is a part of the
+    /// server.
     manager: Option<String>,
 }
 
 impl ControllerValue {
-    /// A note for the reader.
+    /// Returns a note for the reader of the plan.
     pub(crate) fn note(&self) -> String {
         match &self.manager {
             None => format!(
@@ -41,7 +43,7 @@ pub(crate) fn give_up_aggregated_rules(object: &mut Map<String, Value>) {
     }
 }
 
-/// The rules of a role that aggregates others.
+/// Returns the rules of a role that aggregates others, as a value of the controller.
 pub(crate) fn aggregated_rules(object: &Map<String, Value>) -> Option<ControllerValue> {
     if GroupKind::from_attributes(object) != GroupKind::CLUSTER_ROLE {
         return None;
@@ -57,7 +59,7 @@ pub(crate) fn aggregated_rules(object: &Map<String, Value>) -> Option<Controller
     })
 }
 
-/// Removes values that the Spec leaves empty and that a controller has filled in the live object.
+/// Removes values that are empty in the Spec and that a controller has filled in the live object.
 pub(crate) fn give_up_filled(
     object: Map<String, Value>,
     live: &Value,
@@ -95,7 +97,7 @@ pub(crate) fn may_be_filled(object: &Map<String, Value>) -> bool {
     !fillable(object).is_empty()
 }
 
-/// The paths of the empty values of an object that a controller may fill.
+/// Returns the paths of the empty values of an object that a controller may fill.
 fn fillable(object: &Map<String, Value>) -> Vec<String> {
     let bundle = |around: &str| format!("{around}/caBundle");
     let places = match GroupKind::from_attributes(object) {
@@ -141,7 +143,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The controller that has written a value: neither we, nor somebody with `kubectl`, nor who wrote what is around it.
+/// Returns the controller that wrote a value: not Konverge, not a person with `kubectl`, and not the writer
+/// of the object around it.
 fn controller<'l>(live: &'l Value, path: &str, manager: &str) -> Option<&'l str> {
     let has = |entry: &FieldsEntry<'_>, path: &str| {
         managed_fields::fields_below(entry.fields, live, path).is_some()

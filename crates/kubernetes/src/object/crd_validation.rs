@@ -1,5 +1,5 @@
 //! Validates objects against the CustomResourceDefinitions that a plan creates or changes, because the
-//! cluster has no schema for them, or another one.
+//! cluster has no schema for them yet, or an older one.
 //!
 //! The validation may miss errors (CEL rules, for example), but it rejects nothing that the server would
 //! accept.
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use konverge_base::model::{ClusterName, GroupKind, diff, field_path, masked_value};
 
-/// A CustomResourceDefinition of the plan.
+/// A CustomResourceDefinition in the plan.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {
     pub cluster: ClusterName,
     body: Map<String, Value>,
-    /// True if the plan creates or changes it. An unchanged one adds nothing to what the server knows.
+    /// True if the plan creates or changes it. An unchanged one is already known to the server.
     pub changes: bool,
 }
 
@@ -24,9 +24,9 @@ pub(crate) enum Check {
     Fits,
     /// The version has no schema.
     NoSchema,
-    /// The violations, at most ten sentences.
+    /// The violations, in at most ten sentences.
     Wrong(Vec<String>),
-    /// The version is not served; the served versions.
+    /// The version is not served; with the served versions.
     NotServed(Vec<String>),
 }
 
@@ -39,7 +39,7 @@ impl Definition {
         }
     }
 
-    /// The name of the CustomResourceDefinition.
+    /// Returns the name of the CustomResourceDefinition.
     pub(crate) fn name(&self) -> &str {
         let metadata = self.body.get("metadata");
         metadata
@@ -47,12 +47,12 @@ impl Definition {
             .unwrap_or_default()
     }
 
-    /// Returns true if it defines a kind.
+    /// Returns true if the CustomResourceDefinition defines a kind.
     pub(crate) fn defines(&self, kind: GroupKind<'_>) -> bool {
         GroupKind::defined_by(&self.body) == Some(kind)
     }
 
-    /// Returns true if objects may be written in that version.
+    /// Returns true if the server accepts objects in that version.
     pub(crate) fn serves(&self, api_version: &str) -> bool {
         self.served()
             .any(|version| version["name"] == name_of(api_version))
@@ -71,7 +71,7 @@ impl Definition {
         version["schema"].get("openAPIV3Schema")
     }
 
-    /// Validates an object. The server tolerates an invalid value of a live object if it does not change.
+    /// Validates an object. An invalid value that the live object already has is accepted, as by the server.
     pub(crate) fn check(&self, object: &Map<String, Value>, live: Option<&Value>) -> Check {
         let api_version = object.get("apiVersion").and_then(Value::as_str);
         let api_version = api_version.unwrap_or_default();
@@ -130,7 +130,7 @@ fn set_defaults(schema: &Value, found: &mut Value) {
                 let default = below.get("default").filter(|default| !default.is_null());
                 let is_missing = match map.get(key) {
                     None => true,
-                    // A null is dropped before defaults are set, if the schema does not allow it.
+                    // If the schema does not allow null, the server removes it before it sets defaults.
                     Some(Value::Null) => below["nullable"] != true,
                     Some(_) => false,
                 };
@@ -164,7 +164,7 @@ enum Level {
     Below,
 }
 
-/// The violations, at most ten sentences.
+/// The violations, in at most ten sentences.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -184,7 +184,7 @@ impl Faults {
         if !self.has_type(schema, found, path) {
             return;
         }
-        // A value that does not change may stay.
+        // An unchanged value is accepted even if it is invalid.
         if live.is_none_or(|live| !diff::same(live, found)) {
             self.look_at_value(schema, found, path, level);
         }
@@ -283,7 +283,7 @@ impl Faults {
         }
     }
 
-    /// Reports fields that are not in the schema, whether they change or not.
+    /// Reports fields that are not in the schema, even if they do not change.
     fn look_inside(
         &mut self,
         schema: &Value,
@@ -312,7 +312,7 @@ impl Faults {
     }
 }
 
-/// Returns true for the keys that every object has, whether its schema names them or not.
+/// Returns true for keys that every object has, even if its schema does not contain them.
 fn is_always_there(key: &str) -> bool {
     matches!(key, "apiVersion" | "kind" | "metadata" | "status")
 }

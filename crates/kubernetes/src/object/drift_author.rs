@@ -1,4 +1,4 @@
-//! Other field managers: who changed what differs from our last write.
+//! Other field managers: who changed fields since Konverge's last write.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use konverge_base::model::{
     plan::{ChangeOrigin, FieldChange},
 };
 
-/// The manager other than our own that owns the value at a path of the object; the latest one if there are
-/// several. `path` is as in a plan, with items of keyed lists as `name=web`.
+/// Returns the manager other than `own` that owns the value at a path of the object; the latest one if there
+/// are several. `path` is a path of a plan, in which an item of a keyed list is `name=web`.
 pub(crate) fn owner(object: &Value, path: &str, own: &str) -> Option<String> {
     last_write(object, path, own).map(|(manager, _)| manager.to_owned())
 }
 
-/// Returns the manager of [`owner`], and the time of its last write (empty if unknown).
+/// Returns the same manager as [`owner`], with the time of its last write (empty if unknown).
 fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, &'o str)> {
     managed_fields::entries(object)
         .filter(|entry| entry.manager != own && entry.subresource != "status")
@@ -25,8 +25,8 @@ fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, 
         .map(|entry| (entry.manager, entry.time))
 }
 
-/// Returns notes about who changed fields since our last write, and when: `\`kubectl-edit\` wrote /spec/replicas at
-/// TIME`.
+/// Returns notes about the managers that changed fields since Konverge's last write, with the time:
+/// `\`kubectl-edit\` wrote /spec/replicas at TIME`.
 pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange], own: &str) -> Vec<String> {
     let mut writes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for change in changes
@@ -47,8 +47,8 @@ pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange], own: &str) -> V
     words.collect()
 }
 
-/// Returns true if the HorizontalPodAutoscaler set the number of replicas last: it scales as the controller
-/// manager, through the scale subresource.
+/// Returns true if the HorizontalPodAutoscaler set the number of replicas last. It writes the scale
+/// subresource as the controller manager.
 pub(crate) fn is_autoscaled(object: &Value) -> bool {
     let mut entries = managed_fields::entries(object);
     entries.any(|entry| {
@@ -57,7 +57,7 @@ pub(crate) fn is_autoscaled(object: &Value) -> bool {
     })
 }
 
-/// Returns true if a field set covers the path, or something below it.
+/// Returns true if a field set covers the path, or a path below it.
 fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> bool {
     let mut at = fields;
     let mut value = Some(object);
@@ -87,7 +87,7 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> 
     true
 }
 
-/// Returns true if a list item has a label such as `containerPort=80` or `name=web`.
+/// Returns true if a list item is the one that a label such as `containerPort=80` or `name=web` names.
 fn has_label(item: &Value, label: &str) -> bool {
     let keys: Vec<&str> = label
         .split(',')

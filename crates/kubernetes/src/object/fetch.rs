@@ -1,4 +1,4 @@
-//! Reads live objects: LIST per kind for several objects, GET for few.
+//! Reads live objects: by LIST for each kind, or by GET if there are only a few.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,13 +24,12 @@ use konverge_base::error::UserError;
 
 /// The page size of a LIST.
 const PAGE: usize = 500;
-/// Up to this many objects of a kind are read one by one.
+/// Up to this many objects of a kind are read by GET.
 const FEW: usize = 3;
-/// Up to this many namespaces are listed one by one; above it, the whole cluster is listed.
+/// Up to this many namespaces are listed separately. For more, the whole cluster is listed.
 const NAMESPACES: usize = 4;
 
-/// An object as JSON text. It is parsed on demand, so that not all objects of a large stack are in memory as
-/// values.
+/// An object as JSON text, which is parsed on demand to save memory in a large stack.
 #[derive(Debug)]
 pub(crate) struct RawObject {
     text: Bytes,
@@ -57,10 +56,10 @@ impl RawObject {
     }
 }
 
-/// The requested objects by namespace and name, with their index.
+/// The indexes of the requested objects, by namespace and name.
 type Wanted<'a> = HashMap<(&'a str, &'a str), usize>;
 
-/// The existing objects among the requested ones, each at its index.
+/// Reads the requested objects. The result has the same order, with `None` for an object that does not exist.
 pub(crate) async fn read(
     cluster: &Cluster,
     asked: &[(&ObjectRef, &Arc<ResourceType>)],
@@ -72,7 +71,7 @@ pub(crate) async fn read(
             .or_insert((of, Wanted::new()));
         wanted.1.entry((&name.namespace, &name.name)).or_insert(place);
     }
-    // The cluster's limit bounds the concurrent requests.
+    // All reads are started at once: the cluster's limit bounds the concurrent requests.
     let reads = by_type
         .into_values()
         .map(|(of, wanted)| read_type(cluster, of, wanted));
@@ -100,12 +99,12 @@ async fn read_type(
         list_each(cluster, of, &namespaces).await
     };
     let listed = match listed {
-        // Permissions may be granted per namespace only.
+        // Permissions may be granted for single namespaces only.
         Err(error) if whole && error.is_code(403) => list_each(cluster, of, &namespaces).await,
         listed => listed,
     };
     let listed = match listed {
-        // The type was removed since it was looked up, and its objects with it.
+        // The kind was removed after the lookup, and its objects with it.
         Err(error) if error.is_code(404) => Ok(Vec::new()),
         listed => listed,
     };
@@ -145,7 +144,7 @@ async fn get_each(
     Ok(future::try_join_all(gets).await?.into_iter().flatten().collect())
 }
 
-/// One object, `None` if it does not exist.
+/// Reads one object; `None` if it does not exist.
 pub(crate) async fn get(
     cluster: &Cluster,
     of: &ResourceType,
@@ -174,8 +173,8 @@ async fn list_each(
     Ok(future::try_join_all(lists).await?.into_iter().flatten().collect())
 }
 
-/// All objects of a kind in a namespace, or in the whole cluster. Each list is processed in a task of its
-/// own, because decompressing and splitting take time while others still wait.
+/// Lists the objects of a kind in a namespace, or in the whole cluster. Each list has its own task, so that
+/// decompressing and splitting do not delay other requests.
 async fn list(cluster: &Cluster, of: &ResourceType, namespace: &str) -> Result<Vec<ListItem>, ApiError> {
     let namespace = (!namespace.is_empty()).then_some(namespace);
     let pages = pages(cluster.api.clone(), of.collection(namespace));
@@ -198,7 +197,7 @@ async fn pages(api: Api, path: String) -> Result<Vec<ListItem>, ApiError> {
             request = request.query("continue", next);
         }
         let page = match api.fetch(&request).await {
-            // The version of the list is too old: start again.
+            // The version of the list has expired, so the list is read again from the start.
             Err(error) if error.is_code(410) && !listed.is_empty() => {
                 listed.clear();
                 next = String::new();

@@ -1,5 +1,5 @@
-//! Fields that the last apply wrote, that the Spec no longer sets, and that an apply alone would keep,
-//! because an updating manager owns them too. This module finds them and removes them with a patch.
+//! Fields that the last apply wrote and the Spec no longer sets, but that an apply alone would keep, because
+//! an updating manager owns them too. This module finds them, and builds the patch that removes them.
 
 use serde_json::{Map, Value, json};
 
@@ -9,16 +9,17 @@ use konverge_base::model::{
     field_path::{escape_component, is_item, join_path},
 };
 
-/// A field that the last apply wrote and that the Spec no longer sets, but that an apply alone would keep,
-/// because only updating managers own it.
+/// A field that the last apply wrote and the Spec no longer sets, but that an apply alone would keep, because
+/// only updating managers own it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Leftover {
     pub path: String,
-    /// The fields at the path that updating managers own.
+    /// The fields at this path that updating managers own.
     pub fields: Map<String, Value>,
 }
 
-/// The leftovers of an apply. `prior` and `desired` are masked alike, and so is `shown`, the live object.
+/// Returns the leftovers of an apply. `prior`, `desired` and `shown` (the live object) must be masked in the
+/// same way; `becomes` is the expected object.
 pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: &Value) -> Vec<Leftover> {
     let mut gone = Vec::new();
     let differences = diff::differences(prior, desired);
@@ -28,7 +29,7 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
         }
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
-        // If the value differs from our last write, another manager changed it since, and owns it rightly.
+        // A value that differs from Konverge's last write was changed by another manager, which may keep it.
         let is_as_written = FieldPath::new(&path)
             .get(shown)
             .is_some_and(|found| diff::same(found, before));
@@ -50,7 +51,7 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
     left.collect()
 }
 
-/// Collects the members of maps one by one; a list and its items as a whole.
+/// Collects the values in maps one by one. A list counts as one value.
 fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>) {
     match value.as_object() {
         Some(map) if !map.is_empty() && !path.rsplit('/').next().unwrap_or_default().contains('=') => {
@@ -62,10 +63,10 @@ fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>
     }
 }
 
-/// A JSON patch that removes these paths from an object; `None` if one of them does not exist.
+/// Returns a JSON patch that removes these paths from an object; `None` if one of them does not exist.
 pub(crate) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) -> Option<Value> {
     let mut pointers: Vec<Vec<String>> = paths.map(|path| pointer(object, path)).collect::<Option<_>>()?;
-    // Items are removed from the end of their list, so that the indices of the others stay valid.
+    // Later items of a list are removed first, so that the indexes of the others stay valid.
     let place = |part: &String| (part.parse::<usize>().unwrap_or(0), part.clone());
     pointers.sort_by_cached_key(|parts| std::cmp::Reverse(parts.iter().map(place).collect::<Vec<_>>()));
     let remove = pointers.iter().map(|parts| {
@@ -75,7 +76,7 @@ pub(crate) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) 
     Some(remove.collect())
 }
 
-/// The parts of the JSON pointer of a path.
+/// Returns the parts of the JSON pointer of a path.
 fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
     let mut at = object;
     let mut parts = Vec::new();

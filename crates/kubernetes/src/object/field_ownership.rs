@@ -1,10 +1,10 @@
-//! Field ownership: which fields of an object are ours, and which should be.
+//! Field ownership: which fields of an object Konverge owns, and which it should own.
 //!
-//! Server-side apply removes a field that leaves the Spec only if no other manager owns it. A manager that
-//! *updates* (`kubectl edit`, a client-side apply, Kusion, Helm) keeps owning a field when we apply the same
-//! value, so such a field would stay in the object for ever. So our ownership is exclusive: those managers
-//! lose the fields that the Spec sets. Managers that *apply* declare on every run what they want; with them a
-//! field is shared, and it stays when we release it.
+//! Server-side apply removes a field that is no longer in the Spec only if no other manager owns it. A
+//! manager that *updates* (`kubectl edit`, a client-side apply, Kusion, Helm) keeps owning a field when
+//! Konverge applies the same value, so such a field would stay in the object forever. Therefore Konverge's
+//! ownership is exclusive: those managers lose the fields that the Spec sets. Managers that *apply* declare
+//! in every run which fields they want. With them a field is shared, and it stays when Konverge releases it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,24 +22,24 @@ use konverge_base::model::{
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
 
-/// Changes of the ownership of fields by an apply, besides their values.
+/// Changes of the ownership of fields by an apply, without changes of values.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Transfer {
-    /// Fields that become ours.
+    /// Fields that Konverge will own.
     pub taken: Vec<String>,
-    /// Fields that stop being ours and keep their value, with another manager that applies them.
+    /// Fields that Konverge releases and that keep their value, each with another manager that applies it.
     pub released: Vec<(String, Option<String>)>,
     /// Fields that updating managers lose, by manager.
     pub from: BTreeMap<String, Vec<String>>,
-    /// Fields that those managers must release before the apply, as in `managedFields`.
+    /// Fields that those managers must lose before the apply, in the form of `managedFields`.
     pub claim: Map<String, Value>,
-    /// Our entry has another API version.
+    /// True if Konverge's entry has another API version.
     other_version: bool,
 }
 
 impl Transfer {
-    /// The transfer from the live object to the server's result of an apply, without paths that are not
-    /// compared. Ours is what `manager` applies.
+    /// Computes the transfer from the live object to the server's result of an apply, without ignored paths.
+    /// `manager` is the field manager of the apply.
     pub(crate) fn between(
         manager: &str,
         live: &Value,
@@ -59,7 +59,7 @@ impl Transfer {
         };
         let mut released = Vec::new();
         for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
-            // A field that disappears with our ownership is a change of the object, and is shown as one.
+            // A field that disappears together with the ownership is shown as a change of the object instead.
             if FieldPath::new(&path).get(becomes).is_some() {
                 let owner = applier(manager, becomes, &path);
                 released.push((path, owner));
@@ -87,7 +87,7 @@ impl Transfer {
     }
 
     /// Adds fields that the last apply wrote, that the Spec no longer sets, and that only updating managers
-    /// still own: they become ours, so that the apply removes them.
+    /// still own. Konverge takes them over, so that the apply removes them.
     pub(crate) fn with_leftovers(mut self, leftovers: &[Leftover]) -> Self {
         for leftover in leftovers {
             self.claim = managed_fields::union(&self.claim, &leftover.fields);
@@ -95,7 +95,7 @@ impl Transfer {
         self
     }
 
-    /// Removes the fields whose values change too, because these are shown as changes.
+    /// Removes the fields whose values change, because these are shown as changes.
     pub(crate) fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a str> + Clone) -> Self {
         let within = |path: &str, above: &str| {
             path.strip_prefix(above)
@@ -115,12 +115,12 @@ impl Transfer {
         self
     }
 
-    /// Returns true if our ownership is exactly as it should be.
+    /// Returns true if no ownership must change.
     pub(crate) fn is_settled(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Every path whose ownership changes, sorted.
+    /// Returns every path whose ownership changes, sorted.
     pub(crate) fn paths(&self) -> Vec<String> {
         let released = self.released.iter().map(|(path, _)| path);
         let shared = self.from.values().flatten();
@@ -132,7 +132,7 @@ impl Transfer {
         }
     }
 
-    /// Notes for the reader.
+    /// Returns notes for the reader of the plan.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (manager, paths) in &self.from {
@@ -176,13 +176,13 @@ fn describe_paths(paths: &[String]) -> String {
     }
 }
 
-/// Our entry.
+/// Returns the entry of the manager `manager`.
 fn applied<'o>(manager: &str, object: &'o Value) -> Option<FieldsEntry<'o>> {
     managed_fields::entries(object)
         .find(|entry| entry.manager == manager && entry.operation == "Apply" && entry.subresource.is_empty())
 }
 
-/// Another manager that applies a field.
+/// Returns another manager that applies a field.
 fn applier(manager: &str, object: &Value, path: &str) -> Option<String> {
     let mut others = managed_fields::entries(object)
         .filter(|entry| entry.operation == "Apply" && entry.manager != manager);
@@ -190,7 +190,7 @@ fn applier(manager: &str, object: &Value, path: &str) -> Option<String> {
     found.map(|entry| entry.manager.to_owned())
 }
 
-/// The paths of a field set in an object, as in a plan.
+/// Converts a field set of an object to paths of a plan.
 fn paths(set: &Map<String, Value>, object: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(set, Some(object), "", &mut found);
@@ -227,7 +227,7 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
     }
 }
 
-/// Removes paths below other paths; sorted.
+/// Removes paths that are below other paths, and sorts the rest.
 fn outermost(mut paths: Vec<String>) -> Vec<String> {
     paths.sort();
     paths.dedup();

@@ -1,5 +1,5 @@
-//! `managedFields`: who set which fields. Our own entry is enough to prove that nothing changed; the others
-//! show who changed something.
+//! `managedFields`: which manager set which fields. Konverge's own entry is enough to prove that nothing
+//! changed; the other entries show who changed a field.
 
 use serde_json::{Map, Value};
 
@@ -19,14 +19,14 @@ pub(crate) struct FieldsEntry<'a> {
 }
 
 impl FieldsEntry<'_> {
-    /// Returns true if the manager of this entry updated the object: an updating manager does not declare again what it
-    /// wants, as an applying manager does.
+    /// Returns true if the manager of this entry updated the object. Such a manager does not declare its
+    /// fields again in each run, as a manager that applies does.
     pub(crate) fn is_update(&self) -> bool {
         self.operation == "Update" && self.subresource.is_empty()
     }
 }
 
-/// All readable entries of an object.
+/// Returns all readable entries of an object.
 pub(crate) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
     let all = object
         .get("metadata")
@@ -45,7 +45,7 @@ pub(crate) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
     })
 }
 
-/// Our own entry, if there is exactly one and it has that version.
+/// Returns Konverge's own field set, if there is exactly one entry and it has that version.
 pub(crate) fn own_fields<'a>(object: &'a Value, api_version: &str) -> Option<&'a Map<String, Value>> {
     let mut mine = entries(object).filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
     let entry = mine.next()?;
@@ -53,7 +53,7 @@ pub(crate) fn own_fields<'a>(object: &'a Value, api_version: &str) -> Option<&'a
     (only && entry.operation == "Apply" && entry.api_version == api_version).then_some(entry.fields)
 }
 
-/// A field set without the fields of another.
+/// Returns a field set without the fields of another.
 pub(crate) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let kept = fields.iter().filter_map(|(key, below)| {
         let (Some(mine), Some(theirs)) = (below.as_object(), others.get(key).and_then(Value::as_object))
@@ -69,7 +69,7 @@ pub(crate) fn subtract(fields: &Map<String, Value>, others: &Map<String, Value>)
     kept.collect()
 }
 
-/// The intersection of two field sets.
+/// Returns the intersection of two field sets.
 pub(crate) fn intersection(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let common = fields.iter().filter_map(|(key, below)| {
         let (mine, theirs) = (below.as_object()?, others.get(key)?.as_object()?);
@@ -82,7 +82,7 @@ pub(crate) fn intersection(fields: &Map<String, Value>, others: &Map<String, Val
     common.collect()
 }
 
-/// The union of two field sets.
+/// Returns the union of two field sets.
 pub(crate) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) -> Map<String, Value> {
     let mut all = fields.clone();
     for (key, theirs) in others {
@@ -95,8 +95,8 @@ pub(crate) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) ->
     all
 }
 
-/// The part of a field set at a path of the object and below; `None` if it has nothing there. A field that is
-/// owned as a part of a whole has no entry of its own.
+/// Returns the part of a field set at a path of the object and below; `None` if it is empty. A field that is
+/// owned as part of an atomic value has no entry of its own.
 pub(crate) fn fields_below(
     fields: &Map<String, Value>,
     object: &Value,
@@ -123,8 +123,8 @@ pub(crate) fn fields_below(
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
-/// The field set of one place of an object, as a whole: the field or the item with all that is below it. `None` if it
-/// does not exist.
+/// Returns the field set of a whole field or item, with everything below it. `None` if the path does not
+/// exist.
 pub(crate) fn whole_field(object: &Value, path: &str) -> Option<Map<String, Value>> {
     set_of(object, "", path)
 }
@@ -151,15 +151,15 @@ fn set_of(object: &Value, list: &str, path: &str) -> Option<Map<String, Value>> 
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
-/// Returns true for the entry of a manager that applies.
+/// Returns true for the entry with which this manager applies.
 pub(crate) fn is_applied_by(entry: &Value, manager: &str) -> bool {
     entry["manager"] == manager
         && entry["operation"] == "Apply"
         && entry["subresource"].as_str().unwrap_or_default().is_empty()
 }
 
-/// The part of a value that a field set covers. Lists keep the order of the object; missing fields are left
-/// out.
+/// Returns the part of a value that a field set covers. Lists keep the order of the object; missing fields
+/// are left out.
 pub(crate) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
     if fields.keys().all(|key| key == ".") {
         return value.clone();
@@ -181,14 +181,14 @@ pub(crate) fn project(value: &Value, fields: &Map<String, Value>) -> Value {
     }
 }
 
-/// The field set of a list, with parsed item names.
+/// The field set of a list, with parsed names of items.
 pub(crate) struct Items<'a>(Vec<(ItemName, &'a Map<String, Value>)>);
 
-/// Name of a list item in a field set.
+/// The name of a list item in a field set.
 pub(crate) enum ItemName {
-    /// `k:{…}`: the keys of the item.
+    /// `k:{…}`: the values of the item's keys.
     Keys(Map<String, Value>),
-    /// `v:…`: the item itself.
+    /// `v:…`: the value of the item itself.
     Literal(Value),
 }
 
@@ -205,7 +205,7 @@ impl ItemName {
 }
 
 impl ItemName {
-    /// Returns true if it names an item.
+    /// Returns true if the name is that of an item.
     pub(crate) fn is_of(&self, item: &Value) -> bool {
         match self {
             Self::Keys(keys) => keys
@@ -223,7 +223,7 @@ impl<'a> Items<'a> {
         Self(items.filter_map(read).collect())
     }
 
-    /// The fields of an item, if it is one of them.
+    /// Returns the fields of an item, if the list has it.
     pub(crate) fn fields_of(&self, item: &Value) -> Option<&'a Map<String, Value>> {
         let found = self.0.iter().find(|(name, _)| name.is_of(item));
         found.map(|(_, below)| *below)

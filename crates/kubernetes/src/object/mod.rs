@@ -1,4 +1,4 @@
-//! The objects: their names, reading them, their fields and managers, their records.
+//! Objects of the cluster: their names, how they are read, their fields and managers, and their records.
 
 pub(super) mod blocking_fields;
 pub(super) mod completed_jobs;

@@ -1,13 +1,13 @@
-//! Proves without the server that applying an object would change nothing. It may only err in one direction:
-//! what it cannot prove is sent to the server.
+//! Proves without the server that applying an object would change nothing. An error is possible in one
+//! direction only: an object without a proof is sent to the server.
 //!
-//! Either of two proofs is enough. The *structural* proof compares the desired object with our entry in
-//! `managedFields` and the live values. The *echo* remembers what the last apply sent and which of it the
-//! server returned, so it also covers defaults inside atomic lists, where the server's answer has more than
-//! was sent.
+//! Either of two proofs is enough. The *structural* proof compares the desired object with Konverge's entry
+//! in `managedFields` and the live values. The *echo* consists of digests of the last apply's request and of
+//! Konverge's fields in the response. So it also covers defaults inside atomic lists, where the response
+//! contains more than was sent.
 //!
-//! Neither sees changes on the server's side: webhooks, defaults of another version, another CRD. The guard
-//! in the record does, so both are valid only while it is equal.
+//! Neither proof notices changes of the server: webhooks, defaults of another version, another CRD. The guard
+//! in the record changes with these, so both proofs are valid only while the guard is the same.
 
 use std::borrow::Cow;
 
@@ -24,20 +24,20 @@ use konverge_base::{
     secrets::{SecretPlaces, Secrets, mask_object_at},
 };
 
-/// The record of an apply by which it is recognized later.
+/// The digests of an apply, by which a later plan recognizes that the same apply would change nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AppliedFingerprint {
-    /// The digest of what was sent.
+    /// The digest of the object that was sent.
     pub desired: Digest,
-    /// The digest of our fields in the answer.
+    /// The digest of Konverge's fields in the response.
     pub live: Digest,
-    /// The digest of everything else that influences the answer.
+    /// The guard: a text that changes with everything else that influences the response.
     pub guard: String,
 }
 
 impl AppliedFingerprint {
-    /// The echo of an apply, from `sent` and the live object, both masked. `None` if the object does not show
-    /// which fields are ours.
+    /// Computes the digests of an apply from `sent` and the live object, both masked. `None` if
+    /// `managedFields` does not show which fields are Konverge's.
     pub(crate) fn from_apply(sent: &Map<String, Value>, live: &Value, guard: &str) -> Option<Self> {
         let api_version = sent.get("apiVersion")?.as_str()?;
         let owned = managed_fields::own_fields(live, api_version)?;
@@ -49,7 +49,8 @@ impl AppliedFingerprint {
         })
     }
 
-    /// Returns the echo of an apply from an object whose secrets are in clear text: it masks them first.
+    /// Computes the digests of an apply from an object whose secrets are in clear text. The secrets are
+    /// masked first.
     pub(crate) fn from_masked_apply(
         secrets: &Secrets,
         places: &SecretPlaces,
@@ -65,7 +66,8 @@ impl AppliedFingerprint {
     }
 }
 
-/// Returns true if our entry and the live values alone prove that applying `desired` changes nothing.
+/// Returns true if Konverge's entry in `managedFields` and the live values prove that applying `desired`
+/// changes nothing.
 pub(crate) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bool {
     let (Some(api_version), Some(live)) = (desired.get("apiVersion").and_then(Value::as_str), live.as_map())
     else {
@@ -75,7 +77,7 @@ pub(crate) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bo
         .is_some_and(|owned| object_holds(desired, owned, live, FingerprintPath::Root))
 }
 
-/// Returns the fields of our own entry, if there is exactly one and it has that version.
+/// Returns the fields of Konverge's own entry, if there is exactly one and it has that version.
 fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
     let entries = live.get("metadata")?.get("managedFields")?.as_list();
     let mut mine = entries
@@ -83,14 +85,16 @@ fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n
         .filter_map(JsonRef::as_map)
         .filter(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("subresource").is_empty());
     let entry = mine.next()?;
+    // With a second entry, an update or another version, this entry does not show which fields an apply owns
+    // now.
     let is_it = entry.text("operation") == "Apply" && entry.text("apiVersion") == api_version;
     (is_it && mine.next().is_none())
         .then(|| entry.get("fieldsV1")?.as_map())
         .flatten()
 }
 
-/// Returns true if a manager that updated the object owns one of our fields: an apply would have to take it
-/// over.
+/// Returns true if a manager that updated the object owns one of Konverge's fields, which an apply would have
+/// to take over.
 pub(crate) fn is_shared(live: &JsonRef<'_>) -> bool {
     let entries = live
         .get("metadata")
@@ -137,7 +141,7 @@ enum FingerprintPath {
     Below,
 }
 
-/// Returns true for keys that identify the object: they are in every apply and in no field set.
+/// Returns true for keys that identify the object. Every apply contains them, and no field set does.
 fn is_identity(place: FingerprintPath, key: &str) -> bool {
     match place {
         FingerprintPath::Root => matches!(key, "apiVersion" | "kind"),
@@ -152,7 +156,7 @@ fn object_holds(
     live: &Members<'_>,
     place: FingerprintPath,
 ) -> bool {
-    // Our fields are desired, with the desired live values …
+    // Every owned field is desired, with its live value …
     let mut held = 0;
     for (key, owned) in owned.iter() {
         let Some(key) = key.strip_prefix("f:") else {
@@ -171,7 +175,7 @@ fn object_holds(
         }
         held += 1;
     }
-    // … and nothing else is desired. Metadata with only the name has no owner.
+    // … and nothing else is desired. `metadata` with only name and namespace is in no field set.
     let names_only = |value: &Value| {
         let map = value.as_object();
         map.is_some_and(|map| map.keys().all(|key| is_identity(FingerprintPath::Metadata, key)))
@@ -184,6 +188,7 @@ fn object_holds(
 }
 
 fn holds(desired: &Value, owned: &Members<'_>, live: &JsonRef<'_>, place: FingerprintPath) -> bool {
+    // An entry without children owns the value as a whole, so the whole value must be equal.
     if owned.iter().all(|(key, _)| key == ".") {
         return live.is(desired);
     }
@@ -194,10 +199,11 @@ fn holds(desired: &Value, owned: &Members<'_>, live: &JsonRef<'_>, place: Finger
     }
 }
 
-/// Returns true if every desired item is ours and live, in the desired order, and nothing of ours is
-/// undesired.
+/// Returns true if the owned items are exactly the desired ones, and the live list has them in the desired
+/// order.
 fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> bool {
     let entries: Vec<_> = owned.iter().filter(|(key, _)| *key != ".").collect();
+    // A new or a removed item is a change.
     if entries.len() != desired.len() {
         return false;
     }
@@ -219,7 +225,7 @@ fn list_holds(desired: &[Value], owned: &Members<'_>, live: &[JsonRef<'_>]) -> b
     };
     let mut from = 0;
     for item in desired {
-        // An item may omit a key that has a default: it is taken from the live item.
+        // An item may omit a key that has a default, so the keys of the live item are used.
         let found = live[from..].iter().position(|candidate| {
             fields_of(candidate).is_some_and(|below| match (item, candidate) {
                 (Value::Object(item), JsonRef::Map(candidate)) => {

@@ -1,4 +1,4 @@
-//! Compares the live object with the server's result, path by path, with the origin of each difference.
+//! Compares the live object with the server's result, path by path, and finds the origin of each difference.
 
 use serde_json::{Map, Value};
 
@@ -13,28 +13,29 @@ use konverge_base::{
     secrets::{SecretPlaces, Secrets, is_last_applied, mask_object_at, mask_secret_data_at},
 };
 
-/// The inputs of a comparison.
+/// The objects that a comparison uses.
 pub(crate) struct DiffSides<'a> {
-    /// As last applied, with secrets masked; `None` if it was never ours.
+    /// The object as last applied, with secrets masked; `None` if the stack never had it.
     pub prior: Option<&'a Map<String, Value>>,
-    /// As desired.
+    /// The desired object.
     pub desired: &'a Map<String, Value>,
     /// The live object.
     pub live: &'a Value,
     /// The expected object.
     pub becomes: &'a Value,
-    /// The expected object for display: what others wrote in it holds no marks ([`masked_value::escape_marks`]).
+    /// The expected object for display, in which markers that others wrote are escaped
+    /// ([`masked_value::escape_marks`]).
     pub shown: &'a Value,
     /// True if admission may mutate objects of this kind.
     pub admission: bool,
-    /// The plain places with values of secrets.
+    /// The paths with secret values outside a Secret's data.
     pub places: &'a SecretPlaces,
-    /// The field manager whose fields count as ours.
+    /// The field manager of the apply.
     pub manager: &'a str,
 }
 
-/// The object for display and comparison: secrets are masked, and the server's own fields (status, versions,
-/// times, managed fields) are removed.
+/// Returns the object for display and comparison: secrets are masked, and the server's own fields (status,
+/// versions, times, managed fields) are removed.
 pub(crate) fn mask_for_display(object: &Value, secrets: &Secrets, places: &SecretPlaces) -> Value {
     let Some(map) = object.as_object() else {
         return object.clone();
@@ -54,7 +55,7 @@ pub(crate) fn mask_for_rules(object: &Value, secrets: &Secrets, places: &SecretP
     Value::Object(mask_secret_data_at(secrets, &map, places).into_owned())
 }
 
-/// Removes what only the server writes: exported manifests contain it, but an apply must not.
+/// Removes fields that only the server writes. Exported manifests contain them, but an apply must not.
 pub(crate) fn strip_server_side(object: &mut Map<String, Value>) {
     object.shift_remove("status");
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -77,7 +78,7 @@ const SERVER_METADATA: [&str; 9] = [
     "generateName",
 ];
 
-/// The changes, sorted by path.
+/// Returns the changes, sorted by path.
 pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChange> {
     let places = sides.places;
     let live = mask_for_display(&masked_value::escape_marks(sides.live), secrets, places);
@@ -96,10 +97,10 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
                 _ => false,
             };
             let origin = match (wanted, before) {
-                // The live value is as desired, but an apply would not leave it so: the server changes it.
+                // The live value is as desired, but the server changes it when the object is applied.
                 _ if as_wanted && sides.admission => ChangeOrigin::Admission,
                 _ if as_wanted => ChangeOrigin::Default,
-                // The desired value is the same as before, so another manager has changed the live value.
+                // The desired value is the same as before, so another manager changed the live value.
                 (Some(wanted), Some(before)) if diff::same(wanted, before) => change_origin(sides, path),
                 (Some(_), _) | (None, Some(_)) => ChangeOrigin::Change,
                 (None, None) if holds_wanted(&desired, path) => ChangeOrigin::Change,
@@ -116,7 +117,7 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
         .collect()
 }
 
-/// Returns true for `kubectl apply`'s annotation: only `kubectl` writes it, never Konverge.
+/// Returns true for the annotation that `kubectl apply` writes as a copy of the object.
 fn is_copy_of_the_object(path: &str) -> bool {
     path.strip_prefix("/metadata/annotations/")
         .is_some_and(|name| is_last_applied(&unescape(name)))
@@ -126,8 +127,8 @@ fn change_origin(sides: &DiffSides<'_>, path: &str) -> ChangeOrigin {
     drift_author::owner(sides.live, path, sides.manager).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
 }
 
-/// Returns true if the path is inside a desired list whose items have no paths of their own (a key with an
-/// omitted default, an unkeyed list).
+/// Returns true if the path is inside a desired list whose items cannot be found by a path: a key has an
+/// omitted default, or the list has no keys.
 fn holds_wanted(desired: &Value, path: &str) -> bool {
     let mut end = path.len();
     while let Some(slash) = path[..end].rfind('/') {
@@ -139,8 +140,8 @@ fn holds_wanted(desired: &Value, path: &str) -> bool {
     false
 }
 
-/// The expected object as far as it can be computed without the server: desired values replace live ones,
-/// values that were desired `before` and no longer are disappear, and the rest stays.
+/// Computes the expected object without the server: desired values replace live ones, values that were
+/// desired `before` and no longer are disappear, and the rest stays.
 pub(crate) fn merge(live: &Value, before: Option<&Value>, desired: &Value, name: &str) -> Value {
     match (live, desired) {
         (Value::Object(found), Value::Object(wanted)) if !masked_value::is_unknown(desired) => {
@@ -170,14 +171,14 @@ fn merged_map(
         result.extend(left.map(|left| (key.clone(), left)));
     }
     let added = desired.iter().filter(|(key, _)| !live.contains_key(*key));
-    // The server keeps neither nulls nor empty lists.
+    // The server stores neither nulls nor empty lists.
     let added =
         added.filter(|(_, wanted)| !wanted.is_null() && wanted.as_array().is_none_or(|l| !l.is_empty()));
     result.extend(added.map(|(key, wanted)| (key.clone(), wanted.clone())));
     result
 }
 
-/// The rest of a value without what was desired of it; `None` if nothing remains.
+/// Returns the rest of a value without the parts that were desired `before`; `None` if nothing remains.
 fn without(found: &Value, before: &Value) -> Option<Value> {
     let (Value::Object(found), Value::Object(before)) = (found, before) else {
         return None;
@@ -192,7 +193,7 @@ fn without(found: &Value, before: &Value) -> Option<Value> {
     (!left.is_empty()).then_some(Value::Object(left))
 }
 
-/// `None` if the items have no keys: then the list is one value.
+/// Merges two lists; `None` if the items have no keys, because such a list is one value.
 fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name: &str) -> Option<Value> {
     let keys = diff::list_keys(name, found, wanted)?;
     let label = |item: &Value| field_path::label(item, &keys);
@@ -204,7 +205,7 @@ fn merged_list(found: &[Value], before: Option<&[Value]>, wanted: &[Value], name
         }
         None => item.clone(),
     };
-    // Items of others keep their places, as when the server merges lists.
+    // Items of other managers keep their positions, as in the server's merge.
     let was_wanted = |item: &Value| before.is_some_and(|before| same(before, item).is_some());
     let is_removable = |item: &Value| !diff::is_merged_list(name) || was_wanted(item);
     let mut items: Vec<Value> = Vec::new();

@@ -1,4 +1,5 @@
-//! The record of a Kubernetes object in the state, besides its attributes. By it, a later run recognizes the object.
+//! The record of a Kubernetes object in the state, besides its attributes, by which a later run recognizes
+//! the object.
 
 use std::sync::Arc;
 
@@ -15,26 +16,26 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
-/// The Kubernetes part of a record.
+/// The part of a record that only the Kubernetes runtime uses.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ObjectRecord {
-    /// The UID that the server gave. `None` if the write is not known to have arrived.
+    /// The UID in the cluster. `None` if it is unknown whether the write succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Proves that applying the same again would change nothing.
+    /// The digests of the last apply, which prove that the same apply would change nothing.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "echo_or_none")]
     pub echo: Option<AppliedFingerprint>,
-    /// The references to secrets that were written, by path.
+    /// The references to secrets that were last written, by path.
     #[serde(skip_serializing_if = "WrittenReferences::is_empty")]
     pub references: WrittenReferences,
-    /// The object is a Job that completed.
+    /// True if the object is a Job that has completed.
     #[serde(skip_serializing_if = "is_false")]
     pub completed: bool,
-    /// The object was written, and was not seen to become ready.
+    /// True if the object was written, but did not become ready while the run watched it.
     #[serde(skip_serializing_if = "is_false")]
     pub unready: bool,
-    /// The object is the Job of a hook: its last run.
+    /// The last run, if the object is the Job of a hook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<HookRun>,
 }
@@ -42,15 +43,15 @@ pub(crate) struct ObjectRecord {
 /// The run of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HookRun {
-    /// The stamp for which the hook ran.
+    /// The stamp of the apply for which the hook ran.
     pub stamp: String,
-    /// True if the run succeeded, false if it failed; `None` while that is not known.
+    /// True if the run succeeded, false if it failed; `None` while the result is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<bool>,
 }
 
 impl HookRun {
-    /// The record of a hook that runs when its stack leaves.
+    /// Creates the record of a hook that runs only when its stack is removed.
     pub(crate) fn not_due() -> Self {
         Self {
             stamp: String::new(),
@@ -58,7 +59,7 @@ impl HookRun {
         }
     }
 
-    /// The last run of a hook, and the UID of its Job.
+    /// Returns the last run of a hook, and the UID of its Job.
     pub(crate) fn of(recorded: Option<&Recorded>) -> Option<(Self, String)> {
         let record = ObjectRecord::from_recorded(recorded?)?;
         Some((record.hook?, record.uid.unwrap_or_default()))
@@ -66,7 +67,7 @@ impl HookRun {
 }
 
 impl ObjectRecord {
-    /// The Kubernetes part of a record. `None` if there is none: the record was taken over from Kusion.
+    /// Reads the Kubernetes part of a record. `None` if it has none, as after an import from Kusion.
     pub(crate) fn from_recorded(recorded: &Recorded) -> Option<Self> {
         recorded.private.decode()
     }
@@ -79,44 +80,46 @@ impl ObjectRecord {
     }
 }
 
-/// The plain places of an item with values of secrets, as desired and as last written.
+/// Returns the paths with secret values outside a Secret's data, as desired and as last written.
 pub(crate) fn secret_places(item: &Item) -> SecretPlaces {
     let record = item.prior.as_ref().and_then(ObjectRecord::from_recorded);
     let desired = item.desired.as_ref().map(|desired| &desired.attributes);
     SecretPlaces::find(desired, &record.unwrap_or_default().references)
 }
 
-/// Returns true if the earlier apply did not see it become ready.
+/// Returns true if the earlier apply did not see the object become ready.
 pub(crate) fn is_unready(recorded: &Recorded) -> bool {
     ObjectRecord::from_recorded(recorded).is_some_and(|record| record.unready)
 }
 
-/// The record of an object with or without the mark that it is not ready yet.
+/// Returns the record with or without the mark that the object is not ready yet.
 pub(crate) fn mark_unready(mut recorded: Recorded, unready: bool) -> Recorded {
-    // A record imported from Kusion has no data of ours, and gets none: that would make it look like an intent.
+    // A record imported from Kusion has no Kubernetes part, and must not get one here: it would then look
+    // like an intent.
     if !recorded.private.is_none() {
         ObjectRecord::update(&mut recorded, |record| record.unready = unready);
     }
     recorded
 }
 
-/// Inputs of the apply of a planned object that a plan does not show. They are not masked, so they are never printed
-/// or stored.
+/// The parts of a planned write that a plan does not show. They are not masked, so they are never printed or
+/// stored.
 #[derive(Clone, Default)]
 pub(crate) struct PreparedWrite {
-    /// The object to send. `None` if nothing is sent.
+    /// The object to send; `None` if nothing is sent.
     pub body: Option<Value>,
-    /// Take fields over that other managers hold.
+    /// True to take over fields that other managers own.
     pub force: bool,
-    /// The object as the plan saw it. `None` if there was none.
+    /// The object as the plan read it; `None` if there was none.
     pub precondition: Option<Precondition>,
-    /// Fields of managers that update, which become ours with the write; as in `managedFields`.
+    /// Fields of updating managers that Konverge takes over with the write, in the form of `managedFields`.
     pub claim: Map<String, Value>,
-    /// The paths of fields outside the Spec that the write removes, because the server refuses the Spec beside them.
+    /// The paths of fields outside the Spec that the write removes, because the server refuses the Spec
+    /// because of them.
     pub blocking: Vec<String>,
     /// The volume claims that grow before the object is recreated.
     pub expansion: Option<Expansion>,
-    /// The UID of an object that is being deleted: the write waits until it is gone.
+    /// The UID of an object that is being deleted. The write waits until that object is gone.
     pub ending: Option<String>,
     /// The references to secrets whose values are written.
     pub references: Option<Arc<PlannedReferences>>,
@@ -126,7 +129,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// An echo of another form proves nothing; the rest of the record still holds.
+/// Deserializes the digests; an unknown form gives `None`, because it proves nothing, and the rest of the
+/// record stays valid.
 fn echo_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AppliedFingerprint>, D::Error> {
     Ok(AppliedFingerprint::deserialize(Value::deserialize(from)?).ok())
 }

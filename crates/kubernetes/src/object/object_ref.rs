@@ -1,4 +1,4 @@
-//! The identity of an object: kind, namespace, name; and the normal form of a resource before the graph is
+//! The identity of an object (kind, namespace, name), and the normal form of a resource before the graph is
 //! built.
 
 use std::collections::HashMap;
@@ -19,16 +19,16 @@ use konverge_base::{
 /// The identity of an object in a cluster, without its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectRef {
-    /// The group; empty for core.
+    /// The API group; empty for the core group.
     pub group: String,
     pub kind: String,
-    /// Empty for cluster-scoped objects.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
     pub name: String,
 }
 
 impl ObjectRef {
-    /// The identity of an object of a type; a missing namespace is `default`.
+    /// Returns the identity of an object of a type; a missing namespace becomes `default`.
     pub(crate) fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
         let namespace = if of.namespaced {
             match metadata(object, "namespace") {
@@ -46,24 +46,24 @@ impl ObjectRef {
         }
     }
 
-    /// The kind of the object.
+    /// Returns the group and kind of the object.
     pub(crate) fn group_kind(&self) -> GroupKind<'_> {
         GroupKind::new(&self.group, &self.kind)
     }
 
-    /// The namespace, `None` for cluster-scoped objects.
+    /// Returns the namespace; `None` for cluster-scoped objects.
     pub(crate) fn namespace(&self) -> Option<&str> {
         (!self.namespace.is_empty()).then_some(self.namespace.as_str())
     }
 }
 
-/// A text under `metadata`; empty if it is missing.
+/// Returns a text in `metadata`; empty if it is missing.
 pub(crate) fn metadata<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     let metadata = object.get("metadata").and_then(|m| m.get(key));
     metadata.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// An annotation of an object.
+/// Returns an annotation of an object.
 pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(name)?.as_str()
 }
@@ -76,7 +76,7 @@ pub(crate) fn has_annotations(object: &Map<String, Value>) -> bool {
         .is_some()
 }
 
-/// Marks an object as one of a stack, as an apply does.
+/// Sets the owner annotation of an object to a stack, as an apply does.
 pub fn mark_owner(object: &mut Map<String, Value>, stack: &StackId) {
     annotate(object, OWNER, stack.to_string());
 }
@@ -94,7 +94,7 @@ pub(crate) fn annotate(object: &mut Map<String, Value>, name: &str, text: String
     }
 }
 
-/// Removes the owner annotation from what is sent, so that it reads as the author wrote it.
+/// Removes the owner annotation from the object to send, which leaves the object as the author wrote it.
 pub(crate) fn remove_owner(body: &mut Map<String, Value>, had_annotations: bool) {
     let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
@@ -106,21 +106,21 @@ pub(crate) fn remove_owner(body: &mut Map<String, Value>, had_annotations: bool)
     }
 }
 
-/// A text at the top of an object; empty if it is missing.
+/// Returns a text at the top of an object; empty if it is missing.
 pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The scopes of kinds: as the cluster serves them, and as the CustomResourceDefinitions of the same Spec
-/// define them.
+/// The scopes of kinds (namespaced or not): those of the cluster, and those that CustomResourceDefinitions in
+/// the same Spec define.
 pub(crate) struct Scopes<'a> {
     discovery: Option<&'a Discovery>,
-    /// By group and kind.
+    /// True for a namespaced kind, by group and kind, from the CustomResourceDefinitions in the Spec.
     own: HashMap<(String, String), bool>,
 }
 
 impl<'a> Scopes<'a> {
-    /// The scopes for the resources of one cluster.
+    /// Collects the scopes for the resources of one cluster.
     ///
     /// # Errors
     /// A CustomResourceDefinition gives a kind another scope than the cluster.
@@ -176,11 +176,11 @@ fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: boo
 }
 
 /// Validates and normalizes a resource. A namespaced object without a namespace gets `default`, also in its
-/// id. A cluster-scoped object has none. `stringData` becomes `data`, because server-side apply would keep a
-/// removed key.
+/// id. A cluster-scoped object has none. `stringData` is converted to `data`, because server-side apply would
+/// not remove a key from it.
 ///
 /// # Errors
-/// It has no kind or name, requests a generated name, or its id names another object.
+/// The resource has no kind or name, requests a generated name, or its id names another object.
 pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Resource, UserError> {
     let id = resource.id.clone();
     let refuse = |message: String| UserError::new(ErrorKind::Spec, format!("`{id}`: {message}"));
@@ -201,7 +201,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
             _ => refuse(
                 "`metadata.generateName` cannot be applied: every run would create another object".to_owned(),
             )
-            .hint("give it a `metadata.name`"),
+            .hint("give the object a `metadata.name`"),
         });
     }
     if let Some(namespaced) = scopes.is_namespaced(&api_version, &kind) {
@@ -232,8 +232,8 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
     Ok(resource)
 }
 
-/// The id with the namespace. An id of Kusion's form must name the object; any other text is the author's own
-/// name and stays unchanged.
+/// Returns the id with the namespace. An id in Kusion's form must name the object; any other text is the
+/// author's own name and stays unchanged.
 fn normal_id(
     id: &ResourceId,
     api_version: &str,
@@ -253,7 +253,7 @@ fn normal_id(
     let Some(parts) = id.object().filter(names_the_kind) else {
         return Ok(id.clone());
     };
-    // Names may contain colons (RBAC): what follows the kind is compared as text.
+    // Names may contain colons (RBAC), so the rest after the kind is compared as a text.
     let rest = parts.name;
     let other = rest.strip_suffix(name).and_then(|head| head.strip_suffix(':'));
     match other {
@@ -269,14 +269,14 @@ fn normal_id(
     }
 }
 
-/// Converts `stringData`, which is write-only: a key that is removed from it would stay in the object for
-/// ever (kubernetes/kubernetes#108008). If both have a key, `stringData` wins, as on the server. An unknown
-/// value stays unknown.
+/// Converts `stringData`, which is write-only: a key that is removed from it would stay in the object forever
+/// (kubernetes/kubernetes#108008). If both have a key, `stringData` wins, as on the server. An unknown value
+/// stays unknown.
 pub(crate) fn string_data_to_data(secret: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = secret.shift_remove("stringData") else {
         return;
     };
-    // A reference is encoded when its value is known: until then it stays where it is.
+    // A reference is encoded only when its value is known, so it stays in `stringData` until then.
     let is_reference = |value: &Value| value.as_str().is_some_and(|text| text.contains("$kusion_path."));
     let (references, texts): (Map<_, _>, Map<_, _>) =
         texts.into_iter().partition(|(_, value)| is_reference(value));

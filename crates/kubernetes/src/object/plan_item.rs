@@ -1,4 +1,4 @@
-//! [`PlanItem`]: an item with its kind and its cluster.
+//! [`PlanItem`]: an item with its cluster and the type of its kind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,33 +26,33 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
-/// The extension with a `healthPolicy`, and its key for assertions in KCL.
+/// The extension with a `healthPolicy`, and the key in it for assertions in KCL.
 pub(crate) const HEALTH_POLICY: &str = "healthPolicy";
 const ASSERTIONS: &str = "health.kcl";
 
-/// An item with its kind.
+/// An item with its cluster and the type of its kind.
 pub(crate) struct PlanItem {
     pub cluster: Arc<Cluster>,
-    /// `None` if the cluster does not know the kind, or serves it only in other versions.
+    /// The type; `None` if the cluster does not have the kind, or serves it only in other versions.
     pub of: Option<Arc<ResourceType>>,
-    /// The cluster's preferred version of a kind that it does not serve in the desired version.
+    /// The type in the cluster's preferred version, if the cluster does not serve the desired version.
     pub other: Option<Arc<ResourceType>>,
-    /// The version of its API group that does not answer, if the kind is unknown for that reason.
+    /// The version of the API group whose server does not respond, if the kind is unknown for that reason.
     pub silent: Option<String>,
     pub name: ObjectRef,
-    /// The assertions of its `healthPolicy`.
+    /// The assertions of the `healthPolicy`.
     pub health_policy: Option<String>,
     /// The references of the object to secrets, while the object is planned.
     pub references: Option<Arc<PlannedReferences>>,
-    /// The plain places with values of secrets, as desired and as last written.
+    /// The paths with secret values outside a Secret's data, as desired and as last written.
     pub places: SecretPlaces,
 }
 
-/// Reasons why the kind of an item is not known.
+/// Reasons why the kind of an item could not be looked up.
 pub(crate) enum ResolveError {
-    /// The cluster of the item is not configured, or cannot be used: items of other clusters are not affected.
+    /// The cluster of the item is not configured or unusable. Items of other clusters are not affected.
     NoCluster(UserError),
-    /// The cluster does not answer.
+    /// The cluster does not respond.
     NoAnswer(UserError),
 }
 
@@ -64,7 +64,7 @@ impl From<ResolveError> for UserError {
     }
 }
 
-/// The assertions in KCL of an item's `healthPolicy`, as Kusion's workspaces set it.
+/// Returns the assertions in KCL of an item's `healthPolicy`, which a Kusion workspace sets.
 fn health_policy(item: &Item) -> Option<String> {
     let recorded = || item.prior.as_ref().map(|prior| &prior.extensions);
     let extensions = item.desired.as_ref().map(|desired| &desired.extensions);
@@ -123,8 +123,8 @@ impl PlanItem {
         })
     }
 
-    /// Returns the item with the recorded `healthPolicy`. An object that stays as it is has no desired resource to
-    /// take it from.
+    /// Returns the item with the recorded `healthPolicy`, because an unchanged object has no desired resource
+    /// to take it from.
     #[must_use]
     pub(crate) fn with_policy_of(mut self, recorded: Option<&Recorded>) -> Self {
         if let Some(recorded) = recorded {
@@ -133,14 +133,14 @@ impl PlanItem {
         self
     }
 
-    /// The secret texts of the object.
+    /// Returns the secret texts in the object.
     pub(crate) fn secret_texts(&self, object: &Value) -> Vec<String> {
         let mut texts = secret_texts(object);
         texts.extend(self.places.texts(object));
         texts
     }
 
-    /// The readiness rules for it.
+    /// Returns the readiness rules for the object.
     pub(crate) fn health_rules(&self, runtime: &Kubernetes) -> HealthRules {
         let rules = runtime.options.rules.clone();
         let rules = rules.with_field_manager(runtime.options.field_manager);
@@ -150,8 +150,8 @@ impl PlanItem {
         }
     }
 
-    /// Looks up the kind of an item until the cluster serves it or `stop` returns true. A kind or a version that this
-    /// run defined appears in discovery with a delay.
+    /// Looks up the kind of an item until the cluster serves it or `stop` returns true, because a kind or a
+    /// version that this run defined appears in discovery with a delay.
     pub(crate) async fn awaited(
         runtime: &Kubernetes,
         item: &Item,
@@ -170,12 +170,12 @@ impl PlanItem {
         unreachable!("the loop ends by returning")
     }
 
-    /// The type by which a live object can be read.
+    /// Returns the type by which the live object can be read.
     pub(crate) fn readable(&self) -> Option<&Arc<ResourceType>> {
         self.of.as_ref().or(self.other.as_ref())
     }
 
-    /// The error that the cluster does not serve the desired version.
+    /// Returns the error that the cluster does not serve the desired version.
     pub(crate) fn not_served(&self, api_version: &str) -> UserError {
         let kind = &self.name.kind;
         let message = match &self.other {
@@ -192,12 +192,13 @@ impl PlanItem {
         UserError::new(ErrorKind::Spec, message)
     }
 
-    /// Converts a refusal of the server for a person.
+    /// Converts a refusal of the server to an error for the user.
     pub(crate) fn refusal(&self, error: &ApiError) -> UserError {
         error_classify::refusal(error, &self.cluster.api.name, &self.title())
     }
 
-    /// Converts a refusal of `sent` for a person: the hints say who set each field that the server names.
+    /// Converts a refusal of `sent` to an error for the user. The hints name the writer of each field that
+    /// the server names.
     pub(crate) fn refusal_of(&self, error: &ApiError, sent: &Value, live: Option<&Value>) -> UserError {
         let mut failure = self.refusal(error);
         let is_invalid = error_classify::cause(error) == RefusalCause::Invalid;
@@ -208,7 +209,7 @@ impl PlanItem {
         failure
     }
 
-    /// `Deployment `ns/web``, for messages.
+    /// Returns a title such as `Deployment `ns/web`` for messages.
     pub(crate) fn title(&self) -> String {
         match self.name.namespace() {
             Some(namespace) => format!("{} `{namespace}/{}`", self.name.kind, self.name.name),

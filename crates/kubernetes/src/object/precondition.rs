@@ -1,6 +1,6 @@
-//! The precondition of a write: the object as the plan saw it. A write is bound to its UID and its version.
-//! If only the version changed, the object is read again; if the owner changed, it is not written. Without a
-//! change this needs no request.
+//! The precondition of a write: the object as the plan read it. A write is bound to the object's UID and
+//! version. If only the version has changed, the object is read again; if the owner has changed, it is not
+//! written. Without a change no request is needed.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use konverge_base::{
 /// Maximum number of retries after concurrent writes.
 pub(crate) const TRIES: u32 = 10;
 
-/// Object to which a write is bound: its UID, its version, and its marks.
+/// The identity of the object to write: its UID, its version, and the annotations that restrict writes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Precondition {
     pub uid: String,
@@ -28,15 +28,17 @@ const MARKS: [&str; 3] = [OWNER, PROTECT, KEEP];
 /// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteKind<'a> {
-    /// Makes the object this stack's: an earlier attempt, whose answer was lost, may have done so.
+    /// Writes an object and makes this stack its owner. An earlier attempt whose response was lost may have
+    /// done so already.
     WritingFor(&'a str),
-    /// Writes an object that the stacks of a project share: another one of them may own it by now.
+    /// Writes an object that the stacks of a project share. Another one of these stacks may be its owner by
+    /// now.
     WritingShared(&'a StackId),
     Deleting,
 }
 
 impl Precondition {
-    /// From the live object.
+    /// Creates the precondition from a live object.
     pub(crate) fn from_object(object: &Value) -> Self {
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
         Self {
@@ -46,12 +48,12 @@ impl Precondition {
         }
     }
 
-    /// The stack that the object names as its owner.
+    /// Returns the stack that the object names as its owner.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.marks[0].as_deref()
     }
 
-    /// Reads the object again and checks that the write is still allowed; `None` if it is gone.
+    /// Reads the object again and checks that the write is still allowed; `None` if the object is gone.
     pub(crate) async fn refetch(
         self,
         subject: &PlanItem,
@@ -64,7 +66,7 @@ impl Precondition {
         self.check_current(&object, subject, doing).map(Some)
     }
 
-    /// Checks that a write to an object is still allowed, from the object as it was just read.
+    /// Checks on an object that was just read that a write is still allowed.
     pub(crate) fn check_current(
         &self,
         object: &Value,
@@ -97,15 +99,17 @@ impl Precondition {
                 None => "gone".to_owned(),
             }
         );
-        Err(UserError::new(ErrorKind::Policy, what).hint("run it again: it plans with the current object"))
+        Err(UserError::new(ErrorKind::Policy, what)
+            .hint("run the command again: it plans with the current object"))
     }
 }
 
-/// The error that another object has the name, or none.
+/// Returns the error that the object of this name is another one now, or is gone.
 pub(crate) fn another_object(subject: &PlanItem, why: impl std::fmt::Display) -> UserError {
     let what = format!(
         "{} is no longer the object that was planned: {why}",
         subject.title()
     );
-    UserError::new(ErrorKind::Kubernetes, what).hint("run it again: it plans with the current object")
+    UserError::new(ErrorKind::Kubernetes, what)
+        .hint("run the command again: it plans with the current object")
 }

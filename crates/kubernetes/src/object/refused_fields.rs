@@ -1,4 +1,5 @@
-//! The fields that the server names when it refuses an object: whose each one is, and what to do.
+//! The fields that the server names when it refuses an object: which manager owns each of them, and how to
+//! fix it.
 
 use serde_json::Value;
 
@@ -10,10 +11,10 @@ use super::{
 use crate::FIELD_MANAGER;
 use konverge_base::model::field_path::escape_component;
 
-/// The most fields that get a hint.
+/// Maximum number of fields that get a hint.
 const MOST: usize = 3;
 
-/// Maps whose keys the author chooses: no schema has fields of these names.
+/// Maps whose keys the author chooses, so that no schema contains these keys.
 const MAPS: [&str; 9] = [
     "annotations",
     "binaryData",
@@ -26,20 +27,20 @@ const MAPS: [&str; 9] = [
     "stringData",
 ];
 
-/// The words by which the server says that a field is missing.
+/// Texts with which the server reports a missing field.
 const MISSING: [&str; 3] = ["Required value", "must be specified", "missing required field"];
 
 /// An object that the server refused.
 pub(crate) struct RefusedObject<'a> {
     pub of: &'a ResourceType,
-    /// The object in the request.
+    /// The object that was sent.
     pub sent: &'a Value,
     /// The object in the cluster; `None` if there is none.
     pub live: Option<&'a Value>,
 }
 
 impl RefusedObject<'_> {
-    /// The hints for the fields that the server names; there is at least one.
+    /// Returns hints for the fields that the server names, at least one.
     pub(crate) fn hints(&self, status: &ApiStatus) -> Vec<String> {
         let mut hints: Vec<String> = Vec::new();
         for cause in status.causes.iter().filter(|cause| !cause.field.is_empty()) {
@@ -50,7 +51,8 @@ impl RefusedObject<'_> {
             }
         }
         hints.extend(unknown_fields(&status.message).map(|field| self.unknown(field)));
-        // The server compares with the types of the schema first, and names the field in its message alone.
+        // The server first compares the object with the types of the schema, and then names the field only in
+        // its message.
         for (field, says) in typed_fields(&status.message) {
             hints.push(if says.starts_with("field not declared") {
                 self.unknown(field)
@@ -78,13 +80,13 @@ impl RefusedObject<'_> {
         let shown = field.escape_debug();
         if at(self.sent, &steps).is_some_and(|value| !value.is_null()) {
             return format!(
-                "`{shown}` is what the Spec says: `{}` says what it takes",
+                "the Spec sets `{shown}`: `{}` describes the allowed values",
                 self.explain(field)
             );
         }
         if is_missing {
             return format!(
-                "the Spec does not have `{shown}`, which is required: `{}` says what it takes",
+                "the Spec does not have `{shown}`, which is required: `{}` describes it",
                 self.explain(field)
             );
         }
@@ -103,15 +105,15 @@ impl RefusedObject<'_> {
         }
     }
 
-    /// Another manager of a field of the live object, or of something below it.
+    /// Returns another manager that owns a field of the live object, or a field below it.
     fn owner(&self, steps: &[Step<'_>]) -> Option<&str> {
         let live = self.live?;
         let keys: Option<Vec<_>> = steps
             .iter()
             .map(|step| match step {
                 Step::Name(key) => Some(escape_component(key)),
-                // Field managers name an item by its keys. The message has only an index, and that of the server's
-                // merged object, so the item cannot be found.
+                // `managedFields` names an item by its keys, but the message has only its index in the
+                // server's merged object, so the item cannot be found.
                 Step::Item(_) => None,
             })
             .collect();
@@ -123,7 +125,7 @@ impl RefusedObject<'_> {
         owners.next().map(|entry| entry.manager)
     }
 
-    /// The command that explains a field.
+    /// Returns the command that explains a field.
     fn explain(&self, field: &str) -> String {
         let kind = self.of.kind.to_lowercase();
         let keys: Vec<_> = steps(field)
@@ -152,7 +154,7 @@ fn at<'v>(value: &'v Value, steps: &[Step<'_>]) -> Option<&'v Value> {
     })
 }
 
-/// Returns true for the item of a keyed list that the server names by its keys: `name="web"`, `port=80,protocol="TCP"`.
+/// Returns true if an item has the keys in the server's name for it: `name="web"`, `port=80,protocol="TCP"`.
 fn is_item(item: &Value, keys: &str) -> bool {
     keys.split(',').all(|pair| {
         let Some((key, wanted)) = pair.split_once('=') else {
@@ -166,7 +168,8 @@ fn is_item(item: &Value, keys: &str) -> bool {
     })
 }
 
-/// The fields in `failed to create typed patch object (…): .spec.replicas: expected numeric`, with what is said of each.
+/// Returns the fields in a message such as `failed to create typed patch object (…): .spec.replicas: expected
+/// numeric`, each with its text.
 fn typed_fields(message: &str) -> Vec<(&str, &str)> {
     let Some((_, rest)) = message.split_once("typed patch object (") else {
         return Vec::new();
@@ -181,7 +184,7 @@ fn typed_fields(message: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The fields in `strict decoding error: unknown field "spec.foo"`.
+/// Returns the fields in a message such as `strict decoding error: unknown field "spec.foo"`.
 fn unknown_fields(message: &str) -> impl Iterator<Item = &str> {
     let parts = message.split("unknown field \"").skip(1);
     parts.filter_map(|part| Some(part.split_once('"')?.0))
@@ -230,7 +233,7 @@ mod tests {
                 "spec.replicas",
                 "Invalid value: -1",
                 None,
-                "`spec.replicas` is what the Spec says: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
+                "the Spec sets `spec.replicas`: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
             ),
             (
                 "spec.template.spec.containers[0].image",
@@ -280,7 +283,7 @@ mod tests {
         );
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         assert!(
-            wrong.iter().all(|hint| hint.contains("is what the Spec says")),
+            wrong.iter().all(|hint| hint.contains("the Spec sets `")),
             "{wrong:?}"
         );
         assert_eq!(

@@ -1,5 +1,5 @@
 //! Reads related objects for a health evaluation, only while an object is not ready: its pods, its replica
-//! sets, their events, and at the end the last lines of a log.
+//! sets, their events, and after a failure the last lines of a log.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const LOG_DEADLINE: Duration = Duration::from_secs(10);
 /// The maximum size of a log in bytes.
 const LOG: usize = 16 * 1024;
 
-/// Returns the related facts that need no request: whether the kind has a status.
+/// Returns the related facts that need no request: whether objects of the kind get a status.
 pub(crate) fn known_related(of: &ResourceType) -> Related {
     let mut related = Related::default();
     if of.reports_status {
@@ -36,7 +36,7 @@ pub(crate) fn known_related(of: &ResourceType) -> Related {
     related
 }
 
-/// Reads the related objects. What may not be read is left out: the result is only less exact.
+/// Reads the related objects. Objects that may not be read are left out, which makes the result less precise.
 pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: &Value) -> Related {
     let mut related = known_related(of);
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -49,6 +49,7 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
         | GroupKind::DAEMON_SET
         | GroupKind::REPLICA_SET
         | GroupKind::JOB => {
+            // Without labels to select by, the list would contain all pods of the namespace.
             let Some(selector) = selector else { return related };
             let selected = |path: String| ApiRequest::get(path).query("labelSelector", selector.clone());
             let (pods, sets, events) = tokio::join!(
@@ -77,6 +78,7 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
         }
         KUSION_ROLLOUT => {
             let name = object["status"]["rolloutID"].as_str().unwrap_or_default();
+            // An empty list means that the Rollout has no run; `None` would mean that the runs were not read.
             related.rollout_runs = Some(Vec::new());
             if !name.is_empty() {
                 let api_version = of.api_version();
@@ -98,8 +100,8 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
     related
 }
 
-/// `a=b,c=d` of `matchLabels`. Expressions only narrow it; the owner references decide which pods belong to
-/// the object.
+/// Returns `matchLabels` in the form `a=b,c=d`. `matchExpressions` would only narrow the list; owner
+/// references decide which pods belong to the object.
 fn selector(selector: &Value) -> Option<String> {
     let labels = selector["matchLabels"].as_object()?;
     let pair = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
@@ -109,7 +111,7 @@ fn selector(selector: &Value) -> Option<String> {
         .map(|pairs| pairs.join(","))
 }
 
-/// The items of a LIST, with their type added.
+/// Returns the items of a LIST, with their type added.
 async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &str) -> Vec<Value> {
     let answer = match cluster.api.call(&request.query("limit", MOST)).await {
         Ok(mut answer) => answer.value["items"].take(),
@@ -128,7 +130,7 @@ async fn list(cluster: &Cluster, request: ApiRequest, api_version: &str, kind: &
     items
 }
 
-/// The evidence for an object that is not ready: warnings about the failing pod, and the end of its
+/// Collects evidence for an object that is not ready: warnings about the failing pod, and the end of its
 /// container's log.
 pub(crate) async fn evidence(cluster: &Cluster, object: &Value, related: &Related) -> String {
     let Some(culprit) = culprit(object, related) else {
@@ -171,7 +173,7 @@ async fn warnings(cluster: &Cluster, culprit: &FailingPod) -> Vec<String> {
     });
     let words = |event: &Value| {
         let about = event["involvedObject"]["fieldPath"].as_str().unwrap_or_default();
-        // `spec.containers{app}`
+        // The form is `spec.containers{app}`.
         let container = about.split_once('{').and_then(|(_, rest)| rest.strip_suffix('}'));
         let container = container
             .map(|name| format!(" (container {name})"))
@@ -183,7 +185,7 @@ async fn warnings(cluster: &Cluster, culprit: &FailingPod) -> Vec<String> {
     all.split_off(all.len().saturating_sub(3))
 }
 
-/// The end of a log: of the previous run, if the program crashed and was restarted.
+/// Returns the end of a log: of the previous run, if the program crashed and was restarted.
 async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
     let tries: &[&str] = match culprit.log {
         Log::None => &[],
@@ -215,7 +217,7 @@ async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
                 }
             }
         };
-        // After the deadline, the lines that were read by then are shown.
+        // After the deadline, the lines that were read until then are shown.
         let read = cluster
             .api
             .interrupt

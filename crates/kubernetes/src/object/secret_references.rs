@@ -1,6 +1,7 @@
-//! References to secrets in an object. A plan never needs a value: a text that is provably as it was written
-//! keeps the live value, and any other gets a *stand-in*, the reference itself with the version that the store
-//! has now. The dry-run sees the stand-in. The value takes its place just before the write.
+//! References to secrets in an object. A plan never needs a value: a text that has provably not changed since
+//! it was written keeps the live value. Any other text gets a *stand-in*, which is the reference itself with
+//! the current version in the store. The dry-run sends the stand-in, and the value replaces it just before
+//! the write.
 
 use std::convert::Infallible;
 
@@ -25,27 +26,27 @@ use konverge_base::{
 /// The keys of a Secret whose value the server parses as JSON.
 const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
 
-/// Replacement of a text with secret references during planning.
+/// The replacement of a text with secret references during planning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PlannedText {
-    /// The live value, which is as it was written.
+    /// The live value, which has not changed since it was written.
     Live,
-    /// A stand-in. The value is written in its place.
+    /// A stand-in, which the value replaces in the write.
     StandIn,
     /// The version itself, which is not secret.
     Version,
 }
 
-/// A text with references in an object. Not printable: it may hold a live value.
+/// A text with references in an object. `Debug` does not print it, because it may hold a live value.
 #[derive(Clone)]
 pub(crate) struct ReferencePlace {
     path: String,
     is_text: bool,
     template: SecretTemplate,
     standing: PlannedText,
-    /// Text of the object at the path: encoded in `data`.
+    /// The replaced text at this path, base64-encoded in `data`.
     leaf: String,
-    /// Origin of the change, if the Spec did not cause it.
+    /// The origin of the change, if it does not come from the Spec.
     origin: Option<ChangeOrigin>,
     written: WrittenReference,
     note: Option<String>,
@@ -59,18 +60,18 @@ pub(crate) struct PlannedReferences {
     places: Vec<ReferencePlace>,
 }
 
-/// The object as the state and the cluster know it.
+/// The recorded object and the live object.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject<'a> {
-    /// As last applied; its references by path.
+    /// The object as last applied, and its references by path.
     pub prior: Option<(&'a Recorded, &'a WrittenReferences)>,
     pub live: Option<&'a Value>,
-    /// The paths that are left to others (`stacks[].ignore`).
+    /// The paths that the stack ignores (`stacks[].ignore`).
     pub ignore: &'a [String],
 }
 
 impl KnownObject<'_> {
-    /// Returns true if the live value of a path stays, no matter who wrote it.
+    /// Returns true if the live value of an ignored path stays.
     fn leaves(&self, path: &str) -> bool {
         let within = |ignored: &String| {
             path.strip_prefix(ignored.as_str())
@@ -80,10 +81,10 @@ impl KnownObject<'_> {
     }
 }
 
-/// Replaces the references of an object by live values and stand-ins. `None` if it has none.
+/// Replaces the references of an object by live values and stand-ins. Returns `None` if the object has none.
 ///
 /// # Errors
-/// The stack may not use a reference, or the store of its version cannot be asked.
+/// The stack may not use a reference, or the version cannot be read from its store.
 pub(crate) async fn stand_in(
     resolver: Option<&dyn SecretResolver>,
     secrets: &Secrets,
@@ -94,7 +95,7 @@ pub(crate) async fn stand_in(
     if !may_refer(&desired.attributes) {
         return Ok(None);
     }
-    // A place has the path of the written object, in which `stringData` is already `data`.
+    // Paths are those of the written object, in which `stringData` has become `data`.
     let mut attributes = desired.attributes.clone();
     normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
@@ -137,7 +138,10 @@ pub(crate) async fn stand_in(
     let resolver = resolver.ok_or_else(|| {
         UserError::new(
             ErrorKind::Secret,
-            format!("`{}` refers to a secret, and no secret store is open", desired.id),
+            format!(
+                "`{}` refers to a secret, but this run has no secret store",
+                desired.id
+            ),
         )
         .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
     })?;
@@ -155,8 +159,8 @@ pub(crate) async fn stand_in(
         }
         places.push(place);
     }
-    // The references are replaced last, when no place can fail any more: after an error the object still has its
-    // references.
+    // The references are replaced only when nothing can fail any more, so that after an error the object
+    // still has all references.
     let mut whole = Value::Object(attributes);
     for place in &places {
         if let Some(leaf) = whole.pointer_mut(&place.path) {
@@ -175,10 +179,10 @@ fn refused(why: impl std::fmt::Display) -> UserError {
     UserError::new(ErrorKind::Secret, why.to_string())
 }
 
-/// Response of the stores about a text with references.
+/// The response of the stores about a text with references.
 struct StoreResponse<'a> {
     rotated: RotatedVersion,
-    /// The marker of the value, if the stack is being applied.
+    /// The marker of the value, if the stack is being applied, so that values may be read.
     value: Option<Value>,
     versions: &'a [Option<String>],
 }
@@ -191,7 +195,7 @@ fn template_place(is_text: bool) -> TemplatePlace {
     }
 }
 
-/// The marker of the value of a text, as a state has it. `None` if the run holds no values.
+/// Returns the marker of a text's value, as a state contains it. `None` if the run has no values.
 async fn held_value(
     resolver: &dyn SecretResolver,
     secrets: &Secrets,
@@ -259,8 +263,8 @@ fn place(
         (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
         _ => false,
     };
-    // Version numbers start again if a secret is deleted and recreated, or is read from another server. An equal version
-    // does not prove an equal value, so values are compared too.
+    // Version numbers start again if a secret is deleted and recreated, or is read from another server. So an
+    // equal version does not prove an equal value, and values are compared too.
     let same_value = match (&value, recorded) {
         (Some(value), Some(recorded)) => value == recorded,
         _ => true,
@@ -270,7 +274,9 @@ fn place(
         let names: Vec<_> = place.template.references().map(SecretReference::label).collect();
         let names = names.join(" + ");
         let moved = if same_version {
-            format!("`{names}` has another value than was written, and the same version")
+            format!(
+                "the value of `{names}` is not the one that was written, although its version is the same"
+            )
         } else {
             format!(
                 "`{names}` moved from version {} to {}",
@@ -286,7 +292,8 @@ fn place(
             }
         });
     }
-    // A value that was made once stays, no matter who made it: Kusion, before the stack moved here.
+    // A generated value is generated only once, so an existing one stays, even if Kusion generated it before
+    // the stack was imported.
     let is_generated = place.template.whole().is_some_and(SecretReference::is_generated);
     if let (true, Some(live)) = (is_generated, live.filter(|live| !live.is_empty())) {
         place.standing = PlannedText::Live;
@@ -306,7 +313,7 @@ fn place(
     place.origin = match (same_text, as_written) {
         (true, true) => (!of_file).then_some(ChangeOrigin::Rotation),
         (true, false) if live.is_some() && recorded.is_some_and(masked_value::is_secret) => {
-            // A write that is not known to have arrived is not a drift.
+            // If the write may not have succeeded, a difference is not drift.
             masked_value::as_secret(recorded.unwrap_or(&Value::Null)).map(|_| ChangeOrigin::Drift)
         }
         _ => None,
@@ -331,7 +338,8 @@ fn place(
         encoded(text.as_bytes(), is_text)
     };
     place.leaf = leaf("");
-    // Somebody wrote the text of the stand-in: it must differ, or the object would seem unchanged.
+    // Somebody has written the text of the stand-in to the object. The stand-in must differ from the live
+    // text, or the object would look unchanged.
     if live == Some(place.leaf.as_str()) {
         place.leaf = leaf("~");
     }
@@ -339,12 +347,12 @@ fn place(
 }
 
 impl PlannedReferences {
-    /// The object with its references, as the engine handed it over.
+    /// Returns the object with its references, as the engine passed it.
     pub(crate) fn original(&self) -> &Resource {
         &self.original
     }
 
-    /// The records of the references.
+    /// Returns the records of the references.
     pub(crate) fn written(&self) -> WrittenReferences {
         let places = self.places.iter();
         places
@@ -352,7 +360,7 @@ impl PlannedReferences {
             .collect()
     }
 
-    /// Sets the origin of the changes at references, and returns what to note about them.
+    /// Sets the origin of changes at references, and returns notes about them.
     pub(crate) fn explain(&self, changes: &mut [FieldChange]) -> Vec<String> {
         for change in changes {
             let place = self.places.iter().find(|place| place.path == change.path);
@@ -366,7 +374,8 @@ impl PlannedReferences {
             .collect()
     }
 
-    /// Marks as unknown what only the write knows, in the object that references of others read.
+    /// Marks values as unknown that only the write reads, in the object that references of other resources
+    /// use.
     pub(crate) fn hide_stand_ins(&self, expected: &mut Value) {
         for place in self.to_write() {
             if let Some(leaf) = expected.pointer_mut(&place.path) {
@@ -381,7 +390,8 @@ impl PlannedReferences {
             .filter(|place| place.standing == PlannedText::StandIn)
     }
 
-    /// Puts the values into an object that is about to be written; returns their paths.
+    /// Replaces stand-ins by values in an object that is about to be written, and returns the paths of the
+    /// values.
     ///
     /// # Errors
     /// A value is not available, or is not UTF-8 inside a longer text.
@@ -392,7 +402,8 @@ impl PlannedReferences {
     ) -> Result<Vec<&str>, UserError> {
         let mut filled = Vec::new();
         for place in self.to_write() {
-            // The stand-in is not in the body: the field was left to its owner, or is not compared.
+            // The stand-in was removed from the body, because the field is ignored or left to another
+            // manager.
             if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
                 continue;
             }
@@ -407,7 +418,8 @@ impl PlannedReferences {
 }
 
 impl ReferencePlace {
-    /// Leaves the value to others. That its reference was written is not known any more.
+    /// Leaves the value to its other writers. The record then no longer states that its reference was
+    /// written.
     fn leave(&mut self) {
         self.standing = PlannedText::Live;
         self.origin = None;
@@ -420,7 +432,7 @@ impl ReferencePlace {
     }
 }
 
-/// The marker that a state has for a live text.
+/// Returns the marker of a live text, as a state contains it.
 fn marked(secrets: &Secrets, live: &str, is_text: bool) -> Value {
     let clear = if is_text {
         None

@@ -1,15 +1,16 @@
-//! A field as the server names it in a refusal: `spec.containers[0].image`, `data[a.b]`, `spec.ports[port=80].name`.
+//! Parses a field as the server names it in a refusal: `spec.containers[0].image`, `data[a.b]`,
+//! `spec.ports[port=80].name`.
 
-/// A step on the way to a field.
+/// A step of the path to a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step<'a> {
     /// A name, the key of a map, or the keys of an item.
     Name(&'a str),
-    /// The index of an item, in the object that the server made of the request.
+    /// The index of an item in the object that the server made of the request.
     Item(usize),
 }
 
-/// Returns the steps to a field; none if it is not written as the server writes fields.
+/// Returns the steps to a field; none if the text is not in the server's form.
 pub(crate) fn steps(field: &str) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     let mut rest = field;

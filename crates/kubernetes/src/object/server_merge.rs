@@ -1,12 +1,13 @@
-//! Merges a desired object into a live one as a server-side apply does. Which lists have keys, and what is one value, is
-//! read from the object's own `managedFields`. The result is never shown as it is: the server completes it in a dry run.
+//! Merges a desired object into a live one like a server-side apply. The object's own `managedFields` show
+//! which lists have keys and which values are atomic. The result is never shown unchanged: the server
+//! completes it in a dry-run.
 
 use serde_json::{Map, Value, json};
 
 use super::managed_fields::{self, ItemName, Items};
 use konverge_base::model::diff;
 
-/// Returns what a live object becomes when a manager applies the desired one.
+/// Returns the live object after `manager` applies the desired one.
 pub(crate) fn merge(live: &Value, desired: &Value, manager: &str) -> Value {
     let (mut ours, mut others) = (Map::new(), Map::new());
     for entry in managed_fields::entries(live) {
@@ -21,7 +22,7 @@ pub(crate) fn merge(live: &Value, desired: &Value, manager: &str) -> Value {
     merged(live, desired, owners).unwrap_or(Value::Null)
 }
 
-/// A JSON patch that makes the one object the other, except for what only the server writes.
+/// Returns a JSON patch from one object to the other, without fields that only the server writes.
 pub(crate) fn patch(live: &Value, becomes: &Value) -> Value {
     let mut steps = Vec::new();
     let nothing = Map::new();
@@ -52,18 +53,18 @@ pub(crate) fn patch(live: &Value, becomes: &Value) -> Value {
     Value::Array(steps)
 }
 
-/// Owners of a value, or of something below it.
+/// The owners of a value, or of a value below it.
 #[derive(Clone, Copy)]
 struct Owners<'a> {
     ours: Option<&'a Map<String, Value>>,
     others: Option<&'a Map<String, Value>>,
 }
 
-/// The server's way to merge a list.
+/// How the server merges a list.
 enum ListKind {
-    /// Item by item, by these keys.
+    /// Item by item, compared by these keys.
     Keyed(Vec<String>),
-    /// Item by item, by their values.
+    /// Item by item, compared by value.
     Set,
     /// As one value.
     Atomic,
@@ -91,7 +92,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Returns true if a manager owns a map as one value, and no manager owns a member of the map.
+    /// Returns true if a manager owns the map as one value, and none owns a member of it.
     fn is_atomic(self) -> bool {
         self.sets().any(Map::is_empty) && self.sets().flat_map(Map::keys).all(|name| name == ".")
     }
@@ -109,7 +110,7 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// `None` if nothing is left: the desired value is null.
+/// Returns the merged value; `None` if nothing is left of it, because the desired value is null.
 fn merged(live: &Value, desired: &Value, owners: Owners<'_>) -> Option<Value> {
     match (live, desired) {
         (_, Value::Null) => None,
@@ -138,7 +139,7 @@ fn merged(live: &Value, desired: &Value, owners: Owners<'_>) -> Option<Value> {
     }
 }
 
-/// The rest of a value that is not desired: without what only we own.
+/// Returns the rest of a value that is not desired, without the parts that only this manager owns.
 fn unwanted(live: &Value, owners: Owners<'_>) -> Option<Value> {
     if owners.ours.is_none() {
         return Some(live.clone());
@@ -159,7 +160,7 @@ fn unwanted(live: &Value, owners: Owners<'_>) -> Option<Value> {
     })
 }
 
-/// The values of the keys. The only key with a default in the built-in kinds is the protocol.
+/// Returns the values of an item's keys. The only key with a default in built-in kinds is the protocol.
 fn keys_of(item: &Value, keys: &[String]) -> Vec<Value> {
     let of = |key: &String| match (item.get(key), key.as_str()) {
         (Some(value), _) => value.clone(),
@@ -169,8 +170,8 @@ fn keys_of(item: &Value, keys: &[String]) -> Vec<Value> {
     keys.iter().map(of).collect()
 }
 
-/// Merges items in the order in which the server does: common items as desired, items of others where they are, new
-/// items before the common item that follows them.
+/// Merges items in the server's order: common items in the desired order, other managers' items at their
+/// positions, and new items before the common item that follows them.
 fn merged_items(
     found: &[Value],
     wanted: &[Value],
@@ -195,7 +196,7 @@ fn merged_items(
                     live += 1;
                     continue;
                 }
-                // A common item: it was already added, or will be added when its turn comes.
+                // A common item was already added, or will be added when it is the next common one.
                 Some(at) if at < next || common.peek().is_some_and(|turn| *turn != at) => {
                     live += 1;
                     continue;

@@ -1,5 +1,6 @@
-//! Grows the volumes of a StatefulSet. Its claim templates are immutable, and new ones have no effect on
-//! existing claims. So the claims are patched, and the set is recreated around its pods, which keep running.
+//! Expands the volumes of a StatefulSet. Its claim templates are immutable, and new templates have no effect
+//! on existing claims. So the claims are patched, and the set is deleted and recreated without its pods,
+//! which keep running.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -14,19 +15,19 @@ use super::super::{
 };
 use konverge_base::model::{diff, quantity::Quantity};
 
-/// The growth of a set's claims.
+/// The new sizes of a set's claims.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expansion {
     namespace: String,
     set: String,
-    /// The desired storage, by the name of the template.
+    /// The name of each template, and its desired storage.
     templates: Vec<(String, String)>,
 }
 
 const STORAGE: &str = "/spec/resources/requests/storage";
 
 impl Expansion {
-    /// The growth from the live to the expected set, if nothing else of its templates changes.
+    /// Returns the expansion from the live to the expected set, if nothing else in its templates changes.
     pub(crate) fn between(live: &Value, becomes: &Value) -> Option<Self> {
         let name = |key: &str| live["metadata"][key].as_str().map(str::to_owned);
         let templates = |set: &Value| set["spec"]["volumeClaimTemplates"].as_array().cloned();
@@ -56,8 +57,8 @@ impl Expansion {
         })
     }
 
-    /// Requests the desired storage of each claim; with `dry` only checks that it would be accepted. Returns
-    /// the names of the claims that grow and their new sizes.
+    /// Patches each claim to the desired storage. With `dry`, only checks that the server would accept the
+    /// patches. Returns the names of the claims that grow and their new sizes.
     ///
     /// # Errors
     /// The claims may not be read, or one may not grow: its storage class does not allow it, or a quota is
@@ -96,7 +97,7 @@ impl Expansion {
         Ok(grown)
     }
 
-    /// The desired storage of a claim, whose name is TEMPLATE-SET-ORDINAL.
+    /// Returns the desired storage of a claim, whose name is TEMPLATE-SET-ORDINAL.
     fn wanted_of(&self, claim: &str) -> Option<&str> {
         let (template, ordinal) = claim.rsplit_once('-')?;
         let template = template.strip_suffix(&self.set)?.strip_suffix('-')?;
@@ -113,7 +114,7 @@ fn text(quantity: &Value) -> String {
         .map_or_else(|| quantity.to_string(), str::to_owned)
 }
 
-/// The billionths of a quantity; `None` if it is none.
+/// Parses a quantity to billionths; `None` if it is invalid.
 fn size(quantity: &Value) -> Option<i128> {
     Some(Quantity::parse(&text(quantity))?.billionths)
 }

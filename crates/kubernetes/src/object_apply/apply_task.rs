@@ -1,4 +1,4 @@
-//! [`ApplyTask`]: an object that is applied.
+//! [`ApplyTask`]: the arguments of applying one object.
 
 use super::super::{
     api::{clusters::Kubernetes, discovery::ResourceType},

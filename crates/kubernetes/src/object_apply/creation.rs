@@ -1,7 +1,7 @@
-//! Creates objects without overwriting. Server-side apply overwrites an existing object, even one that
-//! another stack created a moment before, because both use the same field manager. So a create names a
-//! resource version that no object has. The server creates the object if there is none, and answers 409 if
-//! there is one. That check is part of its own transaction, so two creates cannot both succeed. This module
+//! Creates objects without overwriting existing ones. Server-side apply would overwrite an object that
+//! another stack has just created, because both stacks use the same field manager. So a create names a
+//! resource version that no object has: the server creates the object if there is none, and returns 409
+//! otherwise. The server checks this in its transaction, so two creates cannot both succeed. This module
 //! decides what to do with an existing object.
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use konverge_base::{
     model::StackId,
 };
 
-/// The first write to an etcd store gets revision 2, so no object has this version.
+/// A resource version that no object has, because the first write to an etcd store gets revision 2.
 const NO_VERSION: &str = "1";
 
 /// Makes an apply fail if the object exists.
@@ -24,21 +24,21 @@ pub(crate) fn only_create(body: &mut Value) {
     body["metadata"]["resourceVersion"] = json!(NO_VERSION);
 }
 
-/// The existing object, and how to continue.
+/// How to continue with the existing object.
 pub(crate) enum ExistingObject {
-    /// The object was deleted since: create it again.
+    /// The object was deleted in the meantime: create it again.
     Nothing,
-    /// Write to the existing object: an earlier attempt of this write created it, or it has no owner. Conflicts with
-    /// other managers are refused.
+    /// Write to the existing object: an earlier attempt of this write created it, or it has no owner.
+    /// Conflicts with other managers are errors.
     Ours(Precondition),
-    /// A shared object of another stack of the project: write to it, and keep its owner.
+    /// Write to the shared object of another stack of the project, and keep that owner.
     Shared(Precondition),
 }
 
-/// Classifies the existing object.
+/// Decides how to continue with the existing object.
 ///
 /// # Errors
-/// It belongs to another stack, or is being deleted.
+/// The object belongs to another stack, or is being deleted.
 pub(crate) async fn classify_existing(
     subject: &PlanItem,
     of: &ResourceType,
@@ -75,7 +75,7 @@ pub(crate) enum Owner<'a> {
     Other(&'a str),
 }
 
-/// The owner of an object, which the stacks of a project share or not.
+/// Returns the owner of an object. `is_shared` is true if the stacks of a project share it.
 pub(crate) fn owner<'a>(object: &'a Value, stack: &StackId, is_shared: bool) -> Owner<'a> {
     match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,

@@ -1,4 +1,4 @@
-//! Deletes an object by its UID and waits until it is gone; the wait reports what blocks the deletion.
+//! Deletes an object by its UID and waits until it is gone. If that takes long, the cause is reported.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use super::super::{
 use super::apply_task::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
-/// Treatment of the dependents of a deleted object.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// The server deletes them too, in the background.
+    /// The server deletes them in the background, after the object.
     Go,
-    /// The server deletes them first, and the object only after them.
+    /// The server deletes them first, and the object after them.
     GoFirst,
-    /// The server keeps the dependents.
+    /// The server keeps them.
     Stay,
 }
 
-/// Deletes the object if it is still the object that was read, with the same owner. An object that is already
+/// Deletes the object if it is still the one that was read, with the same owner. An object that is already
 /// gone is not an error.
 pub(super) async fn delete(
     task: ApplyTask<'_>,
@@ -49,6 +49,8 @@ pub(super) async fn delete(
         match subject.cluster.api.call(&request).await {
             Ok(_) => break,
             Err(error) if error.is_code(404) => return Ok(()),
+            // The object was written after it was read. It is deleted nevertheless if it still has the same
+            // UID and owner.
             Err(error) if error.is_code(409) && attempt < precondition::TRIES => {
                 match seen.refetch(subject, of, WriteKind::Deleting).await? {
                     Some(now) => seen = now,
@@ -77,6 +79,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
             return Ok(());
         };
         let found = object["metadata"]["uid"].as_str();
+        // Another object with this name means that the deleted one is gone.
         if uid.is_some() && found != uid {
             return Ok(());
         }
@@ -100,6 +103,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
                 "the controller that set the finalizers must remove them; the next run continues from here",
             ));
         }
+        // Most objects are gone at once, so only a longer wait is reported.
         if pause > Duration::from_millis(500) {
             sink.progress(task.id(), &format!("waiting until it is gone{holds}"));
         }
@@ -109,7 +113,7 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
 }
 
 fn held_by(object: &Value) -> String {
-    // A namespace has two lists of finalizers: `spec.finalizers` waits for its content.
+    // A namespace has two lists of finalizers: those in `spec` wait until it is empty.
     let finalizers: Vec<_> = [&object["metadata"], &object["spec"]]
         .into_iter()
         .filter_map(|part| part["finalizers"].as_array())

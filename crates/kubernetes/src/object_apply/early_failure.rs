@@ -6,14 +6,14 @@ use tokio::time::Instant;
 
 use super::super::health::WaitPolicy;
 
-/// Measures how long a failure lasts that waiting does not remove.
+/// Measures how long a failure lasts that waiting cannot fix.
 pub(crate) struct EarlyFailure {
     allowed: Duration,
     blocked_since: Option<Instant>,
 }
 
 impl EarlyFailure {
-    /// Makes the measure for the wait for one object. A failure ends the wait once it has lasted for `allowed`.
+    /// Creates the measurement for one object. A failure ends the wait once it has lasted for `allowed`.
     pub(super) fn new(allowed: Duration) -> Self {
         Self {
             allowed,
@@ -21,7 +21,7 @@ impl EarlyFailure {
         }
     }
 
-    /// Returns true if a failure that is there now ends the wait.
+    /// Returns true if the current failure ends the wait.
     pub(super) fn is_due(&mut self, weight: WaitPolicy, now: Instant) -> bool {
         match weight {
             WaitPolicy::Final => true,
@@ -29,14 +29,15 @@ impl EarlyFailure {
                 let since = *self.blocked_since.get_or_insert(now);
                 now.saturating_duration_since(since) >= self.allowed
             }
-            // A back-off between two retries does not reset the clock.
+            // The measurement goes on, because such a state may be only the pause between two failing
+            // retries.
             WaitPolicy::Transient | WaitPolicy::Advisory | WaitPolicy::Indirect | WaitPolicy::Waiting(_) => {
                 false
             }
         }
     }
 
-    /// Forgets the failure: the object does not fail any more.
+    /// Resets the measurement, because the object does not fail any more.
     pub(super) fn reset(&mut self) {
         self.blocked_since = None;
     }

@@ -1,4 +1,4 @@
-//! Takes fields over from the managers that have updated them, before an apply that makes them ours.
+//! Takes over fields from managers that updated the object, before an apply.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -15,17 +15,17 @@ use super::super::{
 };
 use konverge_base::error::UserError;
 
-/// Fields that become ours before an apply.
+/// The fields that Konverge takes over before an apply.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim<'a> {
-    /// Fields of managers that update, as in `managedFields`.
+    /// Fields of updating managers, in the form of `managedFields`.
     pub fields: &'a Map<String, Value>,
-    /// The paths of fields that the apply removes with all that is below them, whether somebody owns them or not.
+    /// The paths of fields that the apply removes with everything below them, even if nobody owns them.
     pub blocking: &'a [String],
 }
 
-/// Removes the claimed fields from the managers that updated the object, and makes them ours in the same
-/// write: a kill before the following apply leaves none of them without an owner.
+/// Removes the claimed fields from the managers that updated the object, and gives them to Konverge in the
+/// same write, so that a kill before the apply leaves no field without an owner.
 pub(crate) async fn take_over(
     subject: &PlanItem,
     of: &ResourceType,
@@ -44,7 +44,8 @@ pub(crate) async fn take_over(
         let Some(entries) = transferred(&live, claim, &of.api_version()) else {
             return Ok(now);
         };
-        // The patch replaces all entries, so it is bound to the object and the version that they were read from.
+        // The patch replaces all entries, so it must fail if the object or its version is no longer the one
+        // that was read.
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": now.uid},
             {"op": "add", "path": "/metadata/managedFields", "value": entries},
@@ -61,7 +62,7 @@ pub(crate) async fn take_over(
     unreachable!("the loop ends by returning")
 }
 
-/// Returns the entries after a claim; `None` if no field has to change its owner.
+/// Returns the entries of `managedFields` after a claim; `None` if no owner changes.
 fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array();
     let mut kept = Vec::new();
@@ -71,6 +72,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
         entry["operation"] == operation && entry["subresource"].as_str().unwrap_or_default().is_empty()
     };
     for entry in entries.into_iter().flatten() {
+        // Managers that apply, and writers of subresources, keep their fields.
         let Some(theirs) = entry["fieldsV1"].as_object().filter(|_| is(entry, "Update")) else {
             kept.push(entry.clone());
             continue;
@@ -84,7 +86,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
         }
     }
     if entries.is_none_or(Vec::is_empty) {
-        // Without an owner for the existing fields, the server would invent one (`before-first-apply`).
+        // If no owner were left for the existing fields, the server would invent one (`before-first-apply`).
         moved = managed_fields::union(&moved, claim);
     }
     if moved.is_empty() {
@@ -114,7 +116,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
     Some(kept)
 }
 
-/// The blocking fields that still exist, each as a whole.
+/// Returns the blocking fields that still exist, each with everything below it.
 fn blocking_fields(live: &Value, paths: &[String]) -> Map<String, Value> {
     let fields = paths
         .iter()
@@ -122,7 +124,8 @@ fn blocking_fields(live: &Value, paths: &[String]) -> Map<String, Value> {
     fields.fold(Map::new(), |all, field| managed_fields::union(&all, &field))
 }
 
-/// Returns the fields that updating managers lose: the claimed ones, and everything at the blocking ones.
+/// Returns the fields that updating managers lose: the claimed ones, and everything at and below the blocking
+/// ones.
 fn claimed_of_updates(live: &Value, claim: Claim<'_>) -> Map<String, Value> {
     let mut fields = claim.fields.clone();
     for entry in managed_fields::entries(live).filter(FieldsEntry::is_update) {

@@ -1,5 +1,6 @@
-//! Hands fields over from one field manager that applies to another one. A stack that a controller delivers from now on
-//! loses no object and no field: the controller owns what we owned, and removes what it no longer applies.
+//! Transfers fields from one applying field manager to another, for a stack that a controller delivers from
+//! now on. The controller then owns Konverge's fields, so no field is lost, and it can remove those that it
+//! no longer applies.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -13,11 +14,11 @@ use konverge_base::{error::UserError, model::StackId};
 use konverge_engine::runtime::Item;
 
 impl Kubernetes {
-    /// Makes `to` the manager of the fields that the managers of `from` apply in the live objects of a stack. Objects of
-    /// others are left alone. A second call changes nothing.
+    /// Makes `to` the manager of the fields that the managers in `from` apply to the live objects of a stack.
+    /// Objects of other stacks stay unchanged. A second call changes nothing.
     ///
     /// # Errors
-    /// A cluster cannot be reached, or refuses.
+    /// A cluster cannot be reached, or refuses a write.
     pub async fn hand_over(
         &self,
         stack: &StackId,
@@ -64,7 +65,7 @@ async fn hand_over(subject: &PlanItem, stack: &StackId, from: &[&str], to: &str)
     unreachable!("the loop ends by returning")
 }
 
-/// The entries with `to` in the place of the others; `None` if no other one applies anything.
+/// Returns the entries with `to` instead of the managers in `from`; `None` if none of these applies a field.
 fn renamed(live: &Value, from: &[&str], to: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array()?;
     let applies = |entry: &Value| {

@@ -1,8 +1,9 @@
 //! Runs the Job of a hook to its end, once for each stamp.
 //!
-//! The record of the run is stored before its Job is created, and again with the UID before the Job is waited for. A run
-//! after a kill finds the Job by its stamp and waits for it. If there is no such Job, the run may have taken place: the
-//! apply fails once and says so. Only a run whose end was seen, or whose loss was said, is followed by another one.
+//! The record of the run is stored before its Job is created, and again with the UID before the Job is waited
+//! for. After a kill, the next apply finds the Job by its stamp and waits for it. If there is no such Job,
+//! the hook may have run, so the apply fails once with that message. A hook runs again only if the end of its
+//! last run was observed, or its loss was reported.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -33,10 +34,10 @@ use konverge_base::{
 };
 use konverge_engine::runtime::AppliedResource;
 
-/// Maximum number of attempts to suspend a Job that changes meanwhile.
+/// Maximum number of attempts to suspend a Job that changes in the meantime.
 const TRIES: u32 = 5;
 
-/// Runs the hook, or waits for the run that an earlier apply began.
+/// Runs the hook, or waits for the run that an earlier apply started.
 pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<AppliedResource, UserError> {
     let hook = task
         .scope
@@ -61,26 +62,26 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
     if let Some(live) = &found {
         run.check_owner(live)?;
     }
-    // An earlier apply created this Job and was stopped before it saw the end.
+    // An earlier apply created this Job and was killed before the Job ended, so this apply waits for it.
     if let Some(live) = found.take_if(|live| run.is_this_run(live)) {
         let recorded = run.record(Some(&live))?;
         return run.to_its_end(live, recorded).await;
     }
-    // The earlier apply recorded the run, but its Job does not exist: the hook may have done its work. So it must not
-    // run a second time unnoticed.
+    // The earlier apply recorded the run, but its Job does not exist: the hook may have done its work. It
+    // must not run a second time unnoticed.
     if let Some((last, _)) = &run.last
         && last.succeeded.is_none()
         && hook.is_stamp(&last.stamp)
     {
         return Err(run.lost(last).await?);
     }
-    // The Job of an earlier run has the name. A Job cannot be changed, so it is recreated.
+    // The Job of an earlier run has the same name. A Job cannot be changed, so it is deleted first.
     if let Some(live) = found {
         task.sink.check_lease().await?;
         run.delete(&live).await?;
     }
-    // Recorded before the Job is created: after a kill from here on, a missing Job does not prove that the hook did not
-    // run.
+    // Recorded before the Job is created: after a kill from here on, a missing Job does not prove that the
+    // hook did not run.
     run.note(&mut run.record(None)?, hook.stamp(), None).await?;
     match write_and_record(task, filled, None).await {
         Ok((live, recorded)) => run.to_its_end(live, recorded).await,
@@ -111,7 +112,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns true if a live Job is of the run that is due, and its end was not seen yet.
+    /// Returns true if a live Job is that of the due run, and its end was not observed yet.
     fn is_this_run(&self, live: &Value) -> bool {
         let stamp = object_ref::annotation(live, HOOK_STAMP).unwrap_or_default();
         let is_ending = !live["metadata"]["deletionTimestamp"].is_null();
@@ -121,7 +122,7 @@ impl Run<'_> {
         self.hook.is_stamp(stamp) && !is_ending && !is_seen
     }
 
-    /// The record of the run, with the Job if it is there.
+    /// Returns the record of the run, with the Job if it exists.
     fn record(&self, live: Option<&Value>) -> Result<Recorded, UserError> {
         let item = &self.task.planned.item;
         let desired = item.desired.as_ref();
@@ -138,7 +139,7 @@ impl Run<'_> {
         ))
     }
 
-    /// Stores the state of the run before it returns.
+    /// Stores the state of the run in the journal before it returns.
     async fn note(
         &self,
         recorded: &mut Recorded,
@@ -150,13 +151,14 @@ impl Run<'_> {
         self.task.sink.record_run(self.task.id(), recorded.clone()).await
     }
 
-    /// Records that the run did not begin, if the server has no Job after its creation failed. Otherwise the next run
-    /// finds the Job, or says that it is lost.
+    /// Records that the run did not start, if its Job does not exist after the creation failed. Otherwise the
+    /// next apply finds the Job, or reports it as lost.
     async fn withdraw(&self) {
         let ApplyTask { subject, of, .. } = self.task;
         let found = fetch::get(&subject.cluster, of, &subject.name).await;
         if let (Ok(None), Ok(mut recorded)) = (found, self.record(None)) {
-            // The failure of the creation is what the user sees: without this note the next run fails once more.
+            // The user sees the failure of the creation. If this record is lost, the next apply only fails
+            // once more.
             let _ = self.note(&mut recorded, self.hook.stamp(), Some(false)).await;
         }
     }
@@ -165,21 +167,23 @@ impl Run<'_> {
         let stamp = object_ref::annotation(&live, HOOK_STAMP)
             .unwrap_or_default()
             .to_owned();
-        // Record the UID of the Job: after a kill, the next run then knows whether a finished Job is this one.
+        // The UID of the Job is recorded, so that after a kill the next apply can recognize this Job when it
+        // has finished.
         self.note(&mut recorded, stamp.clone(), None).await?;
         let limits = WaitLimits::of_hook(self.task.runtime);
         let waited = readiness::until_ready(self.task, &limits, live.clone());
         let (ended, failure) = match waited.await {
             Ok(WaitEnd::Ready(ended)) => (ended, None),
             Ok(WaitEnd::Waiting(_, _, why)) => (live, Some(self.not_ended(&why))),
-            // An interrupted wait says nothing of the Job: the next run waits for it.
+            // An interrupted wait shows nothing about the Job, so the next apply waits for it.
             Err(failure) if self.task.sink.cancelled() => return Err(failure),
             Err(failure) => match self.how_it_ended(&live).await {
                 Ok(Some(ended)) => (ended, None),
                 Ok(None) => (live, Some(failure)),
-                // It is not known whether the Job has ended, so nothing is recorded: the next run waits for the Job.
+                // It is unknown whether the Job has ended, so nothing is recorded, and the next apply waits
+                // for it.
                 Err(unknown) => {
-                    return Err(failure.hint(format!("whether it still runs is not known: {unknown}")));
+                    return Err(failure.hint(format!("it is unknown whether the Job still runs: {unknown}")));
                 }
             },
         };
@@ -204,12 +208,12 @@ impl Run<'_> {
         )
     }
 
-    /// Returns the Job if it has completed after all; `None` if it has failed, is gone, or was still running. A running
-    /// Job is suspended, so that none of its pods runs on.
+    /// Returns the Job if it has completed after all; `None` if it failed, is gone, or was still running. A
+    /// running Job is suspended, so that none of its pods continues.
     async fn how_it_ended(&self, live: &Value) -> Result<Option<Value>, UserError> {
         let ApplyTask { subject, of, .. } = self.task;
-        // The Job may complete between the read and the write: only once it is suspended its run can be called
-        // failed.
+        // The Job may complete between the read and the write, so its run counts as failed only once it is
+        // suspended.
         for _ in 0..TRIES {
             let now = fetch::get(&subject.cluster, of, &subject.name).await?;
             let Some(now) = now.filter(|now| now["metadata"]["uid"] == live["metadata"]["uid"]) else {
@@ -246,8 +250,8 @@ impl Run<'_> {
         subject.cluster.api.call(&request).await.map(drop)
     }
 
-    /// Leaves of a Job that has ended what its hook wants: nothing, or the Job with the time to live of the Spec. What
-    /// became of the run is recorded already.
+    /// Deletes an ended Job, or sets the time to live of the Spec, as the hook wants. The result of the run
+    /// is already recorded.
     async fn tidy_up(&self, ended: &Value) {
         let desired = self.task.planned.item.desired.as_ref();
         let ttl = desired.and_then(|desired| desired.attributes.get("spec")?.get("ttlSecondsAfterFinished"));
@@ -270,7 +274,7 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes a Job and waits until it is gone. If the Job may still run, its pods are gone before it.
+    /// Deletes a Job and waits until it is gone. If the Job may still run, its pods are deleted first.
     async fn delete(&self, live: &Value) -> Result<(), UserError> {
         let has_ended = completed_jobs::has_completed(live) || completed_jobs::has_failed(live);
         let dependents = if has_ended {
@@ -285,7 +289,7 @@ impl Run<'_> {
         delete::delete(self.task, seen, dependents).await
     }
 
-    /// Records that the Job of a run is lost, and returns the error: it may have done its work or not.
+    /// Records that the Job of a run is lost, and returns the error that the Job may have done its work.
     async fn lost(&self, last: &HookRun) -> Result<UserError, UserError> {
         if let Some(mut recorded) = self.task.planned.item.prior.clone() {
             let hook = Some(HookRun {
@@ -296,7 +300,7 @@ impl Run<'_> {
             self.task.sink.record_run(self.task.id(), recorded).await?;
         }
         let what = format!(
-            "{} may have run: an earlier apply began it, its end was not seen, and it is gone",
+            "{} may have run: an earlier apply started it, but it is gone and its result is unknown",
             self.task.subject.title()
         );
         Ok(UserError::new(ErrorKind::Kubernetes, what)

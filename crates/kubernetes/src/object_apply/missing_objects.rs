@@ -1,4 +1,5 @@
-//! Finds recorded objects that are not there any more. It reads them as a plan does: LIST per type, GET for few.
+//! Finds recorded objects that no longer exist. They are read as for a plan: by LIST for each type, or by GET
+//! if there are only a few.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -21,11 +22,12 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
-/// The items whose live object is gone, is being deleted, or is not the recorded one. What only deleted objects own is
-/// deleted by the garbage collector a moment after them; it waits for that.
+/// Returns the items whose live object is gone, is being deleted, or is not the recorded one. Objects that
+/// only deleted objects own are deleted by the garbage collector a moment later, which this function waits
+/// for.
 ///
 /// # Errors
-/// A cluster, or one of its APIs, does not answer. The garbage collector does not delete what nobody owns.
+/// A cluster or one of its APIs does not respond, or the garbage collector does not delete an object in time.
 pub(crate) async fn find_missing(
     runtime: &Kubernetes,
     items: &[Item],
@@ -66,7 +68,8 @@ pub(crate) async fn find_missing(
         };
         if !is_there {
             if subject.name.group_kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION {
-                // The kind of this definition is not served any more, so the cached discovery is wrong.
+                // The kind of this CustomResourceDefinition is no longer served, so the cached discovery is
+                // outdated.
                 subject.cluster.forget_discovery().await;
             }
             missing.push(item.id.clone());
@@ -79,7 +82,8 @@ fn recorded_uid(recorded: &Recorded) -> Option<String> {
     ObjectRecord::from_recorded(recorded)?.uid
 }
 
-/// Returns true if the live object is the recorded one, and is not being deleted. A record of Kusion has no UID.
+/// Returns true if the live object is the recorded one and is not being deleted. A record from Kusion has no
+/// UID.
 fn is_recorded_object(recorded: &Recorded, raw: &RawObject) -> bool {
     let live = raw.parse();
     let metadata = |key: &str| live.as_ref()?.get("metadata")?.get(key);
@@ -94,8 +98,8 @@ fn is_left_by_owners(live: &Value, deleted: &HashSet<String>) -> bool {
     owners.is_some_and(|owners| !owners.is_empty() && owners.iter().all(is_deleted))
 }
 
-/// Waits until the garbage collector deletes an object whose owners were deleted. Returns true if the object stays,
-/// because it has another owner or none by now.
+/// Waits until the garbage collector deletes an object whose owners were deleted. Returns true if the object
+/// stays, because it has another owner, or no owner any more.
 async fn stays(
     runtime: &Kubernetes,
     subject: &PlanItem,
@@ -137,6 +141,6 @@ fn left_over(subject: &PlanItem, live: &Value) -> UserError {
         owner.escape_debug()
     );
     UserError::new(ErrorKind::Kubernetes, what)
-        .hint("run it again when the object is gone: it is then created again")
+        .hint("run the command again when the object is gone: then the object is created again")
         .hint("if the object is to stay, remove the outdated entry of its `ownerReferences`")
 }

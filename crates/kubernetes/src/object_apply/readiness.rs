@@ -1,4 +1,4 @@
-//! Waits until a written object is ready, by the watch of its collection.
+//! Waits until a written object is ready, with the watch of its collection.
 
 use std::time::Duration;
 
@@ -19,15 +19,16 @@ use konverge_base::{
     spans,
 };
 
-/// Without any event for this time the object is read again, because the watch may not be allowed or may have
-/// lost an event.
+/// Time without an event after which the object is read again, because the watch may not be permitted or may
+/// have lost an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Time between two reads of the related objects of an unready object.
 const LOOK_AROUND: Duration = Duration::from_secs(3);
 
-/// Returns true if the watch event predates our write: the watch was opened before the write, and earlier
-/// events say nothing about it. Versions are growing numbers (KEP-5504; earlier in effect with every etcd).
+/// Returns true if the watch event is older than Konverge's write. The watch was opened before the write, so
+/// such events are meaningless. Resource versions are growing numbers (KEP-5504, and in practice with every
+/// etcd).
 fn is_older(seen: &Value, than: &Value) -> bool {
     let version = |object: &Value| {
         object["metadata"]["resourceVersion"]
@@ -42,14 +43,14 @@ fn is_older(seen: &Value, than: &Value) -> bool {
     }
 }
 
-/// Returns true if there is nothing to wait for.
+/// Returns true if the object needs no wait.
 pub(super) async fn is_settled(task: ApplyTask<'_>, object: &Value) -> bool {
     let rules = task.subject.health_rules(task.runtime);
     let verdict = health::assess(object, &related_fetch::known_related(task.of), &rules).await;
     verdict.health == Health::Ready || matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect)
 }
 
-/// Opens the watch for an object that is about to be written, if its manifest may require waiting.
+/// Opens the watch for an object that is about to be written, if the object may have to be waited for.
 pub(super) async fn prepare(task: ApplyTask<'_>, body: &Value) {
     let ApplyTask { subject, of, .. } = task;
     let (watches, path) = (&subject.cluster.watches, of.collection(subject.name.namespace()));
@@ -58,18 +59,19 @@ pub(super) async fn prepare(task: ApplyTask<'_>, body: &Value) {
     }
 }
 
-/// Result of a wait, with the object as it was seen last.
+/// The result of a wait, with the last version of the object.
 pub(crate) enum WaitEnd {
     Ready(Value),
-    /// The object is not ready, and waiting longer does not help: the reason, and the object's own words.
+    /// The object is not ready, and waiting longer does not help. With the reason, and the object's own
+    /// message.
     Waiting(Value, Waiting, String),
 }
 
-/// Limits and rules of a wait.
+/// The limits and rules of a wait.
 pub(crate) struct WaitLimits {
     timeout: Duration,
     rules: HealthRules,
-    /// True for a Job that must have run to its end: one that is suspended has not.
+    /// True for a Job that must run to its end, so that a suspended one is not enough.
     to_its_end: bool,
 }
 
@@ -83,7 +85,7 @@ impl WaitLimits {
         }
     }
 
-    /// Returns the limits for the Job of a hook. No rule of a user decides when the Job has ended.
+    /// Returns the limits for the Job of a hook. Rules of users do not apply to its end.
     pub(crate) fn of_hook(runtime: &Kubernetes) -> Self {
         Self {
             timeout: runtime.options.hook_timeout,
@@ -96,7 +98,7 @@ impl WaitLimits {
 /// Waits until an object that was just written is ready.
 ///
 /// # Errors
-/// It failed permanently, was deleted, or the timeout passed.
+/// The object failed permanently or was deleted, or the timeout passed.
 pub(super) async fn until_ready(
     task: ApplyTask<'_>,
     limits: &WaitLimits,
@@ -131,7 +133,8 @@ async fn watch_until_ready(
     let rules = &limits.rules;
     let mut early_failure = EarlyFailure::new(task.runtime.options.fail_early_after);
     loop {
-        // Pods and events say why an object is not ready. Nobody watches them, so they are read from time to time.
+        // Pods and events show why an object is not ready. They are not watched, so they are read from time
+        // to time.
         if looked_around.elapsed() >= LOOK_AROUND {
             related = related_fetch::fetch_related(&subject.cluster, of, &object).await;
             looked_around = Instant::now();
@@ -176,10 +179,10 @@ async fn watch_until_ready(
             .get(&subject.name.name)
             .cloned();
         if let Some(WatchedObject { object: latest, gone }) = latest {
-            // Whether the object is there again after a deletion, only a read can tell.
+            // After a deletion, only a read shows if the object exists again.
             look |= gone;
-            // The watch serves all objects of the collection. What it reported before our write, or of a recreated
-            // object, is not about this wait.
+            // The watch serves all objects of the collection. Events from before Konverge's write, or of a
+            // recreated object, are ignored.
             if latest["metadata"]["uid"] == uid && latest != object && !is_older(&latest, &object) {
                 object = with_type(latest, of);
                 if !gone {
@@ -191,8 +194,8 @@ async fn watch_until_ready(
             (look, looked) = (false, Instant::now());
             match fetch::get(&subject.cluster, of, &subject.name).await? {
                 Some(found) => {
-                    // The object exists again. Remove the event of its deletion: otherwise it would lead to this read
-                    // again.
+                    // The object exists again. The event of its deletion is replaced, because it would lead
+                    // to this read again.
                     object = found;
                     feed.latest
                         .lock()
@@ -200,7 +203,7 @@ async fn watch_until_ready(
                         .remove(&subject.name.name);
                     continue;
                 }
-                // A completed Job may be gone by its own time to live.
+                // A completed Job may already be deleted by its time to live.
                 None if completed_jobs::has_completed(&object) => return Ok(WaitEnd::Ready(object)),
                 None => return Err(deleted_error(subject, &object)),
             }
@@ -218,7 +221,7 @@ async fn watch_until_ready(
     }
 }
 
-/// Returns true if what an object waits for ends by itself while there is still time to wait.
+/// Returns true if the reason for which an object waits ends by itself before the deadline.
 fn ends_before(waiting: Waiting, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     let until = waiting.until.map(|until| until.duration_since(Timestamp::now()));
@@ -263,7 +266,7 @@ fn interrupted_error(subject: &PlanItem, last_message: &str) -> UserError {
     )
 }
 
-/// Explains a failed wait: what is known, and the evidence that a person would look for next.
+/// Describes a failed wait, with the evidence that a person would look for next.
 async fn last_words(
     task: ApplyTask<'_>,
     limits: &WaitLimits,
@@ -292,7 +295,7 @@ fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
     }
 }
 
-/// Adds the type to an object of a watch that has none.
+/// Adds the type to an object from a watch, which may lack it.
 fn with_type(mut object: Value, of: &ResourceType) -> Value {
     if object["kind"].is_null() {
         object["kind"] = Value::String(of.kind.clone());

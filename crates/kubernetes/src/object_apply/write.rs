@@ -1,5 +1,5 @@
-//! Writes an object: the same request as the dry-run, bound to the object that was read, with the values of its
-//! references.
+//! Writes an object with the same request as the dry-run, bound to the object that was read, but with the
+//! values of secret references.
 
 use serde_json::{Value, json};
 use tracing::Instrument as _;
@@ -32,15 +32,16 @@ use konverge_base::{
 };
 use konverge_engine::runtime::StackScope;
 
-/// Writes the object. Returns it, and its record.
+/// Writes the object. Returns the object and its record.
 pub(super) async fn write_and_record(
     task: ApplyTask<'_>,
     filled: FilledBody<'_>,
     seen: Option<Precondition>,
 ) -> Result<(Value, Recorded), UserError> {
     let ApplyTask { subject, of, .. } = task;
+    // Without the lease, another run may be writing the same object.
     task.sink.check_lease().await?;
-    // Nothing may fail between the write and its record.
+    // The guard is queried before the write, because nothing may fail between the write and its record.
     let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
     let body = filled.body().and_then(Value::as_object);
     let (Some(desired), Some(body)) = (&task.planned.item.desired, body) else {
@@ -54,7 +55,7 @@ pub(super) async fn write_and_record(
         secret: filled.paths(),
     };
     let prepared = filled.prepared;
-    // The server may quote these values in its refusal.
+    // The server may quote these values in its refusal, so they are collected for masking.
     let values = subject.places.texts(&copy.body);
     let written = write(task, prepared, copy, seen).await;
     let live = written.map_err(|failure| without_texts(failure, &values))?;
@@ -73,10 +74,10 @@ pub(super) async fn write_and_record(
     Ok((live, recorded))
 }
 
-/// The object that is written, with the values of its references. They are overwritten when it is dropped.
+/// The object to write, with the values of its secret references, which are overwritten in memory on drop.
 pub(super) struct FilledBody<'a> {
     prepared: &'a PreparedWrite,
-    /// The object with values, and their paths.
+    /// The object with its values, and their paths.
     filled: Option<(Value, Vec<&'a str>)>,
 }
 
@@ -102,13 +103,14 @@ impl<'a> FilledBody<'a> {
 }
 
 impl FilledBody<'_> {
-    /// The paths of the values.
+    /// Returns the paths of the values.
     fn paths(&self) -> Vec<&str> {
         self.filled.iter().flat_map(|(_, paths)| paths).copied().collect()
     }
 }
 
-/// The copy of an object that is sent. Its values of references are overwritten when it is dropped.
+/// The copy of an object that is sent. The values of secret references in it are overwritten in memory on
+/// drop.
 struct WrittenBody<'a> {
     body: Value,
     secret: Vec<&'a str>,
@@ -128,8 +130,8 @@ impl Drop for FilledBody<'_> {
     }
 }
 
-/// Sends the object. An object that was read is written only while it is the same object with the same owner.
-/// An object that did not exist is created, and no existing object is overwritten.
+/// Sends the object. An existing object is written only if it is still the one that was read, with the same
+/// owner. An object that did not exist is created without overwriting one that exists by now.
 async fn write(
     task: ApplyTask<'_>,
     prepared: &PreparedWrite,
@@ -149,21 +151,21 @@ async fn write(
         seen = Some(take_over(task, prepared, body, found, doing).await?);
     }
     let policy = retry::RetryPolicy::default();
-    // A kind or a namespace that was created a moment ago may not be known everywhere yet.
+    // API servers may learn of a new kind or namespace with a delay, so 404 is retried.
     let fresh = |error: &ApiError| match error.verdict() {
         RetryDecision::GiveUp if error.is_code(404) && seen.is_none() => RetryDecision::Retry,
         RetryDecision::GiveUp if dry_run::may_pass(error, of, &item.needs) => RetryDecision::Retry,
         _ => RetryDecision::GiveUp,
     };
-    // A conflict means that somebody wrote the object after it was read. Read and write it again, unless it is now
-    // another object or has another owner.
+    // A conflict means that the object was written after it was read. It is read and written again, unless it
+    // is another object now or has another owner.
     let mut bound = seen.clone();
     for attempt in 1.. {
         match &bound {
             Some(seen) => {
                 body["metadata"]["uid"] = json!(seen.uid);
                 body["metadata"]["resourceVersion"] = json!(seen.version);
-                // Another stack of the project may have come first: a shared object keeps its owner.
+                // Another stack of the project may have created the shared object first, and stays its owner.
                 if let Some(owner) = seen
                     .owner()
                     .filter(|owner| item.is_shared() && stack.is_sibling_of(owner))
@@ -174,6 +176,7 @@ async fn write(
             None => creation::only_create(body),
         }
         let mut request = dry_run::request(of, &subject.name, body, prepared.force, false);
+        // A conflict is handled below: a retry of the same request would name an outdated version again.
         request.bound = true;
         let error = match policy.run(fresh, || subject.cluster.api.call(&request)).await {
             Ok(answer) => return Ok(answer.value),
@@ -189,7 +192,8 @@ async fn write(
             }
             None if error.is_code(409) && attempt < precondition::TRIES => {
                 match creation::classify_existing(subject, of, stack, item.is_shared()).await? {
-                    // This is also the answer if others use a quota at the same time.
+                    // The server also returns this if others use a quota at the same time, so the write is
+                    // repeated.
                     ExistingObject::Nothing => {
                         let pause = std::time::Duration::from_millis(100) * attempt;
                         tokio::time::sleep(pause)
@@ -209,8 +213,9 @@ async fn write(
     unreachable!("the loop ends by returning")
 }
 
-/// Takes over what must be ours before the write. What managers that update share with us is known from the dry run; if
-/// there was none, because fields outside the Spec blocked it, the server is asked again once these are ours.
+/// Takes over the fields that Konverge must own before the write. The dry-run shows which fields updating
+/// managers share with Konverge. If there was no dry-run, because fields outside the Spec blocked it, another
+/// one is made after those fields were taken over.
 async fn take_over(
     task: ApplyTask<'_>,
     prepared: &PreparedWrite,

@@ -1,4 +1,4 @@
-//! Asks the server for the expected object: the same request as apply, with `dryRun=All`.
+//! Requests the expected object from the server: the same request as an apply, with `dryRun=All`.
 
 use http::Method;
 use serde_json::{Map, Value};
@@ -22,7 +22,8 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Needs;
 
-/// A server-side apply of an object. `dry` does not write; `force` takes fields over from other managers.
+/// Returns the server-side apply of an object. With `dry` nothing is written; `force` takes over fields of
+/// other managers.
 pub(crate) fn request(
     of: &ResourceType,
     name: &ObjectRef,
@@ -33,7 +34,7 @@ pub(crate) fn request(
     request_as(FIELD_MANAGER, of, name, body, force, dry)
 }
 
-/// Builds the request of a field manager.
+/// Returns the same request for another field manager.
 fn request_as(
     manager: &str,
     of: &ResourceType,
@@ -56,8 +57,8 @@ fn request_as(
     request
 }
 
-/// Sends a request. It is retried if the server refuses only because it does not know yet what this run did a
-/// moment ago.
+/// Sends a request. It is repeated if the server refuses only because it does not know yet about a change
+/// that this run has just made.
 pub(crate) async fn send(
     cluster: &Cluster,
     of: &ResourceType,
@@ -75,8 +76,8 @@ pub(crate) async fn send(
     policy.run(verdict, || cluster.api.call(request)).await
 }
 
-/// Returns true if a refusal may resolve itself: a server learns of definitions, roles and classes with a
-/// delay, and that a namespace is a new one, no longer the one that ended.
+/// Returns true if a refusal may resolve itself: servers learn with a delay of definitions, roles and
+/// classes, and that a namespace was deleted and created again.
 pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bool {
     let is_fresh = matches!(needs, Needs::Done(done) if !done.is_empty());
     is_fresh
@@ -91,25 +92,26 @@ pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bo
         }
 }
 
-/// The server's answer, and the request that led to it.
+/// The server's response, and the request that led to it.
 #[derive(Debug)]
 pub(crate) struct DryRunResponse {
     pub answer: ApiResponse,
     /// True if fields of other managers are taken over.
     pub force: bool,
-    /// The object that was sent: without the fields that are left to others.
+    /// The object that was sent, without the fields that are left to other managers.
     pub body: Value,
-    /// Notes for the reader.
+    /// Notes for the reader of the plan.
     pub notes: Vec<String>,
-    /// The fields outside the Spec that this change removes, because the server refuses the Spec together with them.
+    /// The fields outside the Spec that this change removes, because the server refuses the Spec because of
+    /// them.
     pub blocking: Vec<BlockingField>,
 }
 
-/// A request that the server refused, as it would be sent by an apply.
+/// A refused dry-run, with the request that an apply would send.
 #[derive(Debug)]
 pub(crate) struct RefusedDryRun {
     pub error: ApiError,
-    /// As in [`DryRunResponse`].
+    /// True if fields of other managers are taken over.
     pub force: bool,
     pub body: Value,
     pub notes: Vec<String>,
@@ -118,25 +120,25 @@ pub(crate) struct RefusedDryRun {
 /// Reasons why a dry-run failed.
 #[derive(Debug)]
 pub(crate) enum DryRunRefusal {
-    /// Fields that others own, and the policy is stop: (path, owner).
+    /// Other managers own fields, and the policy is to stop. Each with path and owner.
     Conflicts(Vec<(String, String)>),
     /// Any other error.
     Api(Box<RefusedDryRun>),
 }
 
-/// Rules for fields that others own.
+/// The rules for fields that other managers own.
 pub(crate) struct Ownership<'a> {
     /// The field manager that applies.
     pub manager: &'a str,
-    /// As last applied: its fields were ours.
+    /// The object as last applied, whose fields Konverge owned.
     pub prior: Option<&'a Map<String, Value>>,
-    /// The object is adopted, and a reviewer sees every path: all fields are taken over.
+    /// True if the object is adopted. Then all fields are taken over, because a reviewer sees every path.
     pub adopting: bool,
     /// The policy for all other fields.
     pub policy: Conflicts,
 }
 
-/// Sends the dry-run; after conflicts again, as the policy says.
+/// Sends the dry-run. After a conflict it is sent once more, changed by the policy.
 pub(crate) async fn ask(
     cluster: &Cluster,
     of: &ResourceType,
@@ -173,8 +175,8 @@ pub(crate) async fn ask(
             notes: Vec::new(),
         })));
     }
-    // The server names the fields that other managers own. The policy decides about each of them, and the request is
-    // sent once more.
+    // The server names the fields that other managers own. The policy decides about each of them, and the
+    // request is then sent once more.
     let mut stopped = Vec::new();
     let mut notes = Vec::new();
     for cause in &conflicts {
@@ -224,7 +226,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// The manager in `conflict with "NAME" using …`, with its subresource.
+/// Returns the manager in `conflict with "NAME" using …`, with its subresource.
 fn conflict_owner(message: &str) -> String {
     let mut quoted = message.split('"').skip(1).step_by(2);
     match (quoted.next(), quoted.next()) {
@@ -236,8 +238,8 @@ fn conflict_owner(message: &str) -> String {
     }
 }
 
-/// Returns true if the HorizontalPodAutoscaler owns the field: it writes `replicas` through the scale
-/// subresource, as the controller manager.
+/// Returns true if the HorizontalPodAutoscaler owns the field: it writes `replicas` in the scale subresource,
+/// as the controller manager.
 fn is_autoscaler(message: &str, path: &str) -> bool {
     path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
 }

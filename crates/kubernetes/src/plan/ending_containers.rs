@@ -1,5 +1,5 @@
-//! The Namespaces and CustomResourceDefinitions of a plan that are being deleted. Every object inside goes with them,
-//! also one that still looks untouched.
+//! The Namespaces and CustomResourceDefinitions of a plan that are being deleted. Their objects will be
+//! deleted with them, even those that still look unchanged.
 
 use std::collections::HashSet;
 
@@ -11,24 +11,24 @@ use super::super::{
 };
 use konverge_base::model::{ClusterName, GroupKind};
 
-/// Containers that are being deleted with everything inside.
+/// Containers of objects that are being deleted with their content.
 #[derive(Default)]
 pub(super) struct EndingContainers {
     ending: HashSet<Container>,
-    /// Containers that an earlier batch of the plan creates. An object that is already inside one belongs to an
-    /// earlier container of that name, which is still being deleted.
+    /// Containers that an earlier batch of the plan creates. An existing object in one of these belongs to a
+    /// former container of the same name, which is still being deleted.
     created: HashSet<Container>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
 enum Container {
     Namespace(ClusterName, String),
-    /// By group and kind.
+    /// A CustomResourceDefinition, by cluster, group and kind.
     Definition(ClusterName, String, String),
 }
 
 impl EndingContainers {
-    /// From the live objects of a plan.
+    /// Finds them among the live objects of a plan.
     pub(super) fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
         let both = subjects.iter().zip(found);
         let live = both.filter_map(|(subject, raw)| Some((subject.as_ref()?, raw.as_ref()?)));
@@ -40,7 +40,7 @@ impl EndingContainers {
         }
     }
 
-    /// Adds an object that an earlier batch of the plan creates, if it holds others.
+    /// Adds an object that an earlier batch of the plan creates, if it is a container.
     pub(super) fn add_created(&mut self, cluster: &ClusterName, object: &Map<String, Value>) {
         let definition = GroupKind::defined_by(object)
             .map(|of| Container::Definition(cluster.clone(), of.group.to_owned(), of.kind.to_owned()));
@@ -50,7 +50,7 @@ impl EndingContainers {
         self.created.extend(definition.or(namespace));
     }
 
-    /// Returns the kind of the container that is being deleted around an object, as a word for a message.
+    /// Returns the kind of the container of an object, for a message, if that container is being deleted.
     pub(super) fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
         if self.ending.is_empty() && self.created.is_empty() {
             return None;
@@ -66,7 +66,7 @@ impl EndingContainers {
     }
 }
 
-/// The container that a live object is, if it is being deleted.
+/// Returns the container that a live object is, if it is being deleted.
 fn container(subject: &PlanItem, raw: &RawObject) -> Option<Container> {
     let name = &subject.name;
     let kind = name.group_kind();

@@ -1,4 +1,5 @@
-//! [`ObjectPlanner`]: what all items of a call share, and [`DraftPlan`]: an unfinished plan of one item.
+//! [`ObjectPlanner`]: the state that all items of a call share. [`DraftPlan`]: an unfinished plan of one
+//! item.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -34,7 +35,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Foreign, Item, Needs, PlannedResource, Preparation, StackScope, TrueValues};
 
-/// Inputs and results that all items of a call share.
+/// The inputs and results that all items of a call share.
 pub(super) struct ObjectPlanner<'a> {
     pub runtime: &'a Kubernetes,
     pub scope: &'a StackScope,
@@ -42,18 +43,18 @@ pub(super) struct ObjectPlanner<'a> {
     pub definitions: Vec<Definition>,
     /// The names of the desired Namespaces.
     pub namespaces: Vec<String>,
-    /// Namespaces that do not exist yet, by cluster: those of this plan, and those that the server reported
-    /// as missing.
+    /// Namespaces that do not exist yet, by cluster: those that this plan creates, and those that the server
+    /// reported as missing.
     pub absent: Mutex<BTreeSet<(ClusterName, String)>>,
-    /// The containers that are being deleted with everything inside.
+    /// The containers that are being deleted with their content.
     pub ending: EndingContainers,
-    /// The names of the desired objects, including earlier batches.
+    /// The names of desired objects, including those of earlier batches.
     pub names: HashMap<ResourceId, Named>,
 }
 
 /// An object that others may depend on.
 pub(super) struct Named {
-    /// True for a role: its rules decide whether a binding escalates rights.
+    /// True for a role, whose rules decide if a binding to it escalates permissions.
     pub is_role: bool,
     pub name: String,
 }
@@ -61,19 +62,19 @@ pub(super) struct Named {
 /// A refusal of the server that earlier resources of the plan may resolve.
 pub(super) struct ServerRefusal {
     pub failure: UserError,
-    /// The resources that the refusal concerns: if the plan creates or changes one of them, the refusal is
-    /// not final.
+    /// The earlier resources that the refusal may be about. If the plan creates or changes one of them, the
+    /// refusal is not final.
     pub lifted_by: Vec<ResourceId>,
 }
 
-/// A note that holds for all objects of a namespace.
+/// A note that applies to all objects of a namespace.
 pub(super) struct NamespaceNote {
     pub text: String,
-    /// An object has it already.
+    /// True if an object already has the note.
     pub is_said: bool,
 }
 
-/// An unfinished plan.
+/// An unfinished plan of one item.
 pub(super) struct DraftPlan {
     pub action: Action,
     pub changes: Vec<FieldChange>,
@@ -87,7 +88,7 @@ pub(super) struct DraftPlan {
     pub recorded: Option<Recorded>,
     pub foreign: Option<Foreign>,
     pub protected: Option<UserError>,
-    /// True if it is planned again when the earlier resources are applied.
+    /// True if the item must be planned again when earlier resources are applied.
     pub provisional: bool,
     pub refusal: Option<ServerRefusal>,
     pub expected: Option<Value>,
@@ -117,10 +118,11 @@ impl DraftPlan {
     }
 }
 
-/// Desired object for policy rules; `None` if nothing is desired, or if it is exactly as recorded.
+/// The desired object for policy rules; `None` if there is no desired object, or if it is exactly as
+/// recorded.
 pub(super) type TrueDesired = Option<Map<String, Value>>;
 
-/// The plan of an unchanged object.
+/// Returns the plan of an unchanged object.
 pub(super) fn unchanged(recorded: Option<Recorded>, truth: TrueDesired) -> DraftPlan {
     let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
@@ -134,7 +136,7 @@ pub(super) fn unchanged(recorded: Option<Recorded>, truth: TrueDesired) -> Draft
 }
 
 impl DraftPlan {
-    /// Turns the plan of stand-ins into that of references to secrets.
+    /// Replaces the stand-ins in the plan by the references to secrets.
     fn refer(&mut self, item: &mut Item, references: &Arc<PlannedReferences>) {
         if item.desired.is_some() {
             item.desired = Some(references.original().clone());
@@ -171,7 +173,7 @@ impl ObjectPlanner<'_> {
         });
     }
 
-    /// The earlier resources that a refusal may be about.
+    /// Returns the earlier resources that a refusal may be about.
     pub(super) fn lifted_by(&self, item: &Item, error: &ApiError) -> Vec<ResourceId> {
         let Needs::Planned(needs) = &item.needs else {
             return Vec::new();
@@ -219,6 +221,7 @@ impl ObjectPlanner<'_> {
         public.notes = draft
             .notes
             .iter()
+            // A note may quote the server, which may quote secret values.
             .map(|note| self.runtime.secrets.mask(note))
             .collect();
         PlannedResource {
@@ -236,6 +239,7 @@ impl ObjectPlanner<'_> {
                 .map(|expected| subject.secret_texts(expected))
                 .unwrap_or_default(),
             sensitive_paths: Value::Null,
+            // Kept only if other resources refer to the object, to save memory in a large stack.
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             preparation: Preparation::new(draft.write),
             item,
@@ -259,7 +263,8 @@ impl ObjectPlanner<'_> {
         item.is_shared() && object_ref::annotation(live, OWNER).is_some_and(is_beside)
     }
 
-    /// Returns the object to send: as desired, with its owner, without what only the server writes.
+    /// Returns the object to send: the desired object with its owner, without fields that only the server
+    /// writes.
     pub(super) fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
         let desired = item.desired.as_ref().map(|d| d.attributes.clone());
         sent(desired.unwrap_or_default(), owner)
@@ -270,7 +275,8 @@ impl ObjectPlanner<'_> {
         sent(body, self.scope.stack.as_str())
     }
 
-    /// The owner of the object: the stack that created it, if that is of the same project and shares it.
+    /// Returns the owner of the object: a stack of the same project that created it and shares it, or else
+    /// this stack.
     pub(super) fn owner<'v>(&'v self, item: &Item, live: &'v Value) -> &'v str {
         let stack = self.scope.stack.as_str();
         if self.is_shared(item, live) {
@@ -292,7 +298,7 @@ impl ObjectPlanner<'_> {
         Some(mask_secret_data_at(&self.runtime.secrets, &attributes, &subject.places).into_owned())
     }
 
-    /// The record of an object, from the live object if it exists.
+    /// Returns the record of an object, with data of the live object if it exists.
     pub(super) fn record(
         &self,
         item: &Item,
@@ -327,7 +333,8 @@ pub(super) fn without_owner(body: &Map<String, Value>, had_annotations: bool) ->
     attributes
 }
 
-/// The record of an object: the desired object, masked, and what later proves that it is unchanged.
+/// Returns the record of an object: the desired object, masked, and the digests that later prove that it is
+/// unchanged.
 pub(crate) fn record(
     runtime: &Kubernetes,
     item: &Item,
@@ -341,7 +348,7 @@ pub(crate) fn record(
     let mut record = ObjectRecord::default();
     if let Some(live) = live {
         record.uid = live["metadata"]["uid"].as_str().map(str::to_owned);
-        // A guard that proves nothing is not stored: it would differ in each run.
+        // A guard that proves nothing is not stored, because it would differ in each run.
         let guard = guard.filter(|guard| !guard.is_void());
         record.echo = guard.and_then(|guard| {
             let guard = guard.for_object(live);
@@ -382,6 +389,6 @@ pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> R
         ),
     )
     .hint(format!(
-        "if it is intended, set `{PROTECT}: \"false\"` in a change of its own first"
+        "to allow that, set `{PROTECT}: \"false\"` in a change of its own first"
     )))
 }

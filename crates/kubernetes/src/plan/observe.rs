@@ -22,10 +22,11 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
 
-/// The number of objects whose health is assessed at once; the cluster's limit bounds the concurrent requests.
+/// Number of objects whose health is assessed concurrently. The cluster's limit bounds the concurrent
+/// requests.
 const AT_ONCE: usize = 64;
 
-/// Reads the live objects, one result per item.
+/// Reads the live objects. Returns one result for each item.
 pub(crate) async fn observe(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -37,6 +38,7 @@ pub(crate) async fn observe(
     }
     let looked_up: Vec<_> = subjects.iter().map(Some).collect();
     let found = fetch_live(&looked_up).await;
+    // On another cluster, all objects would be reported as missing.
     let found = of_the_same_cluster(scope, items, &looked_up, found).await?;
     let observed = items
         .iter()
@@ -73,8 +75,8 @@ pub(crate) async fn observe(
     stream::iter(observed).buffered(AT_ONCE).try_collect().await
 }
 
-/// Returns the health of each live object by its own status. No request is sent for it: pods and events would say more
-/// about an object that is not ready, but only a wait needs that.
+/// Returns the health of each live object by its own status, without requests. Pods and events would show
+/// more about an object that is not ready, but only a wait needs that.
 pub(super) async fn own_health(
     runtime: &Kubernetes,
     items: &[Item],
@@ -113,7 +115,7 @@ async fn object_health(
     })
 }
 
-/// The health of a verdict. A problem that an apply would not wait for is not reported as one.
+/// Returns the health in a verdict. A problem that an apply would not wait for is not reported.
 fn settled(verdict: &HealthVerdict) -> Health {
     match verdict.weight {
         WaitPolicy::Advisory => Health::Ready,
@@ -121,8 +123,8 @@ fn settled(verdict: &HealthVerdict) -> Health {
     }
 }
 
-/// Returns the health of an object, and what the object waits for. Related objects are read only if the object is not
-/// ready.
+/// Returns the health of an object, its message, and the reason for which it waits. Related objects are read
+/// only if it is not ready.
 async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Health, String, Option<Waiting>) {
     let Some(of) = &subject.of else {
         return (Health::Unknown, String::new(), None);
@@ -141,8 +143,8 @@ async fn health(runtime: &Kubernetes, subject: &PlanItem, live: &Value) -> (Heal
     (health, runtime.secrets.mask(&verdict.message), waiting)
 }
 
-/// The live objects, if the clusters are those of the stack's last apply. If they are not, errors of the
-/// wrong cluster do not matter.
+/// Returns the live objects, after a check that the clusters are those of the stack's last apply. On a wrong
+/// cluster, that error replaces errors of reading.
 pub(crate) async fn of_the_same_cluster(
     scope: &StackScope,
     items: &[Item],
@@ -163,7 +165,7 @@ pub(crate) async fn of_the_same_cluster(
     found
 }
 
-/// The live object of each item, in order; `None` for an item that could not be resolved.
+/// Reads the live object of each item, in order; `None` for an item that could not be resolved.
 pub(crate) async fn fetch_live(subjects: &[Option<&PlanItem>]) -> Result<Vec<Option<RawObject>>, UserError> {
     let mut by_cluster: BTreeMap<&ClusterName, Vec<usize>> = BTreeMap::new();
     for (place, subject) in subjects.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Decides the action of one item from the recorded, the desired and the live object.
+//! Decides the action for one item from the recorded, the desired and the live object.
 
 mod asked;
 mod create;
@@ -31,14 +31,14 @@ use konverge_base::{
 use konverge_engine::runtime::{Foreign, Item, PlannedResource};
 
 impl ObjectPlanner<'_> {
-    /// Plans one item with its live object. Also returns the server's refusal, if earlier resources may
-    /// resolve it.
+    /// Plans one item with its live object. Also returns the server's refusal, if earlier resources of the
+    /// plan may resolve it.
     pub(super) async fn decide(
         &self,
         task: PlanTask,
     ) -> Result<(PlannedResource, Option<ServerRefusal>), UserError> {
-        // The server quotes the live object in its refusals and warnings. The value of a secret in a plain place may
-        // be known from there alone, so it is removed by its text.
+        // The server quotes the live object in refusals and warnings. A secret value outside a Secret's data
+        // may be known only from that object, so it is collected from there for masking.
         let live = match (task.subject.places.is_empty(), &task.raw) {
             (false, Some(raw)) => Some(raw.read(&task.subject.cluster)?),
             _ => None,
@@ -67,7 +67,8 @@ impl ObjectPlanner<'_> {
         } = task;
         let live = raw.map(|raw| raw.read(&subject.cluster)).transpose()?;
         let never_ours = live.as_ref().is_some_and(|live| was_never_ours(&item, live));
-        // The record was only an intent, and somebody else made the object: it is planned and shown as an adoption.
+        // The record is only an intent, and somebody else created the object, so it is planned and shown as
+        // an adoption.
         if never_ours && item.desired.is_some() {
             item.prior = None;
         }
@@ -90,14 +91,14 @@ impl ObjectPlanner<'_> {
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));
         }
-        // The recorded runs decide whether a hook runs, not its live Job: that may have ended, or be gone.
+        // The recorded runs decide if a hook runs, not its live Job, which may have ended or be gone.
         if let (Some(task), Some(_)) = (self.scope.hooks.get(&item.id), &item.desired) {
             let mut draft = self.hook(&mut item, &subject, live.as_ref(), task).await?;
             let refusal = draft.refusal.take();
             return Ok((self.finish(item, &subject, draft), refusal));
         }
-        // An object in a Namespace or definition that is being deleted disappears with it, although it still looks
-        // unchanged. So it is planned as a creation.
+        // An object in a Namespace or definition that is being deleted will disappear with it, although it
+        // still looks unchanged. So it is planned as a creation.
         let holder = self.ending.around(&subject, live.is_some());
         let mut draft = match (&item.desired, live) {
             (None, None) => DraftPlan::new(Action::Forget),
@@ -122,7 +123,8 @@ impl ObjectPlanner<'_> {
             }
             (Some(_), None) => self.create(&item, &subject).await?,
             (Some(_), Some(live)) => {
-                // An object of another stack is planned too. The engine asks later whether that stack gives it up.
+                // An object of another stack is planned too. The engine decides later if that stack releases
+                // it.
                 let foreign = self.foreign(&item, &subject, &live);
                 let mut draft =
                     self.update(&item, &subject, &live)
@@ -144,8 +146,9 @@ impl ObjectPlanner<'_> {
         Ok((self.finish(item, &subject, draft), refusal))
     }
 
-    /// An object of another stack stops the plan, unless that stack has released it or shares it. Whether it shares a
-    /// generated object is asked when this stack has the object for the first time.
+    /// Returns the other stack that owns the object, if any. It stops the plan, unless that stack has
+    /// released or shares the object. For a generated object, sharing is checked only if this stack has no
+    /// record of it yet.
     fn foreign(&self, item: &Item, subject: &PlanItem, live: &Value) -> Option<Foreign> {
         let stack = self.scope.stack.as_str();
         let shares = || self.is_shared(item, live) && (item.prior.is_some() || !item.is_generated());
@@ -157,7 +160,7 @@ impl ObjectPlanner<'_> {
             format!("{} belongs to stack `{name}`", subject.title()),
         )
         .hint(format!(
-            "remove it from one of the two stacks; to move it here, remove it from `{name}` in the same change, or apply \
+            "remove the object from one of the two stacks; to move it here, remove it from `{name}` in the same change, or apply \
              that change to `{name}` first"
         ))
         .hint(format!(
@@ -223,7 +226,7 @@ impl ObjectPlanner<'_> {
     }
 
     /// Returns true if the item is a Job that completed, was deleted by its time to live, and is still
-    /// desired unchanged: nothing is left to do. If references read it, it must exist.
+    /// desired unchanged: then nothing is left to do. If other resources refer to it, it must exist.
     fn is_over(&self, item: &Item, subject: &PlanItem) -> bool {
         let Some(prior) = item
             .prior
@@ -238,7 +241,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// An object that was created may exist or not, as far as can be seen.
+/// Returns the error for an object whose API does not respond, so that nobody knows if it exists.
 pub(crate) fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
     UserError::new(
         ErrorKind::Kubernetes,
@@ -252,9 +255,9 @@ pub(crate) fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
     .hint("if that API is gone for good, delete its APIService: Konverge then forgets its records")
 }
 
-/// Returns true if the record is only an intent, whose write may never have arrived, and the live object has
-/// no owner: then somebody else created it. A record imported from Kusion has no private data at all; its
-/// object is ours.
+/// Returns true if the record is only an intent, whose write may have failed, and the live object has no
+/// owner: then somebody else created the object. A record imported from Kusion has no private data; its
+/// object belongs to the stack.
 fn was_never_ours(item: &Item, live: &Value) -> bool {
     let only_meant = |prior: &Recorded| !prior.private.is_none() && recorded_uid(prior).is_none();
     item.prior.as_ref().is_some_and(only_meant) && object_ref::annotation(live, OWNER).is_none()

@@ -1,5 +1,5 @@
-//! Finds unchanged objects without requests: evaluates the proofs of [`noop_detection`] on all cores, because
-//! in a large stack that is most of the work.
+//! Finds unchanged objects without requests. The proofs of [`noop_detection`] run on all cores, because they
+//! are most of the work in a large stack.
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
@@ -27,14 +27,14 @@ use konverge_engine::runtime::{Item, PlannedResource};
 /// The minimum number of tasks per thread.
 const WORTH_A_THREAD: usize = 100;
 
-/// The guards of each type. There are few types, and all objects of a type share its guards.
+/// The guards of each type. All objects of a type share its guards.
 #[derive(Default)]
 struct Guards(Vec<OfType>);
 
 struct OfType {
     cluster: Arc<Cluster>,
     of: Arc<ResourceType>,
-    /// By namespace if that matters, otherwise under the empty name.
+    /// The guards by namespace, or under the empty name if the namespace does not matter.
     guards: HashMap<String, Guard>,
     by_namespace: bool,
 }
@@ -86,7 +86,7 @@ impl OfType {
 }
 
 impl ObjectPlanner<'_> {
-    /// Proves what can be proven; the others stay open. In the order of the tasks.
+    /// Tries to prove each task unchanged; the others stay open. The results have the order of the tasks.
     pub(super) async fn prove_all(&self, tasks: Vec<PlanTask>) -> Result<Vec<Proof>, UserError> {
         let mut guards = Guards::default();
         for PlanTask {
@@ -126,8 +126,8 @@ impl ObjectPlanner<'_> {
     }
 
     fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
-        // The fields of a live object prove nothing about a hook, which is planned by its runs, nor about an object
-        // that goes with its Namespace or definition.
+        // A live Job proves nothing about a hook, whose recorded runs decide. A live object in a Namespace or
+        // definition that is being deleted proves nothing either.
         let is_hook = self.scope.hooks.contains_key(&task.item.id);
         let is_ending = || self.ending.around(&task.subject, task.raw.is_some()).is_some();
         if is_hook || is_ending() || self.may_be_refused(&task)? {
@@ -159,8 +159,9 @@ impl ObjectPlanner<'_> {
         Ok(!matches!(check, Check::Fits | Check::NoSchema))
     }
 
-    /// Returns the record of an object if applying the object provably changes nothing, and the attributes that rules
-    /// judge, if they differ from the record. The desired object is then dropped, because it is not sent.
+    /// Returns the record of an object if applying the object provably changes nothing, and its attributes
+    /// for policy rules, if they differ from the record. The desired object is then dropped, because it is
+    /// not sent.
     fn prove_noop(
         &self,
         task: &mut PlanTask,
@@ -173,11 +174,12 @@ impl ObjectPlanner<'_> {
         else {
             return Ok(None);
         };
-        // The proofs know only the entries of our own field manager, so another name needs the server.
+        // The proofs compare only entries of Konverge's own field manager, so another one needs the server.
         if self.runtime.options.field_manager != FIELD_MANAGER {
             return Ok(None);
         }
         let cluster = &subject.cluster.api.name;
+        // A record from another cluster proves nothing about the object in this one.
         let is_here = |prior: &&Recorded| prior.cluster.as_ref().is_none_or(|there| there == cluster);
         let prior = item.prior.as_ref().filter(is_here);
         let record = prior.and_then(ObjectRecord::from_recorded).unwrap_or_default();
@@ -188,6 +190,8 @@ impl ObjectPlanner<'_> {
         else {
             return Ok(None);
         };
+        // Under another guard, the server may set other defaults or mutate the object differently, so an old
+        // proof is not valid.
         let same = guard.of_node(&live);
         let (Some(prior), Some(echo)) = (prior, echo.filter(|echo| echo.guard == same)) else {
             return Ok(None);
@@ -196,7 +200,7 @@ impl ObjectPlanner<'_> {
             return Ok(None);
         };
         let had_annotations = object_ref::has_annotations(&desired.attributes);
-        // An object that is as recorded, which is the usual case, needs no masked copy and no hash below.
+        // The usual object is exactly as recorded, and then needs no masked copy and no hash below.
         let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
         let mut body = self.sent(std::mem::take(&mut desired.attributes));
         let sent = if self.scope.ignore.is_empty() && !controller_values::may_be_filled(&body) {
@@ -215,7 +219,8 @@ impl ObjectPlanner<'_> {
         };
         let is_same_object =
             recorded_uid.as_deref() == live.get("metadata").and_then(|m| Some(m.as_map()?.text("uid")));
-        // The request would be equal to the last one, so the record is still valid.
+        // The request would be equal to the last one, so the record is still valid. The UID must be equal as well: a
+        // recreated object was never written by this stack.
         let stands = holds
             && is_same_object
             && (as_recorded || Digest::of_map(&mask_object_at(secrets, &sent, places)) == echo.desired);
@@ -233,7 +238,7 @@ impl ObjectPlanner<'_> {
             };
             return Ok(Some((recorded, truth)));
         }
-        // The desired object was taken apart for the proof. The server gets it as it was.
+        // The proof has taken the desired object apart. It is put together again for the dry-run.
         let sent = sent.into_owned();
         object_ref::remove_owner(&mut body, had_annotations);
         desired.attributes = body;
@@ -257,7 +262,7 @@ impl ObjectPlanner<'_> {
 
 /// An item during planning.
 pub(super) struct PlanTask {
-    /// Its index in the call.
+    /// The index of the item in the call.
     pub place: usize,
     pub item: Item,
     pub subject: PlanItem,
@@ -269,6 +274,6 @@ pub(super) struct PlanTask {
 pub(super) enum Proof {
     /// An apply would change nothing.
     Unchanged(usize, Box<PlannedResource>),
-    /// The server must decide.
+    /// There is no proof, so the server must decide.
     Open(Box<PlanTask>),
 }

@@ -30,7 +30,7 @@ impl RolloutImpact {
         }
     }
 
-    /// Both, with one sentence after the other.
+    /// Combines two impacts, with their notes one after the other.
     fn and(self, other: Self) -> Self {
         let notes: Vec<_> = [self.note, other.note].into_iter().flatten().collect();
         Self {
@@ -40,7 +40,7 @@ impl RolloutImpact {
     }
 }
 
-/// Returns how many pods are restarted, ended or started.
+/// Computes how many pods a change restarts, ends or starts.
 pub(crate) fn impact(live: &Value, becomes: &Value) -> RolloutImpact {
     let kind = GroupKind::from_object(live);
     let spec = &live["spec"];

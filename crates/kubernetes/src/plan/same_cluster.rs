@@ -1,10 +1,9 @@
-//! Checks that a stack is compared with the cluster that it was applied to. The state of a stack records the
-//! identity of its clusters. A stack that would be compared with another cluster is stopped, because there all of
-//! its objects would be created again.
+//! Checks that a stack is compared with the cluster to which it was applied. The state of a stack records the
+//! identity of its clusters. On another cluster the plan stops with an error, because all objects would be
+//! created again there.
 //!
-//! An applied object that still exists proves the same without a request: the server gives each object its
-//! own uid. The cluster is queried only if none exists any more; without permission the stack is then
-//! stopped.
+//! An applied object that still exists with its recorded uid proves the same without a request. The cluster's
+//! identity is queried only if no such object exists; if that is not permitted, the plan stops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +27,10 @@ use konverge_engine::runtime::StackScope;
 /// The key of the cluster identities in a stack's runtime data.
 const CLUSTERS: &str = "kubernetes/clusters";
 
-/// An applied object, and its live object.
+/// An applied object, with its live object.
 pub(crate) struct AppliedObject<'a> {
     pub prior: &'a Recorded,
-    /// The cluster that its cluster name means now.
+    /// The cluster to which its cluster name leads now.
     pub cluster: &'a Cluster,
     pub live: Option<&'a RawObject>,
 }
@@ -47,12 +46,11 @@ impl AppliedObject<'_> {
     }
 }
 
-/// Checks that applied objects are compared with the cluster of their last apply. `is_read` is false if the live
-/// objects could not be read: then there is no proof, and the read error stops the stack.
+/// Checks that applied objects are compared with the cluster of their last apply. `is_read` is false if the
+/// live objects could not be read: then nothing is proven, and the caller returns the read error.
 ///
 /// # Errors
-/// A cluster name means another cluster now; or that cannot be determined, because the cluster cannot be
-/// queried.
+/// A cluster name leads to another cluster now, or the cluster cannot be queried for its identity.
 pub(crate) async fn check<'a>(
     scope: &StackScope,
     applied: impl Iterator<Item = AppliedObject<'a>>,
@@ -80,7 +78,7 @@ pub(crate) async fn check<'a>(
             Some(now) if now.uid == before.uid => {}
             Some(now) => return Err(another_cluster(scope, name, &before, now)),
             None if is_read => return Err(unknown_cluster(scope, name, &before)),
-            // The error of the read itself stops the stack.
+            // Nothing is proven, but the error of the read itself stops the plan.
             None => {}
         }
     }
@@ -144,7 +142,7 @@ fn unknown_cluster(scope: &StackScope, name: &ClusterName, before: &ClusterIdent
         ))
 }
 
-/// The new runtime data with the identities of these clusters; `None` if they are already recorded.
+/// Returns the new runtime data with the identities of these clusters; `None` if they are already recorded.
 pub(crate) async fn to_remember(
     runtime: &Kubernetes,
     scope: &StackScope,

@@ -1,4 +1,4 @@
-//! Puts live values and stand-ins in the places of references to secrets, before an object is planned.
+//! Replaces references to secrets by live values and stand-ins, before an object is planned.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, StackScope};
 
-/// Replaces the references of an item. The plan item keeps what they were.
+/// Replaces the references of an item. The plan item keeps the references.
 pub(super) async fn stand_in(
     runtime: &Kubernetes,
     scope: &StackScope,
@@ -32,7 +32,7 @@ pub(super) async fn stand_in(
 ) -> Result<PlanItem, UserError> {
     subject.places = object_record::secret_places(item);
     let record = item.prior.as_ref().and_then(ObjectRecord::from_recorded);
-    // Without a record of this stack only the object itself says which of its texts are secret.
+    // Without a record of this stack, only the object's own annotation shows which of its texts are secret.
     if let (None, Some(raw)) = (&record, raw) {
         let named = named_places(&raw.read(&subject.cluster)?);
         let desired = item.desired.as_ref().map(|desired| &desired.attributes);
@@ -63,7 +63,8 @@ pub(super) async fn stand_in(
     Ok(subject)
 }
 
-/// Writes the plain places with values of secrets into an annotation, for a stack that takes the object over later.
+/// Writes the paths with secret values outside a Secret's data to an annotation, for a stack that takes the
+/// object over later.
 fn name_places(desired: &mut Map<String, Value>) {
     let places = SecretPlaces::find(Some(desired), &WrittenReferences::new());
     let paths: Vec<_> = places.paths().collect();
@@ -74,7 +75,7 @@ fn name_places(desired: &mut Map<String, Value>) {
     object_ref::annotate(desired, SECRET_PLACES, paths);
 }
 
-/// The places that an object names itself.
+/// Returns the paths with secret values that an object's annotation names.
 fn named_places(live: &Value) -> Vec<String> {
     let named = object_ref::annotation(live, SECRET_PLACES);
     named

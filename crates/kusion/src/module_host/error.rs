@@ -14,8 +14,8 @@ pub enum ModuleError {
     /// The sandbox is incomplete.
     #[error("it is not run: {0}")]
     Sandbox(String),
-    /// Its first line of output is something else than the handshake.
-    #[error("its first line of output is `{0}` and not the handshake of go-plugin")]
+    /// The module printed another line before the handshake.
+    #[error("its first line of output is `{0}` instead of the handshake of go-plugin")]
     NoHandshake(String),
     /// The module exited before the handshake.
     #[error("it exited before the handshake ({status}){}", after_colon(.said))]
@@ -23,14 +23,14 @@ pub enum ModuleError {
     /// The handshake names a protocol or an address that Konverge does not accept.
     #[error("its handshake names {0}")]
     Handshake(String),
-    /// The module ended, or closed the connection, before it answered.
-    #[error("it ended without an answer{}", after_colon(.0))]
+    /// The module ended, or closed the connection, before it responded.
+    #[error("it exited without a response{}", after_colon(.0))]
     Lost(String),
     /// The module refused the request.
-    #[error("it answers: {message} (gRPC status {code})")]
+    #[error("it returned an error: {message} (gRPC status {code})")]
     Refused { code: u32, message: String },
     /// The module's response breaks the protocol.
-    #[error("its answer cannot be read")]
+    #[error("its response cannot be parsed")]
     Garbled(#[source] SharedError),
     /// The response is larger than the limit.
     #[error("its response is larger than {0} bytes")]
@@ -38,7 +38,7 @@ pub enum ModuleError {
     /// The output is larger than the limit.
     #[error("it prints more than {0} bytes")]
     TooMuchOutput(usize),
-    /// The module did not answer in time.
+    /// The module did not respond in time.
     #[error("it did not answer within {} s", .0.as_secs())]
     Deadline(Duration),
 }
@@ -51,7 +51,7 @@ fn after_colon(text: &str) -> String {
 }
 
 impl ModuleError {
-    /// The error of a named module.
+    /// Returns this error for the user, with the name of the module and a hint.
     pub fn into_user_error(self, name: &str) -> UserError {
         let failure =
             UserError::from_error(ErrorKind::Spec, self.clone()).context(format_args!("the module `{name}`"));
@@ -64,7 +64,7 @@ impl ModuleError {
             )),
             Self::Sandbox(_) => konverge_sandbox::HINTS.into_iter().fold(failure, UserError::hint),
             Self::Deadline(_) => failure.hint(format!(
-                "if it needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it waits for the network: `network: true` there"
+                "if the module needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it needs the network: `network: true` there"
             )),
             Self::Lost(_)
             | Self::Handshake(_)

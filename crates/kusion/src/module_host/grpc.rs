@@ -1,5 +1,4 @@
-//! Calls of gRPC with one message each way, over HTTP/2
-//! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
+//! Unary gRPC calls over HTTP/2 (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use h2::{RecvStream, client::SendRequest};
@@ -8,21 +7,21 @@ use prost::Message;
 
 use super::ModuleError;
 
-/// A message is preceded by one byte for its compression, and four for its length.
+/// Bytes before each message: one for its compression, four for its length.
 const PREFIX: usize = 5;
 
-/// Sends a request.
+/// A gRPC call of one method.
 pub(super) struct GrpcCall<'a> {
-    /// `/SERVICE/METHOD`.
+    /// The path `/SERVICE/METHOD`.
     pub(super) path: &'static str,
-    /// More headers.
+    /// Headers besides those of gRPC.
     pub(super) metadata: &'a [(&'static str, &'a str)],
-    /// The maximum size of the answer in bytes.
+    /// The maximum size of the response in bytes.
     pub(super) most: usize,
 }
 
 impl GrpcCall<'_> {
-    /// Sends a message, and reads the one of the answer.
+    /// Sends a message and returns the message of the response.
     pub(super) async fn unary<A: Message + Default>(
         &self,
         client: SendRequest<Bytes>,
@@ -31,14 +30,14 @@ impl GrpcCall<'_> {
         let mut answer = self.start(client, message).await?;
         let body = self.read(answer.body_mut()).await?;
         let trailers = answer.body_mut().trailers().await.map_err(|error| lost(&error))?;
-        // An answer without a body has its status among the headers.
+        // A response without a body has its status among the headers.
         let trailers = trailers.unwrap_or_else(|| answer.headers().clone());
         status(&trailers)?;
         let message = unframed(&body)?;
         A::decode(message).map_err(|error| ModuleError::Garbled(error.into()))
     }
 
-    /// Sends a message, and gives the answer as it comes.
+    /// Sends a message and returns the response before its body has arrived.
     pub(super) async fn start(
         &self,
         client: SendRequest<Bytes>,
@@ -74,7 +73,7 @@ impl GrpcCall<'_> {
             if read.len() + part.len() > self.most + PREFIX {
                 return Err(ModuleError::TooLarge(self.most));
             }
-            // The part that was read makes room for the next one.
+            // The bytes that were read are released, so that the server may send more.
             let _ = body.flow_control().release_capacity(part.len());
             read.extend_from_slice(&part);
         }
@@ -108,7 +107,7 @@ fn unframed(body: &Bytes) -> Result<Bytes, ModuleError> {
     }
 }
 
-/// The status of a call, which stands after its answer.
+/// Checks the status of a call, which is in the trailers of its response.
 fn status(trailers: &HeaderMap) -> Result<(), ModuleError> {
     let text = |name: &str| trailers.get(name).map(|value| value.as_bytes());
     let Some(code) = text("grpc-status") else {
@@ -125,14 +124,14 @@ fn status(trailers: &HeaderMap) -> Result<(), ModuleError> {
     }
 }
 
-/// The text of `grpc-message`. An invalid escape stays as it is.
+/// Decodes the percent-encoded text of `grpc-message`. An invalid escape stays unchanged.
 fn percent_decoded(encoded: &[u8]) -> String {
     percent_encoding::percent_decode(encoded)
         .decode_utf8_lossy()
         .into_owned()
 }
 
-/// A connection that ended: the process says more about it.
+/// Returns the error for a connection that ended. Its cause is in the output of the process, not in `error`.
 fn lost(error: &h2::Error) -> ModuleError {
     tracing::debug!(%error, "a module's connection ended");
     ModuleError::Lost(String::new())

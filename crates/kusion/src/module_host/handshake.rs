@@ -1,4 +1,4 @@
-//! The line by which a go-plugin process says where it serves:
+//! The line in which a go-plugin process prints its address:
 //! `CORE|APPLICATION|NETWORK|ADDRESS|PROTOCOL|CERTIFICATE|MULTIPLEX`, the last two optional.
 
 use std::{
@@ -22,7 +22,8 @@ pub(super) enum ModuleAddress {
 }
 
 impl ModuleAddress {
-    /// Parses the first line of output. A socket has to be in `folder`: the request goes nowhere else.
+    /// Parses the first line of output. A Unix socket must be in `folder`, so that the request can reach no
+    /// other process.
     pub(super) fn parse(line: &str, folder: &Path, network: bool) -> Result<Self, ModuleError> {
         let fields: Vec<&str> = line.trim_end().split('|').collect();
         let [core, application, kind, address, rest @ ..] = fields.as_slice() else {
@@ -52,11 +53,12 @@ impl ModuleAddress {
             }
         }
         if rest.get(1).is_some_and(|certificate| !certificate.is_empty()) {
-            return refuse("a certificate, which nobody asked for".to_owned());
+            return refuse("a certificate, although TLS was not requested".to_owned());
         }
         match *kind {
             "unix" => {
                 let path = Path::new(address);
+                // Symbolic links are resolved first: through one, the socket could be in another folder.
                 let real = path.parent().and_then(|parent| parent.canonicalize().ok());
                 if real.as_deref() == Some(folder) {
                     Ok(Self::Unix(path.to_owned()))
@@ -79,7 +81,7 @@ impl ModuleAddress {
     }
 }
 
-/// A text of the module, short and without control characters.
+/// Returns a text of the module for a message, shortened and with control characters escaped.
 fn shown(text: &str) -> String {
     let start: String = text.trim_end().chars().take(120).collect();
     start.escape_debug().to_string()

@@ -1,4 +1,4 @@
-//! The messages of Kusion's module protocol. Their service `Module` is in no package.
+//! The messages of Kusion's module protocol. The protocol's service `Module` has no protobuf package.
 
 /// Request to a module. All parts are YAML; a missing one is empty.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -35,7 +35,8 @@ pub struct ModuleReply {
     /// The resources as YAML.
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub resources: Vec<Vec<u8>>,
-    /// Kusion 0.11 had several; one alone has the same form on the wire.
+    /// The patches of the workload as YAML. Kusion 0.11 had a list, later versions one: both have the same
+    /// form on the wire.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub patchers: Vec<Vec<u8>>,
 }

@@ -1,11 +1,11 @@
 //! Runs Kusion modules: one sandboxed process for each call.
 //!
 //! A module is a program of HashiCorp's go-plugin. [`generate`] starts it in the [`konverge_sandbox`], reads
-//! the handshake that it prints, asks it once over gRPC, and ends it with everything that it may have started. A
-//! published module keeps what it computed, so no process is asked twice.
+//! the handshake, calls the module once over gRPC, and then kills it with all its children. A process is
+//! never called twice, because published modules keep values from the first call.
 //!
-//! This room knows the protocol. It does not know which module an application needs, who may run it, or what its answer
-//! means (`crates/kusion/src/`, `crates/run/src/`).
+//! Only the protocol is here. Which module an application needs, who may run it and what its response means
+//! is decided in `crates/kusion/src/` and `crates/run/src/`.
 
 mod error;
 mod grpc;

@@ -32,9 +32,9 @@ use super::{
 use konverge_base::{error::SharedError, process::die_with_parent, variables};
 use konverge_sandbox::{MISSING, SandboxLayers, SandboxMode, SandboxProfile};
 
-/// Maximum time for a module to end by itself after its response.
+/// Maximum time for which a module may go on running after its response before it is killed.
 const ENDING: Duration = Duration::from_secs(2);
-/// The status of gRPC for a method that the server does not have.
+/// gRPC's status code for a method that the server does not have.
 const UNIMPLEMENTED: u32 = 12;
 
 /// The maximum length of the handshake.
@@ -43,16 +43,16 @@ const LINE: u64 = 4096;
 /// The maximum size of a file that a module writes in its folder.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// The bounds of one call.
+/// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModuleLimits {
     /// Maximum time of the whole call.
     pub time: Duration,
-    /// The address space in bytes.
+    /// Maximum address space in bytes.
     pub memory: u64,
-    /// The bytes of the answer.
+    /// Maximum size of the response in bytes.
     pub answer: usize,
-    /// The bytes on standard output, on standard error, and of either within go-plugin.
+    /// Maximum number of bytes on standard output, on standard error, and in go-plugin's stream of either.
     pub output: usize,
 }
 
@@ -67,22 +67,22 @@ impl Default for ModuleLimits {
     }
 }
 
-/// A module, and what it may do.
+/// A module, with its files, permissions and limits.
 #[derive(Debug, Clone)]
 pub struct ModuleSetup {
     /// The name of the module.
     pub name: String,
     /// The module's binary.
     pub binary: PathBuf,
-    /// The `konverge` binary, which puts up the sandbox.
+    /// The `konverge` binary, which sets up the sandbox.
     pub executable: PathBuf,
     /// The folder that holds the files of the stack.
     pub files: PathBuf,
-    /// The folder in it where the module starts.
+    /// The folder within `files` in which the module starts.
     pub work_dir: PathBuf,
     /// Other paths that the module may read.
     pub readable: Vec<PathBuf>,
-    /// Variables of its environment, beside those of the protocol.
+    /// Environment variables besides those of the protocol.
     pub environment: BTreeMap<String, String>,
     /// True if the module may use the network.
     pub network: bool,
@@ -92,12 +92,12 @@ pub struct ModuleSetup {
     pub limits: ModuleLimits,
 }
 
-/// An answer, and what else is worth knowing.
+/// A response, with the handshake and warnings of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleRun {
-    /// The module's answer.
+    /// The module's response.
     pub reply: ModuleReply,
-    /// The first line of output.
+    /// The first line of output, by which the module announced its address.
     pub handshake: String,
     /// Describes the missing layers of the sandbox.
     pub warning: Option<String>,
@@ -106,26 +106,26 @@ pub struct ModuleRun {
 /// Calls a module once.
 ///
 /// # Errors
-/// It cannot be started, does not keep to the protocol or its limits, or refuses the request.
+/// The module cannot be started, violates the protocol or its limits, or refuses the request.
 pub async fn generate(setup: &ModuleSetup, request: &ModuleRequest) -> Result<ModuleRun, ModuleError> {
     let mut plugin = Plugin::start(setup)?;
     let called = tokio::time::timeout(setup.limits.time, plugin.call(setup, request)).await;
     called.unwrap_or(Err(ModuleError::Deadline(setup.limits.time)))
 }
 
-/// A running module. Dropping it kills it with everything that it started.
+/// A running module. Dropping it kills the process and its children.
 struct Plugin {
     child: Child,
     group: Option<Pid>,
     said: PluginOutput,
-    /// Its own folder, for its socket.
+    /// The temporary folder that holds the module's socket.
     folder: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Drop for Plugin {
     fn drop(&mut self) {
-        // The group outlives its first process if that started others.
+        // Other processes of the group survive the first one, so the whole group is killed.
         if let Some(group) = self.group {
             let _ = killpg(group, Signal::SIGKILL);
         }
@@ -135,7 +135,7 @@ impl Drop for Plugin {
 impl Plugin {
     fn start(setup: &ModuleSetup) -> Result<Self, ModuleError> {
         let failed = |error: std::io::Error| ModuleError::Start(error.into());
-        // The path of a socket has at most 107 bytes.
+        // The prefix is short because the path of a Unix socket has at most 107 bytes.
         let temporary = tempfile::Builder::new()
             .prefix("kvm-")
             .tempdir()
@@ -170,12 +170,13 @@ impl Plugin {
         let stderr = self.child.stderr.take().expect("it was asked for");
         let said = self.said.clone();
         let most = setup.limits.output;
-        // What ended is asked again.
+        // Shared, because the end of standard error is awaited again below for the cause of a failure.
         let listening = said.keep(stderr, most).shared();
         let exchange = self.exchange(setup, request, stdout);
         tokio::pin!(exchange);
         tokio::select! {
-            // A stream that ended says nothing about the answer.
+            // Only the limit on output is an error here: a module may close standard error and still
+            // respond.
             Err(error) = listening.clone() => Err(error),
             done = &mut exchange => match done {
                 Err(ModuleError::EndedEarly { status, .. }) => {
@@ -183,7 +184,8 @@ impl Plugin {
                     Err(early(&said, status))
                 }
                 Err(ModuleError::Lost(_)) => {
-                    // It may be that it has only closed the connection.
+                    // The module may have closed only the connection and go on running, so this wait has a
+                    // limit.
                     let _ = tokio::time::timeout(ENDING, listening).await;
                     Err(ModuleError::Lost(said.defect()))
                 }
@@ -220,7 +222,8 @@ impl Plugin {
             Err(error) = drain(stdout, setup.limits.output, |_| {}) => Err(error),
             reply = reply => reply,
         }?;
-        // A process that does not end is killed.
+        // A module that understood the shutdown may exit by itself. Any other is killed when the `Plugin`
+        // is dropped.
         if ends {
             let _ = tokio::time::timeout(ENDING, self.child.wait()).await;
         }
@@ -254,7 +257,8 @@ fn connect_error<T>(connection: std::io::Result<T>) -> Result<T, ModuleError> {
     })
 }
 
-/// A process that exited before the handshake: the sandbox says so itself.
+/// Returns the error for a process that exited before the handshake: the sandbox's own error, or else the
+/// last lines of the module's output.
 fn early(said: &PluginOutput, status: String) -> ModuleError {
     match said.sandbox_line("error: ") {
         Some(line) if line.contains(MISSING) => ModuleError::Sandbox(line),
@@ -266,7 +270,8 @@ fn early(said: &PluginOutput, status: String) -> ModuleError {
     }
 }
 
-/// Asks over a connection, and asks the process to end. Returns whether it knows that question.
+/// Calls the module over a connection, then asks it to shut down. The second value is false if the module
+/// does not support the shutdown.
 async fn ask(
     connection: impl AsyncRead + AsyncWrite + Unpin,
     setup: &ModuleSetup,
@@ -291,7 +296,7 @@ async fn ask(
             metadata: &[],
             most: 1024,
         };
-        // A module in another language may not know it, and would not end.
+        // A module in another language than Go may not know this method, and would not exit.
         let ended = tokio::time::timeout(ENDING, shutdown.unary::<Empty>(client, &Empty {})).await;
         let is_unknown = matches!(
             ended,
@@ -302,7 +307,8 @@ async fn ask(
         );
         Ok((reply, !is_unknown))
     };
-    // A connection that ends fails what is asked over it. After the answer the module closes it.
+    // This future never completes: a closed connection fails the calls over it, and a module closes it
+    // after its response, which must not count as a failure.
     let driven = async {
         let _ = connection.await;
         std::future::pending::<Infallible>().await
@@ -313,8 +319,8 @@ async fn ask(
     }
 }
 
-/// Reads what the module prints since it serves: go-plugin sends it over the connection, and a module that nobody reads
-/// stops when the pipe is full. Ends with an error above the limit, otherwise never.
+/// Reads the output that go-plugin sends over the connection after the handshake, because a module that
+/// nobody reads blocks when the pipe is full. Returns only with an error, above the limit.
 async fn listen(client: SendRequest<Bytes>, most: usize) -> Result<(), ModuleError> {
     let call = GrpcCall {
         path: "/plugin.GRPCStdio/StreamStdio",

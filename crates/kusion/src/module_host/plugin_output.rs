@@ -7,22 +7,22 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::ModuleError;
 use konverge_base::secrets::without_secrets;
 
-/// Bytes that are kept of the end of standard error. The line that names a defect stands before every stack of the
-/// program.
+/// Number of bytes kept from the end of standard error. A crash of Go prints its cause before the stacks of
+/// all goroutines, so the end must be long.
 const KEPT: usize = 1 << 20;
 
-/// Number of lines of it that an error shows.
+/// Number of last lines that an error shows.
 const SHOWN: usize = 5;
 
-/// Starts of the line by which a Go program, or Python, explains why it ends.
+/// Prefixes of the line in which a Go or Python program reports why it crashed.
 const DEFECTS: [&str; 3] = ["panic: ", "fatal error: ", "runtime: out of memory"];
 
-/// The end of what a module said on standard error.
+/// The last bytes that a module wrote to standard error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PluginOutput(Arc<Mutex<Vec<u8>>>);
 
 impl PluginOutput {
-    /// Reads a stream to its end, and keeps the last of it.
+    /// Reads a stream to its end, and keeps its last bytes.
     pub(super) async fn keep(&self, stream: impl AsyncRead + Unpin, most: usize) -> Result<(), ModuleError> {
         let add = |part: &[u8]| {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,8 @@ impl PluginOutput {
         drain(stream, most, add).await
     }
 
-    /// The last lines: before a module was asked, it can say nothing about the request.
+    /// Returns the last lines. Safe to show only before the request was sent, because later lines may repeat
+    /// it.
     pub(super) fn last_lines(&self) -> String {
         let text = self.text();
         let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -41,7 +42,8 @@ impl PluginOutput {
         shown(&lines[first..].join("\n"))
     }
 
-    /// The line that names a defect. The others may repeat the request, which holds what is secret.
+    /// Returns the line that names the cause of a crash. Other lines are not shown: they may repeat the
+    /// request, which contains secrets.
     pub(super) fn defect(&self) -> String {
         let text = self.text();
         let mut lines = text.lines();
@@ -49,7 +51,8 @@ impl PluginOutput {
         shown(line.unwrap_or_default())
     }
 
-    /// The warning of the sandbox, or why it could not be put up.
+    /// Returns the first line that begins with `start`, without that prefix: a warning or an error of the
+    /// sandbox.
     pub(super) fn sandbox_line(&self, start: &str) -> Option<String> {
         let text = self.text();
         text.lines()
@@ -69,7 +72,7 @@ fn shown(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Reads a stream to its end.
+/// Reads a stream to its end, and fails above `most` bytes.
 pub(super) async fn drain(
     mut stream: impl AsyncRead + Unpin,
     most: usize,

@@ -1,4 +1,4 @@
-//! The call of a module, and its answer.
+//! The call of a built-in module, and its result.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ pub(crate) struct ModuleCall<'a> {
     pub(crate) workload: Option<&'a Value>,
 }
 
-/// In which order the variables of a container stand.
+/// The order of the environment variables of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvOrder {
-    /// As written. Kusion 0.12.0 reads its own workloads so.
+    /// As the developer wrote them: Kusion 0.12.0 does so for its own workloads.
     Declared,
-    /// As go-yaml sorts keys. Modules get the settings of the developer as YAML.
+    /// As go-yaml sorts keys: modules get the developer's settings as YAML that Kusion wrote.
     Natural,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct ModuleOutput {
 }
 
 impl ModuleCall<'_> {
-    /// The start of every name: `<project>-<stack>-<app>`.
+    /// Returns the prefix of all names: `<project>-<stack>-<app>`.
     pub(super) fn unique_name(&self) -> String {
         format!("{}-{}-{}", self.project, self.stack, self.app)
     }
 
-    /// The labels of every object, which select its pods too.
+    /// Returns the labels of every object, which also select the pods.
     pub(super) fn selector(&self) -> Map<String, Value> {
         let pair = |key: &str, value: &str| (key.to_owned(), Value::String(value.to_owned()));
         Map::from_iter([
@@ -62,7 +62,7 @@ impl ModuleCall<'_> {
         ])
     }
 
-    /// An error of this call.
+    /// Returns an error of this call.
     pub(super) fn refuse(&self, message: impl Into<String>) -> KusionError {
         KusionError::Module {
             app: self.app.to_owned(),
@@ -71,15 +71,15 @@ impl ModuleCall<'_> {
         }
     }
 
-    /// Reads a part of the settings.
+    /// Deserializes a part of the settings; `what` names it in errors.
     pub(super) fn read<T: DeserializeOwned>(&self, what: &str, value: &Value) -> Result<T, KusionError> {
-        // The message may quote a value.
+        // The message may quote a value, which may be secret.
         T::deserialize(value)
             .map_err(|error| self.refuse(format!("{what}: {}", without_secrets(&error.to_string()))))
     }
 }
 
-/// Texts of several places: what comes later wins. Sorted by key.
+/// Merges texts by key: a later value replaces an earlier one. The result is sorted by key.
 pub(super) fn merge_texts<'a>(
     parts: impl IntoIterator<Item = (&'a String, &'a String)>,
     base: Map<String, Value>,

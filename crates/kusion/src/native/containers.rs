@@ -29,13 +29,13 @@ pub(super) struct ContainerConfig {
     env: Map<String, Value>,
     #[serde(default)]
     working_dir: String,
-    /// `limit` or `request-limit`, by resource.
+    /// Resources such as `cpu`; the value is `LIMIT` or `REQUEST-LIMIT`.
     #[serde(default)]
     resources: BTreeMap<String, String>,
-    /// By path.
+    /// Files to mount, by path.
     #[serde(default)]
     files: BTreeMap<String, FileConfig>,
-    /// Secrets by path.
+    /// Secrets to mount as folders, by path.
     #[serde(default)]
     dirs: BTreeMap<String, String>,
     liveness_probe: Option<ProbeConfig>,
@@ -53,7 +53,7 @@ struct LifecycleConfig {
     post_start: Option<HandlerConfig>,
 }
 
-/// The container of a pod; what it mounts is added to the pod's files.
+/// Returns the container of a pod, and adds the volumes that it mounts to `files`.
 pub(super) fn container(
     call: &ModuleCall<'_>,
     name: &str,
@@ -112,7 +112,8 @@ pub(super) fn container(
     Ok(Value::Object(container))
 }
 
-/// Names the parts of a URL that a probe or a hook loses. The value is not shown: it may be a password.
+/// Returns notes for the parts of a URL that a probe or a hook drops. The URL is not shown, because it may
+/// contain a password.
 fn lost_of_url(app: &str, container: &str, key: &str, parts: &[&str]) -> Vec<String> {
     let say = |part: &&str| {
         format!(
@@ -122,7 +123,7 @@ fn lost_of_url(app: &str, container: &str, key: &str, parts: &[&str]) -> Vec<Str
     parts.iter().map(say).collect()
 }
 
-/// The text that Kusion writes for a quantity.
+/// Returns a quantity in the form that Kusion writes.
 fn canonical(text: &str) -> Result<String, String> {
     let quantity = Quantity::parse(text);
     let quantity = quantity.ok_or_else(|| {
@@ -134,7 +135,7 @@ fn canonical(text: &str) -> Result<String, String> {
     Ok(quantity.canonical())
 }
 
-/// `limit`, or `request-limit`.
+/// Converts values such as `LIMIT` or `REQUEST-LIMIT` to Kubernetes' limits and requests.
 fn resources(wanted: &BTreeMap<String, String>) -> Result<Value, String> {
     let (mut limits, mut requests) = (Map::new(), Map::new());
     for (name, text) in wanted {

@@ -1,5 +1,5 @@
-//! [`Environment`]: the environment variables of a container, in the order that Kusion gives them. The order counts: a
-//! variable may use those that stand before it.
+//! [`Environment`]: the environment variables of a container in Kusion's order, which matters: a variable may
+//! refer only to variables before it.
 
 use std::cmp::Ordering;
 
@@ -11,6 +11,8 @@ use super::{call::EnvOrder, files::SecretKey};
 pub(super) struct Environment<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Environment<'a> {
+    /// Reads the variables in this order.
+    ///
     /// # Errors
     /// A value is not a string.
     pub(super) fn read(variables: &'a Map<String, Value>, order: EnvOrder) -> Result<Self, String> {
@@ -30,7 +32,8 @@ impl<'a> Environment<'a> {
         Ok(Self(variables))
     }
 
-    /// As Kubernetes takes them. `secret://NAME/KEY` is a key of a Secret.
+    /// Returns the variables as Kubernetes' list. The value `secret://NAME/KEY` becomes a reference to a key
+    /// of a Secret.
     pub(super) fn variables(&self) -> Result<Value, String> {
         let one = |(name, value): &(&str, &str)| {
             if !value.starts_with("secret://") {
@@ -51,7 +54,7 @@ impl<'a> Environment<'a> {
         self.0.iter().map(one).collect()
     }
 
-    /// Names the variables whose value uses one that stands after it: Kubernetes does not replace these.
+    /// Returns notes for variables that refer to a later one: Kubernetes does not replace such a reference.
     pub(super) fn used_too_early(&self, app: &str, container: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (position, (name, value)) in self.0.iter().enumerate() {
@@ -69,8 +72,8 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// Compares keys as go-yaml does: a letter stands after anything else, but before it behind a digit; runs of digits are
-/// numbers.
+/// Compares keys as go-yaml does: letters sort after other characters, but before them if they follow a
+/// digit; runs of digits compare as numbers.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(one, two)| one != two) else {
@@ -94,13 +97,14 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Returns true if a text ends with digits that are not all zero: a zero behind them counts.
+/// Returns true if a text ends with digits that are not all zero, so that a following zero belongs to their
+/// number.
 fn is_in_number(before: &[char]) -> bool {
     let digits = before.iter().rev().take_while(|c| c.is_ascii_digit());
     digits.into_iter().any(|digit| *digit != '0')
 }
 
-/// The number at the start, and how many digits it has. Texts of digits compare as numbers of equal length.
+/// Returns the number at the start of a text and its count of digits.
 fn number(text: &[char], in_number: bool) -> (u128, usize) {
     let digits: Vec<u128> = text
         .iter()

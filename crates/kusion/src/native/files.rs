@@ -1,4 +1,4 @@
-//! The files and folders that containers mount: ConfigMaps for files with content, Secrets for the rest.
+//! The files and folders that containers mount: ConfigMaps for files with content, Secrets for all others.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ pub(super) struct FileConfig {
     mode: String,
 }
 
-/// Volumes that a pod mounts, with their ConfigMaps.
+/// The volumes of a pod, and the ConfigMaps that they need.
 #[derive(Default)]
 pub(super) struct PodFiles {
     pub(super) volumes: Vec<Value>,
     pub(super) config_maps: Vec<Resource>,
 }
 
-/// `secret://NAME[/KEY]`, also written `${secret://NAME/KEY}`.
+/// A reference `secret://NAME[/KEY]`, also written `${secret://NAME/KEY}`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SecretKey {
     pub(super) secret: String,
@@ -48,7 +48,8 @@ impl SecretKey {
 }
 
 impl PodFiles {
-    /// Adds the files and folders of a container, and returns its mounts. Files come first, each by path.
+    /// Adds the volumes of a container's files and folders, and returns its mounts: files, then folders, each
+    /// sorted by path.
     pub(super) fn add(
         &mut self,
         call: &ModuleCall<'_>,
@@ -129,7 +130,7 @@ fn config_map(call: &ModuleCall<'_>, name: &str, file: &str, content: &str) -> R
     object.resource(call.app, &Map::new(), &Map::new(), body)
 }
 
-/// The bits, as Go reads a number: `0644` is octal, `420` decimal.
+/// Parses the permission bits as Go parses a number: `0644` is octal, `420` decimal.
 fn mode(text: &str) -> Option<u16> {
     let bits = match text.strip_prefix("0o").or_else(|| text.strip_prefix('0')) {
         Some("") => Ok(0),
@@ -139,7 +140,7 @@ fn mode(text: &str) -> Option<u16> {
     bits.ok().filter(|bits| *bits <= 0o777)
 }
 
-/// The folder and the name of a file, cleaned as Go's `filepath.Dir` does.
+/// Splits a path into folder and file name, cleaned as by Go's `filepath.Dir`.
 fn split(path: &str) -> Option<(String, &str)> {
     let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
     let folder = if path.starts_with('/') {
@@ -152,7 +153,7 @@ fn split(path: &str) -> Option<(String, &str)> {
     (!matches!(name, "" | "." | "..")).then_some((folder, name))
 }
 
-/// The path below the root, cleaned as Go's `filepath.Join` does.
+/// Returns the path below the root, cleaned as by Go's `filepath.Join`.
 fn rooted(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

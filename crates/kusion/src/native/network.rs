@@ -83,7 +83,7 @@ pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionErro
     Ok(output)
 }
 
-/// The name of the Service of public or other ports.
+/// Returns the name of the Service for the public ports, or for the other ports.
 fn service_name(call: &ModuleCall<'_>, public: bool) -> String {
     let suffix = if public { "public" } else { "private" };
     format!("{}-{suffix}", call.unique_name())

@@ -40,7 +40,7 @@ pub(super) enum Protocol {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PlatformNetwork {
-    /// A [`PlatformPort`]: read where a port is public, as the module does.
+    /// The platform's [`PlatformPort`]. It is parsed only if a port is public, as the module does.
     pub port: Option<Value>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct PlatformNetwork {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlatformPort {
-    /// `None` where the file leaves it out.
+    /// The cloud provider; `None` if the workspace does not name one.
     #[serde(rename = "type")]
     pub cloud: Option<Cloud>,
     #[serde(default)]
@@ -103,7 +103,7 @@ pub(super) struct BackendConfig {
 pub(super) struct BackendService {
     #[serde(rename = "_type")]
     _schema: Option<String>,
-    /// Empty: the Service of the port.
+    /// The name of the Service; empty for the Service of the port.
     #[serde(default)]
     pub name: String,
     pub port: BackendPort,

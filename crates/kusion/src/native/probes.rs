@@ -1,4 +1,4 @@
-//! Probes and lifecycle hooks: what the developer writes, and what Kubernetes takes.
+//! Converts probes and lifecycle hooks from the developer's form to Kubernetes' form.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct ProbeConfig {
     failure_threshold: i32,
 }
 
-/// Action of a probe or a hook; the name of its schema says which one.
+/// Action of a probe or a hook; the name of its schema selects the kind of action.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct HandlerConfig {
@@ -42,7 +42,7 @@ pub(super) struct HandlerConfig {
 }
 
 impl ProbeConfig {
-    /// The parts of its URL that the probe does not have.
+    /// Returns the parts of the URL that a probe drops.
     pub(super) fn without_effect(&self) -> Vec<&'static str> {
         self.probe_handler.without_effect()
     }
@@ -64,7 +64,7 @@ impl ProbeConfig {
 }
 
 impl HandlerConfig {
-    /// The action, as one key of a probe or a hook.
+    /// Returns the action, under the key that a probe or a hook has for it.
     pub(super) fn action(&self) -> Result<Map<String, Value>, String> {
         let (key, action) = match self.schema.rsplit('.').next().unwrap_or_default() {
             "Http" => ("httpGet", self.http()?),
@@ -80,7 +80,7 @@ impl HandlerConfig {
         Ok(Map::from_iter([(key.to_owned(), action)]))
     }
 
-    /// The parts of its URL that the action does not have: Kusion takes host, port and path alone.
+    /// Returns the parts of the URL that the action drops: Kusion uses host, port and path only.
     pub(super) fn without_effect(&self) -> Vec<&'static str> {
         let is_http = self.schema.rsplit('.').next() == Some("Http");
         let Some(url) = Url::parse(&self.url).ok().filter(|_| is_http) else {
@@ -104,7 +104,7 @@ impl HandlerConfig {
             format!("the URL `{}` {why}", shown.escape_debug())
         };
         let url = Url::parse(&self.url).map_err(|error| wrong(&format!("is not valid: {error}")))?;
-        // The port as written: a URL's own port is dropped where it is the scheme's.
+        // `port()` would be `None` where a URL states the default port of its scheme.
         let port = url.port_or_known_default().ok_or_else(|| wrong("has no port"))?;
         let mut action = Map::new();
         let host = url.host_str().unwrap_or_default();
@@ -116,7 +116,7 @@ impl HandlerConfig {
             let headers = headers.map(|(name, value)| json!({"name": name, "value": value}));
             action.insert("httpHeaders".to_owned(), headers.collect());
         }
-        // Kubernetes asks for `/` where no path is given, and Kusion writes none.
+        // Kusion writes no path if the URL has none, and Kubernetes then requests `/`.
         if has_path(&self.url) {
             action.insert("path".to_owned(), json!(url.path()));
         }
@@ -144,7 +144,7 @@ impl HandlerConfig {
     }
 }
 
-/// Returns true if a path is written in a URL. A parsed URL always has one.
+/// Returns true if a URL is written with a path. A parsed URL always has one.
 fn has_path(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['?', '#'])

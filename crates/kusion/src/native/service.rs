@@ -27,7 +27,7 @@ pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionErro
         spec.insert("replicas".to_owned(), json!(replicas));
     }
     spec.insert("selector".to_owned(), json!({"matchLabels": call.selector()}));
-    // Empty values are as Kusion writes them.
+    // Empty values are written as Kusion writes them.
     let api_version = match kind {
         "Deployment" => {
             spec.insert("strategy".to_owned(), json!({}));

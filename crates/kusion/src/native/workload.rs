@@ -1,4 +1,4 @@
-//! The parts that `service` and `job` share: the settings of the developer and of the platform, and the pods.
+//! The code that `service` and `job` share: settings of the developer and of the platform, and pods.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ use konverge_base::model::spec::Resource;
 pub(super) struct WorkloadConfig {
     #[serde(rename = "_type")]
     _schema: Option<String>,
-    /// Read one by one, so that errors name the container.
+    /// The containers. Each is deserialized separately, so that an error can name it.
     containers: BTreeMap<String, Value>,
     pub(super) replicas: Option<i32>,
-    /// Secrets, which are generated independently of the modules.
+    /// The secrets, which `workload_secrets` generates: the module ignores them.
     #[serde(rename = "secrets")]
     _secrets: Value,
     labels: BTreeMap<String, String>,
@@ -56,13 +56,13 @@ pub(super) struct Workload {
     pub(super) annotations: Map<String, Value>,
     pub(super) replicas: Option<i32>,
     pod_spec: Map<String, Value>,
-    /// The ConfigMaps that its pods mount.
+    /// The ConfigMaps that the pods mount.
     pub(super) config_maps: Vec<Resource>,
     pub(super) notes: Vec<String>,
 }
 
 impl Workload {
-    /// Completes what the developer wrote with what the platform set: the developer's value wins.
+    /// Merges the settings of the developer and of the platform: the developer's value wins.
     pub(super) fn new(
         call: &ModuleCall<'_>,
         config: &WorkloadConfig,
@@ -98,7 +98,7 @@ impl Workload {
         })
     }
 
-    /// The template of its pods.
+    /// Returns the pod template.
     pub(super) fn pod_template(&self, restart_policy: Option<&str>) -> Value {
         let mut spec = self.pod_spec.clone();
         if let Some(policy) = restart_policy {
@@ -107,7 +107,7 @@ impl Workload {
         json!({"metadata": metadata(None, &self.labels, &self.annotations), "spec": spec})
     }
 
-    /// The object of the workload.
+    /// Returns the workload's object.
     pub(super) fn object(
         &self,
         call: &ModuleCall<'_>,
@@ -130,7 +130,7 @@ impl Workload {
     }
 }
 
-/// A value without the types of its schemas.
+/// Returns a value without the types of its schemas.
 fn without_schemas(value: &Value) -> Value {
     match value {
         Value::Object(map) => map

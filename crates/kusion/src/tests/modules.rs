@@ -279,7 +279,7 @@ fn a_module_has_the_regions_of_the_context_in_its_environment() {
 #[test]
 fn an_answer_with_nothing_is_said() {
     let notes = with_answer(&[], &[]).generate().unwrap().notes;
-    let says = |note: &String| note.contains("answers nothing for the accessory `db`");
+    let says = |note: &String| note.contains("returned nothing for the accessory `db`");
     assert!(notes.iter().any(says), "{notes:?}");
     let notes = with_answer(&[DB], &[]).generate().unwrap().notes;
     assert!(!notes.iter().any(says), "{notes:?}");

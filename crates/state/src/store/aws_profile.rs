@@ -1,10 +1,10 @@
-//! Amazon's shared credentials files: the environment variables that `AWS_PROFILE` stands for.
+//! Reads Amazon's shared credentials files, for the profile that `AWS_PROFILE` names.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use konverge_base::variables;
 
-/// The environment, plus the values of the profile for variables that are not set.
+/// Returns the environment with the values of the profile for variables that are not set.
 ///
 /// Rules: <https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html>. Only values from the files are
 /// used (keys, session token, region, web identity). `sso_*` and `credential_process` are not executed.
@@ -62,7 +62,7 @@ fn profile_heading(name: &str) -> String {
     }
 }
 
-/// The `key = value` lines below `[heading]`.
+/// Returns the `key = value` lines below `[heading]`.
 fn section<'a>(text: &'a str, heading: &str) -> Vec<(&'a str, &'a str)> {
     let mut inside = false;
     let mut found = Vec::new();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Created, Key, Store, StoreError};
 
-/// The keys of a store below a folder, without it.
+/// A part of a store: the keys below one folder, without the folder's name.
 pub struct StorePart {
     store: Arc<dyn Store>,
     folder: Key,
@@ -15,7 +15,7 @@ pub struct StorePart {
 }
 
 impl StorePart {
-    /// The part of a store below a folder.
+    /// Creates the part of a store below a folder.
     pub fn new(store: Arc<dyn Store>, folder: Key) -> Self {
         let url = format!("{}/{folder}", store.url().trim_end_matches('/'));
         Self { store, folder, url }

@@ -1,5 +1,5 @@
-//! Folders and the object stores of the three big clouds, through the `object_store` crate. Its types stay in
-//! this room.
+//! Folders, and the object stores of AWS, Google and Azure, through the `object_store` crate. The types of
+//! that crate are used only here.
 
 use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Duration};
 
@@ -38,8 +38,8 @@ struct CloudStore {
     retry: RetryPolicy,
 }
 
-/// A folder of this machine, created if it does not exist. Every write is on the disk before it is
-/// acknowledged.
+/// Opens a folder of this machine. The folder is created if it does not exist, and every write is on the disk
+/// before it is acknowledged.
 pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let url = format!("file://{}", path.display().to_string().escape_debug());
     let config = |why: SharedError| StoreError::Config {
@@ -56,7 +56,7 @@ pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn 
     }))
 }
 
-/// Amazon S3 and compatible stores.
+/// Opens Amazon S3 or a compatible store.
 pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = AmazonS3Builder::new();
     let environment = aws_profile::environment(&place.options.environment);
@@ -91,7 +91,7 @@ pub(super) fn s3(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-/// Returns an error if an address in the environment of a cloud holds credentials.
+/// Returns an error if an address in the environment of a cloud contains credentials.
 fn check_endpoints(
     place: &StoreLocation,
     environment: &BTreeMap<String, String>,
@@ -135,7 +135,7 @@ pub(super) fn gs(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     Ok(at(place, Box::new(inner)))
 }
 
-/// Azure Blob Storage. The account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
+/// Opens Azure Blob Storage. The account comes from `AZURE_STORAGE_ACCOUNT_NAME`.
 pub(super) fn az(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
     let mut builder = MicrosoftAzureBuilder::new();
     check_endpoints(place, &place.options.environment, "AZURE_")?;
@@ -178,7 +178,7 @@ fn at(place: &StoreLocation, inner: Box<dyn ObjectStore>) -> Arc<dyn Store> {
     })
 }
 
-/// Disables the crate's retries: our own retry policy is used.
+/// Disables the crate's retries, because Konverge retries by its own policy.
 fn no_retries() -> RetryConfig {
     RetryConfig {
         max_retries: 0,
@@ -227,7 +227,8 @@ impl CloudStore {
         if is_denied {
             StoreError::Denied { url, key, why }
         } else if is_missing {
-            // For a read a missing key is an answer. For a create, what is missing is the bucket.
+            // For a read, a missing key is a normal result. For a create, 404 means that the bucket is
+            // missing.
             StoreError::Config { url, why }
         } else {
             StoreError::Unavailable { url, key, why }
@@ -235,7 +236,7 @@ impl CloudStore {
     }
 }
 
-/// The text of an error with the code and the message of the answer in the place of its XML, or its HTML.
+/// Returns the text of an error with the code and message of its XML or HTML body instead of the markup.
 fn without_markup(text: &str) -> String {
     let begins = ["<?xml", "<Error", "<!DOCTYPE", "<!doctype", "<html", "<HTML"];
     let Some(begin) = begins.iter().filter_map(|tag| text.find(tag)).min() else {
@@ -245,13 +246,13 @@ fn without_markup(text: &str) -> String {
     let element = |name: &str| konverge_http::xml_text(answer, name).filter(|text| !text.is_empty());
     let parts: Vec<_> = ["Code", "Message"].into_iter().filter_map(element).collect();
     let said = match parts.as_slice() {
-        [] => "the answer is a page, not one of a store".to_owned(),
+        [] => "the response is an HTML page, not that of an object store".to_owned(),
         parts => parts.join(": "),
     };
     format!("{}: {said}", before.trim_end().trim_end_matches(':'))
 }
 
-/// Returns true for a folder without write permission, which arrives as a generic error around the system's.
+/// Returns true for a folder without write permission. The crate wraps the system's error in a generic one.
 fn is_denied(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -266,8 +267,8 @@ fn is_denied(error: &Error) -> bool {
     false
 }
 
-/// Returns true if the error means expired or invalid credentials. S3 answers those with a plain 400
-/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>), and so does the token service.
+/// Returns true if the error means expired or invalid credentials. S3 and the token service report these with
+/// status 400 (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>).
 fn is_bad_credential(why: &str) -> bool {
     [
         "ExpiredToken",
@@ -279,7 +280,7 @@ fn is_bad_credential(why: &str) -> bool {
     .any(|code| why.contains(code))
 }
 
-/// Decides whether to retry: yes for every error that is not an answer about the key or about our request.
+/// Decides whether to retry: always, unless the error is about the key or about the request itself.
 fn verdict(error: &Error) -> RetryDecision {
     match error {
         Error::Generic { store, .. } if *store != "LocalFileSystem" && !is_bad_credential(&chain(error)) => {
@@ -313,7 +314,7 @@ impl Store for CloudStore {
         };
         let found = match self.retry.run(verdict, list).await {
             Ok(found) => found,
-            // The folder was never written to.
+            // A folder that was never written to does not exist, which is an empty listing.
             Err(Error::NotFound { .. }) if self.url.starts_with("file:") => Vec::new(),
             Err(error) => return Err(self.error(prefix, error)),
         };
@@ -329,7 +330,7 @@ impl Store for CloudStore {
         };
         match self.retry.run(verdict, write).await {
             Ok(_) => Ok(Created::Created),
-            // Some stores say by a failed precondition that the key exists.
+            // Some stores report an existing key as a failed precondition.
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Created::Exists),
             Err(error) => Err(self.error(key, error)),
         }
@@ -347,7 +348,7 @@ impl Store for CloudStore {
         let path = self.path(key)?;
         let write = || async {
             let mut options = PutOptions::default();
-            // A store in a folder has no place for the content type.
+            // A folder cannot store a content type.
             if let Some(kind) = media_type(key).filter(|_| !self.url.starts_with("file:")) {
                 options.attributes.insert(Attribute::ContentType, kind.into());
             }
@@ -374,7 +375,7 @@ mod tests {
         let proxy = "Server error with status 502 Bad Gateway: <html><body>502</body></html>";
         assert_eq!(
             without_markup(proxy),
-            "Server error with status 502 Bad Gateway: the answer is a page, not one of a store"
+            "Server error with status 502 Bad Gateway: the response is an HTML page, not that of an object store"
         );
         assert_eq!(without_markup("no route to host"), "no route to host");
         assert!(is_bad_credential(&without_markup(

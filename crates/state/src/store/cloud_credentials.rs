@@ -1,4 +1,4 @@
-//! Credentials of object stores by the identity of the job, renewed before their end.
+//! Credentials of object stores from the identity of the job, renewed before they expire.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::{sync::Mutex, time::Instant};
 
 use konverge_cloud::{AwsLogin, AzureLogin, CloudError, GoogleLogin};
 
-/// Credentials with less than this left are renewed.
+/// Credentials are renewed if less than this is left.
 const MARGIN: Duration = Duration::from_secs(120);
 
 const GCS_SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 const AZURE_SCOPE: &str = "https://storage.azure.com/.default";
 
-/// Credentials, and how long they are valid; `None` without an end.
+/// The future of a login: credentials and their lifetime; `None` if they do not expire.
 type Login<C> = Pin<Box<dyn Future<Output = Result<(C, Option<Duration>), CloudError>> + Send>>;
 
-/// Logs in when credentials are needed, and keeps them while they are valid.
+/// Logs in when credentials are needed, and caches them while they are valid.
 pub(super) struct CloudCredentials<C> {
     store: &'static str,
     log_in: Box<dyn Fn() -> Login<C> + Send + Sync>,

@@ -1,5 +1,5 @@
-//! The conformance test at the start of a run: whether a store provides atomic create-if-absent, which
-//! everything else rests on.
+//! The conformance test at the start of a run. It checks that a store creates a key atomically only if it is
+//! absent, on which all guarantees of the state depend.
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -26,7 +26,8 @@ async fn tries(store: &dyn Store, folder: &Key, key: &Key) -> Result<(), StoreEr
         why: why.to_owned(),
     };
     let (first, second) = (Bytes::from_static(b"first"), Bytes::from_static(b"second"));
-    // If the first answer was lost, the retry answers `Exists` for our own write: the content decides.
+    // If the first response was lost, the retry got `Exists` for this test's own write, so only the content
+    // shows which create succeeded.
     store.create(key, first.clone()).await?;
     if store.create(key, second).await? == Created::Created {
         return Err(not_safe("it let two writers create the same key"));

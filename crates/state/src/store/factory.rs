@@ -1,4 +1,4 @@
-//! Opens a store from its URL.
+//! Opens a store by its URL.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,7 +28,7 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, S
     Ok(Arc::new(Interruptible { store, interrupt }))
 }
 
-/// Opens a store of another program as [`open`] does: folders and files keep its permissions.
+/// Opens a store of another program like [`open`], but keeps the permissions of existing folders and files.
 ///
 /// # Errors
 /// Errors of [`open`].
@@ -72,7 +72,7 @@ async fn open_scheme(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>
     }
 }
 
-/// A store in a folder outside the checkout.
+/// Opens a store in a folder, which must be outside the checkout.
 fn trusted_folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     check_trust(&path, options)?;
     filesystem::folder(path, options)

@@ -1,5 +1,5 @@
-//! A folder of this machine. The first write creates it, so that a run that only reads leaves nothing behind.
-//! Only the owner can read the files (mode 0600, folders 0700).
+//! A folder of this machine as a store. The first write creates it, so that a run that only reads leaves
+//! nothing behind. Only the owner can read the files (mode 0600, folders 0700).
 
 use std::{
     fs::{self, DirBuilder, Permissions, set_permissions},
@@ -22,10 +22,10 @@ struct FolderStore {
     there: OnceCell<Arc<dyn Store>>,
 }
 
-/// A store in a folder.
+/// Opens a store in a folder.
 ///
 /// # Errors
-/// The folder can never be created: something above it is not a folder.
+/// The folder can never be created, because a parent is not a folder.
 pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let url = format!("file://{}", path.display().to_string().escape_debug());
     if let Some(above) = path
@@ -44,10 +44,10 @@ pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn St
     }))
 }
 
-/// The permissions of folders and files.
+/// The mode of folders.
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// The permissions of everybody but the owner.
+/// The mode bits of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
 fn make_private_folder(folder: &Path) -> io::Result<()> {
@@ -55,7 +55,7 @@ fn make_private_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl FolderStore {
-    /// The store, if the folder exists.
+    /// Returns the store if the folder exists.
     async fn opened_store(&self) -> Result<Option<&Arc<dyn Store>>, StoreError> {
         if self.there.get().is_none() && !self.path.exists() {
             return Ok(None);
@@ -75,8 +75,8 @@ impl FolderStore {
             .await
     }
 
-    /// Creates the folders above a file, and removes the permissions of others from folders that an older
-    /// version created. The root folder of the store keeps its permissions if it existed before.
+    /// Creates the parent folders of a file, and removes the permissions of others from folders that an older
+    /// version created. The root folder of the store keeps its permissions if it already exists.
     fn close_folders(&self, file: &Path) -> io::Result<()> {
         let folder = file.parent().unwrap_or(&self.path);
         make_private_folder(folder)?;
@@ -112,7 +112,7 @@ impl Store for FolderStore {
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
         let store = self.create_store().await?;
-        // The file name is the key.
+        // The key is the name of the file.
         let file = self.path.join(key.as_str());
         let denied = |error: io::Error| StoreError::Denied {
             url: self.url.clone(),
@@ -143,8 +143,8 @@ impl Store for FolderStore {
     }
 }
 
-/// Removes the files of unfinished writes (`KEY#1`), and folders without files. Others may remove or write at the same
-/// time.
+/// Removes the files of unfinished writes (`KEY#1`), and folders without files. Other processes may write or
+/// remove at the same time.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -177,7 +177,7 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Ignores the error of a removal that another process did first, or of a folder that it wrote into.
+/// Ignores the error of a removal if another process removed the path first, or wrote into the folder.
 fn unless_overtaken(removal: io::Result<()>) -> io::Result<()> {
     match removal {
         Err(error)

@@ -1,9 +1,9 @@
-//! A generic file server: `https://HOST/PREFIX`.
+//! A generic file server as a store: `https://HOST/PREFIX`.
 //!
 //! - `GET` returns the content or 404;
 //! - `PUT` with `If-None-Match: *` creates the file, or returns 412 if it exists;
 //! - `GET <folder>/?list` returns a JSON list of all paths below the folder, relative to it, or 404;
-//! - `DELETE` deletes it.
+//! - `DELETE` deletes the file.
 //!
 //! `KONVERGE_HTTP_TOKEN` is sent as a bearer token; otherwise `KONVERGE_HTTP_USER` and
 //! `KONVERGE_HTTP_PASSWORD` are used.
@@ -43,8 +43,8 @@ pub(super) fn http(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> 
 impl HttpStore {
     fn place(&self, key: &Key) -> Url {
         let mut url = self.base.clone();
-        // A key is already escaped text, and the server must see that text as the name, so it is escaped once
-        // more.
+        // A key contains percent escapes. The server must see them as part of the name, so they are escaped
+        // once more.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty();
             if !key.as_str().is_empty() {

@@ -1,4 +1,4 @@
-//! HTTP requests for the stores without a client crate: one client, one retry policy, one mapping of errors.
+//! HTTP requests for stores without a client crate, all with the same client, retries and error conversion.
 
 use std::{future::Future, time::Duration};
 
@@ -12,7 +12,7 @@ use konverge_base::{
 };
 
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-/// The maximum length of an error body in a message.
+/// Maximum number of characters of an error body in a message.
 const SHOWN: usize = 300;
 
 /// Sends the requests of one store.
@@ -22,7 +22,7 @@ pub(super) struct HttpClient {
     retry: RetryPolicy,
 }
 
-/// An answered request.
+/// The response to a request.
 pub(super) struct HttpAnswer {
     pub status: StatusCode,
     pub body: Bytes,
@@ -30,9 +30,9 @@ pub(super) struct HttpAnswer {
 
 /// The failure of one attempt.
 enum HttpProblem {
-    /// No answer.
+    /// No response.
     Network(reqwest::Error),
-    /// An answer that a retry may improve.
+    /// A response that may change on a retry.
     Passing {
         status: StatusCode,
         why: String,
@@ -41,7 +41,7 @@ enum HttpProblem {
 }
 
 impl HttpClient {
-    /// Builds the client for a location, with its certificates.
+    /// Builds the client for a location, with its CA certificates.
     pub(super) fn new(place: &StoreLocation) -> Result<Self, StoreError> {
         let mut builder = konverge_http::client().timeout(REQUEST_DEADLINE);
         if let Some(file) = &place.options.ca_file {
@@ -61,7 +61,8 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request, with retries. Each attempt is built again, because it may be signed with the time.
+    /// Sends a request, with retries. `make` builds each attempt anew, because its signature may contain the
+    /// time.
     pub(super) async fn send(
         &self,
         key: &Key,
@@ -109,7 +110,7 @@ impl HttpClient {
         }
     }
 
-    /// The error for an unexpected answer.
+    /// Returns the error for an unexpected response.
     pub(super) fn status_error(&self, key: &Key, answer: &HttpAnswer) -> StoreError {
         let (url, key) = (self.url.clone(), key.to_string());
         let why = format!("{}: {}", answer.status, body_excerpt(&answer.body)).into();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{Created, Key, Store, StoreError};
 use konverge_base::interrupt::Interrupt;
 
-/// Any store, with the run's stop request.
+/// Wraps a store, and cancels its requests when the run is asked to stop.
 pub(super) struct Interruptible {
     pub store: Arc<dyn Store>,
     pub interrupt: Interrupt,

@@ -1,5 +1,5 @@
-//! Kusion's older state backends that are neither files nor objects: its HTTP URL formats and a MySQL table.
-//! Read only.
+//! Kusion's older state backends besides files and object stores: its HTTP backend and a MySQL table. Both
+//! are only read.
 
 use bytes::Bytes;
 use reqwest::StatusCode;
@@ -15,12 +15,12 @@ use super::{
 };
 use konverge_base::secrets::{AddressParts, AddressQuery, credential_in};
 
-/// The answer of Kusion's HTTP backend. The address is `urlPrefix` plus `getLatestURLFormat`, whose `%s`
+/// Reads a state from Kusion's HTTP backend. The address is `urlPrefix` plus `getLatestURLFormat`, whose `%s`
 /// stand for tenant, project, stack and cluster in this order. An address without `%s` is used unchanged.
 /// `None` if there is no such state.
 ///
 /// # Errors
-/// Clear-text HTTP to another machine; an answer that is neither 200 nor 404.
+/// The address is clear-text HTTP to another machine, or the response is neither 200 nor 404.
 pub async fn over_http(
     format: &str,
     query: &KusionQuery,
@@ -38,7 +38,7 @@ pub async fn over_http(
         }
         address.push_str(part);
     }
-    // The query belongs to the server here, not to the options of a store.
+    // The query is part of the server's address, and does not hold the options of a store.
     let bare = address.split('?').next().unwrap_or_default();
     let place = StoreLocation::parse(bare, options)?;
     let allowed = AddressParts {
@@ -52,7 +52,7 @@ pub async fn over_http(
         place.check_transport(bare)?;
     }
     let url = Url::parse(&address).map_err(|error| place.error(not_a_url(error)))?;
-    // Without credentials, as Kusion did: this server must not get those of our own store.
+    // As in Kusion, no credentials are sent. Those in the environment belong to Konverge's own store.
     let requests = HttpClient::new(&place)?;
     let key = Key::from_listing("");
     let answer = requests.send(&key, |client| client.get(url.clone())).await?;
@@ -63,11 +63,11 @@ pub async fn over_http(
     }
 }
 
-/// The newest row of Kusion's table `state` in `mysql://USER@HOST/DATABASE`, as the JSON document that its
-/// other backends store. `None` if there is no such state.
+/// Reads the newest row of Kusion's table `state` in `mysql://USER@HOST/DATABASE`, as the JSON document that
+/// its other backends store. `None` if there is no such state.
 ///
 /// # Errors
-/// The database cannot be reached or does not answer in time; states of several clusters match.
+/// The database cannot be reached or does not respond in time, or states of several clusters match.
 pub async fn in_mysql(
     url: &str,
     query: &KusionQuery,

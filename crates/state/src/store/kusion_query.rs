@@ -1,14 +1,14 @@
-//! [`KusionQuery`]: the key of a state in Kusion's older backends.
+//! [`KusionQuery`]: the search terms of a state in Kusion's older backends.
 
-/// The key of a state, in Kusion's terms. Empty fields are not part of the query.
+/// The search terms of a state, in Kusion's words. Empty fields are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KusionQuery {
-    /// Tenant of the releases.
+    /// The tenant.
     pub tenant: String,
     /// Name of the project.
     pub project: String,
     /// Name of the stack.
     pub stack: String,
-    /// The cluster, by which v0.9 separated states.
+    /// The cluster. Kusion v0.9 has a state for each cluster.
     pub cluster: String,
 }

@@ -1,4 +1,4 @@
-//! [`StoreLocation`]: the URL of a store, parsed, with the options that its query sets.
+//! [`StoreLocation`]: the parsed URL of a store, with the options in its query.
 
 use url::Url;
 
@@ -9,7 +9,7 @@ use konverge_base::{
     secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials},
 };
 
-/// A parsed URL, with the options changed by its query.
+/// A parsed URL, with the options in its query.
 pub(super) struct StoreLocation {
     /// The URL without query and credentials, for messages.
     pub shown: String,
@@ -32,7 +32,7 @@ impl StoreLocation {
             why,
         };
         let allowed = AddressParts {
-            // A database logs a user in with a password from the environment.
+            // A database URL may name a user, whose password comes from the environment.
             user: text.starts_with("postgres://") || text.starts_with("mysql://"),
             query: AddressQuery::Settings(&STORE_SETTINGS),
         };
@@ -68,7 +68,7 @@ impl StoreLocation {
         Ok(place)
     }
 
-    /// Returns an error for clear-text HTTP, unless it was requested and the endpoint is on this machine.
+    /// Returns an error for clear-text HTTP, unless an option allows it and the endpoint is on this machine.
     pub(super) fn check_transport(&self, endpoint: &str) -> Result<(), StoreError> {
         let url = Url::parse(endpoint)
             .map_err(|error| self.error(SharedError::from(error).context("`endpoint` is not a URL")))?;
@@ -88,13 +88,13 @@ impl StoreLocation {
         )))
     }
 
-    /// An environment variable that is set and not empty.
+    /// Returns the value of an environment variable that is set and not empty.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         let value = self.options.environment.get(name)?;
         Some(value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The user in the URL.
+    /// Returns the user in the URL.
     #[cfg(feature = "sql")]
     pub(super) fn user(&self) -> Option<&str> {
         Some(self.url.username()).filter(|user| !user.is_empty())
@@ -105,7 +105,7 @@ impl StoreLocation {
         is_loopback(&self.url)
     }
 
-    /// A configuration error for this location.
+    /// Returns a configuration error for this location.
     pub(super) fn error(&self, why: impl Into<SharedError>) -> StoreError {
         StoreError::Config {
             url: self.shown.clone(),
@@ -114,7 +114,7 @@ impl StoreLocation {
     }
 }
 
-/// The cause of a text that is not a URL.
+/// Returns the error for a text that is not a URL.
 pub(super) fn not_a_url(error: url::ParseError) -> SharedError {
     SharedError::from(error).context("not a URL")
 }

@@ -1,4 +1,4 @@
-//! A store in memory: for trials, and for tests that inject faults.
+//! A store in memory, for experiments and tests.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Created, Key, Store, StoreError};
 
-/// Keeps everything in this process and loses it at the end.
+/// A store in the memory of this process.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     objects: Mutex<BTreeMap<Key, Bytes>>,
@@ -18,7 +18,7 @@ impl MemoryStore {
         self.objects.lock().expect("no panic while the lock is held")
     }
 
-    /// Replaces a document without any check, as a person who edits the bucket would.
+    /// Replaces a document without any check, as a person who edits the bucket could.
     pub fn overwrite(&self, key: &Key, content: Bytes) {
         self.objects().insert(key.clone(), content);
     }

@@ -1,5 +1,5 @@
-//! Bytes by key, in a folder, an object store, a database or behind HTTP. Four primitives, and one for the files of
-//! another program; `crates/state/src/` gives the bytes their meaning.
+//! Stores bytes by key in a folder, an object store, a database or an HTTP server. A store has four
+//! operations, and one for the files of other programs. The modules above give the bytes their meaning.
 
 mod aws_profile;
 mod below;
@@ -53,7 +53,7 @@ impl Key {
         Self(text)
     }
 
-    /// The key `component` below this one.
+    /// Returns the key `component` below this one.
     #[must_use]
     pub fn child(&self, component: &str) -> Self {
         let mut text = self.0.clone();
@@ -62,12 +62,12 @@ impl Key {
         Self(text)
     }
 
-    /// A key as a store returned it in a listing.
+    /// Creates a key from a listing of a store, without escaping it again.
     pub fn from_listing(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The keys of a listing, sorted: the names below the prefix of the store, without it.
+    /// Converts a listing to sorted keys: names below the prefix of the store, without that prefix.
     pub(super) fn listed_below(prefix: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Self> {
         let own = match prefix {
             "" => String::new(),
@@ -80,12 +80,12 @@ impl Key {
         keys
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last component, decoded.
+    /// Returns the last component, decoded.
     pub fn last(&self) -> String {
         decode_component(self.0.rsplit('/').next().unwrap_or_default())
     }
@@ -97,7 +97,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// The characters that are escaped in a component. A dot is escaped only where a component has nothing but dots.
+/// The characters that are escaped in a component. A dot is escaped only if the component consists of dots.
 const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'=')
@@ -116,13 +116,13 @@ fn decode_component(component: &str) -> String {
     percent_decode_str(component).decode_utf8_lossy().into_owned()
 }
 
-/// The answer of a conditional create.
+/// The result of a conditional create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// We created it.
+    /// This call created the key.
     Created,
-    /// The key already existed. It may be from an earlier attempt of ours whose answer was lost: read it
-    /// back.
+    /// The key already existed. An earlier attempt of this call, whose response was lost, may have created
+    /// it, so its content must be read.
     Exists,
 }
 
@@ -130,7 +130,7 @@ pub enum Created {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum StoreError {
-    /// A wrong URL or a missing option.
+    /// An invalid URL or a missing option.
     #[error("store {url}")]
     Config {
         /// The URL without credentials.
@@ -138,7 +138,7 @@ pub enum StoreError {
         #[source]
         why: SharedError,
     },
-    /// Missing permissions or wrong credentials.
+    /// Permissions are missing, or credentials are wrong.
     #[error("store {url}: access denied to `{key}`")]
     Denied {
         url: String,
@@ -146,7 +146,7 @@ pub enum StoreError {
         #[source]
         why: SharedError,
     },
-    /// Not reachable, or still failing after the retries.
+    /// The store is not reachable, or still fails after the retries.
     #[error("store {url}: `{key}`")]
     Unavailable {
         url: String,
@@ -154,15 +154,15 @@ pub enum StoreError {
         #[source]
         why: SharedError,
     },
-    /// The run was asked to stop while the store did not answer.
+    /// The run was asked to stop while the store did not respond.
     #[error("store {url}")]
     Stopped {
         url: String,
-        /// The abandoned operation.
+        /// The operation that was abandoned.
         #[source]
         why: Stopped,
     },
-    /// Two creates of one key both succeeded, or a listing does not show what was created.
+    /// Two creates of one key both succeeded, or a listing lacks a created key.
     #[error("store {url} cannot keep a lease: {why}")]
     Unsafe {
         url: String,
@@ -185,7 +185,8 @@ impl From<StoreError> for UserError {
             ),
             StoreError::Unavailable { why, .. } => {
                 let why = chain(&**why);
-                // Without credentials, the client asks the machine's metadata address for its role.
+                // Without credentials in the environment, the client asks the metadata address of the machine
+                // for its role, so such an error means that there are none.
                 let failure = if why.contains("://169.254.169.254") || why.contains("metadata.google.internal") {
                     failure.hint("no credentials are in the environment, and this machine has no role of its own: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE (for gs:// GOOGLE_APPLICATION_CREDENTIALS, for az:// AZURE_STORAGE_ACCOUNT_KEY)")
                 } else if why.contains("certificate") {
@@ -206,26 +207,27 @@ impl From<StoreError> for UserError {
     }
 }
 
-/// The primitives of a store.
+/// The operations of a store.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// The URL without credentials, for messages.
+    /// Returns the URL without credentials, for messages.
     fn url(&self) -> &str;
 
-    /// The content; `None` if the key does not exist.
+    /// Returns the content; `None` if the key does not exist.
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError>;
 
-    /// All keys below a folder, sorted. `prefix` is a whole number of components.
+    /// Lists all keys below a folder, sorted. `prefix` consists of whole components.
     async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError>;
 
     /// Creates a key; never changes an existing one.
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError>;
 
-    /// Deletes a key. A missing key is not an error. For retention, and for what a live test leaves.
+    /// Deletes a key. A missing key is not an error. Used to delete old documents, and after a live test.
     async fn delete(&self, key: &Key) -> Result<(), StoreError>;
 
-    /// Writes a key, whatever it held. Only for files of another program, which rewrites them itself, and for the pages
-    /// of the portal, which can be rebuilt: no record of Konverge's is ever replaced.
+    /// Writes a key, and overwrites an existing one. Only for files of other programs, which overwrite them
+    /// too, and for the pages of the portal, which can be rebuilt: Konverge's own records are never
+    /// overwritten.
     async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
         Err(StoreError::Config {
             url: self.url().to_owned(),
@@ -233,14 +235,14 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Removes the remains of killed writes below a folder, which no list shows. Only for a folder in which nobody
-    /// writes any more: a live test that ended.
+    /// Removes the remains of killed writes below a folder, which listings do not show. Only for a folder to
+    /// which nobody writes any more, that of a live test that has ended.
     async fn remove_unfinished(&self, _folder: &Key) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// The media type of a page that a browser loads from a store; `None` for any other file.
+/// Returns the media type of a file that a browser loads from a store; `None` for any other file.
 fn media_type(key: &Key) -> Option<&'static str> {
     Some(match key.as_str().rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",

@@ -9,25 +9,25 @@ use konverge_base::{checkout::Checkout, model::store_setting::STORE_SETTINGS, re
 /// The options that a URL does not contain. `Default` uses the environment of the process.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// Another endpoint than the provider's own, such as `http://127.0.0.1:9000`.
+    /// An endpoint instead of the provider's own, such as `http://127.0.0.1:9000`.
     pub endpoint: Option<String>,
-    /// The region, if the provider has regions.
+    /// The region, for providers with regions.
     pub region: Option<String>,
-    /// S3: true if the bucket is part of the path instead of the host name. Default: true with an endpoint, false
-    /// without.
+    /// For S3: true if the bucket is part of the path, false if it is part of the host name. `None`: true
+    /// with an endpoint, false without.
     pub path_style: Option<bool>,
     /// Allows clear-text HTTP, which is accepted only for endpoints on this machine.
     pub allow_http: bool,
     /// A file of PEM certificates to trust in addition to the system's.
     pub ca_file: Option<String>,
-    /// The checkout. Neither states nor certificates are read from it, because a branch could bring its own.
+    /// The checkout. States and certificates are never read from it, because a branch could bring its own.
     pub checkout: Checkout,
     /// The environment with the credentials.
     pub environment: BTreeMap<String, String>,
     /// The retry policy of requests.
     pub retry: RetryPolicy,
-    /// Cancelled when the run is asked to stop: the run then no longer waits for a store that does not
-    /// answer.
+    /// Cancelled when the run is asked to stop, so that the run no longer waits for a store that does not
+    /// respond.
     pub cancel: CancellationToken,
 }
 
@@ -49,13 +49,13 @@ impl Default for StoreOptions {
     }
 }
 
-/// An option that cannot be set.
+/// Errors of setting an option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreOptionError {
     /// There is no option of this name.
     #[error("unknown option `{name}`; known are {known}", name = .0.escape_debug(), known = STORE_SETTINGS.join(", "))]
     Unknown(String),
-    /// The option, and a value that is neither `true` nor `false`.
+    /// The value is neither `true` nor `false`; with option and value.
     #[error("`{0}` is `true` or `false`, not `{value}`", value = .1.escape_debug())]
     NotBoolean(String, String),
 }

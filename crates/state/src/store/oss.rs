@@ -1,6 +1,6 @@
-//! Alibaba Cloud OSS: `oss://BUCKET/PREFIX?region=cn-hangzhou`. Create-if-absent is its header
-//! `x-oss-forbid-overwrite` (<https://www.alibabacloud.com/help/en/oss/developer-reference/putobject>).
-//! Requests are signed with its version 4
+//! Alibaba Cloud OSS: `oss://BUCKET/PREFIX?region=cn-hangzhou`. The header `x-oss-forbid-overwrite` makes a
+//! create fail if the key exists (<https://www.alibabacloud.com/help/en/oss/developer-reference/putobject>).
+//! Requests are signed with signature version 4
 //! (<https://www.alibabacloud.com/help/en/oss/developer-reference/recommend-to-use-signature-version-4>).
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct Signer {
     token: Option<String>,
 }
 
-/// One request before it is signed. Query and headers are sorted by name.
+/// A request before it is signed. Query and headers are sorted by name.
 struct Unsigned<'a> {
     method: Method,
     path: &'a str,
@@ -76,7 +76,7 @@ pub(super) fn oss(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
         ]),
         region,
     };
-    // With a custom endpoint the bucket is part of the path.
+    // With a custom endpoint, the bucket is part of the path.
     let endpoint = match &place.options.endpoint {
         Some(endpoint) => format!("{}/{}", endpoint.trim_end_matches('/'), place.host),
         None => format!("https://{}.oss-{}.aliyuncs.com", place.host, signer.region),
@@ -219,7 +219,7 @@ fn canonical_query(query: &[(&str, String)]) -> String {
     pairs.join("&")
 }
 
-/// Everything but unreserved characters is percent-encoded.
+/// The characters that are percent-encoded in a query: all but the unreserved ones.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -227,7 +227,7 @@ const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 const IN_PATH: &AsciiSet = &IN_QUERY.remove(b'/');
 
-/// OSS's answer to a listing. Names are requested percent-encoded.
+/// The response to a listing. Names are requested percent-encoded.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ObjectListing {

@@ -1,4 +1,4 @@
-//! PostgreSQL and MySQL (MariaDB): one table of keys and contents.
+//! PostgreSQL and MySQL (MariaDB) as stores: one table of keys and contents.
 //! `postgres://USER@HOST:PORT/DATABASE/PREFIX`; the password comes from `PGPASSWORD` or `MYSQL_PWD`.
 
 mod kusion_table;
@@ -26,7 +26,7 @@ use konverge_base::{
 
 const CONNECTIONS: u32 = 8;
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The maximum duration of connecting.
+/// The maximum time to connect.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 struct SqlStore {
@@ -70,7 +70,7 @@ const MAKE_TABLE: Statement = Statement {
 };
 
 impl Pool {
-    /// The first column of each row.
+    /// Runs a query and returns the first column of each row.
     async fn column(&self, statement: &Statement, values: &[&[u8]]) -> Result<Vec<Vec<u8>>, sqlx::Error> {
         match self {
             Self::Postgres(pool) => {
@@ -86,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// The number of rows that it wrote or deleted.
+    /// Runs a statement and returns the number of rows that it wrote or deleted.
     async fn execute(&self, statement: &Statement, values: &[&[u8]]) -> Result<u64, sqlx::Error> {
         match self {
             Self::Postgres(pool) => {
@@ -103,7 +103,7 @@ impl Pool {
     }
 }
 
-/// Opens either database by its scheme. Connects at the first request.
+/// Opens a database by the scheme of its URL. It connects at the first request.
 pub(super) fn sql(place: &StoreLocation, scheme: &str) -> Result<Arc<dyn Store>, StoreError> {
     let (database, prefix) = match place.prefix.split_once('/') {
         Some((database, prefix)) => (database, prefix),
@@ -134,7 +134,8 @@ pub(super) fn sql(place: &StoreLocation, scheme: &str) -> Result<Arc<dyn Store>,
     }))
 }
 
-/// The options of a PostgreSQL connection. Network connections must verify the server.
+/// Returns the options of a PostgreSQL connection. The certificate of a server on the network is always
+/// verified.
 fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
     let mut options = PgConnectOptions::new_without_pgpass()
         .host(&place.host)
@@ -158,7 +159,8 @@ fn postgres_options(place: &StoreLocation, database: &str) -> PgConnectOptions {
     options
 }
 
-/// The options of a MySQL or MariaDB connection. Network connections must verify the server.
+/// Returns the options of a MySQL or MariaDB connection. The certificate of a server on the network is always
+/// verified.
 fn mysql_options(place: &StoreLocation, database: &str) -> MySqlConnectOptions {
     let mut options = MySqlConnectOptions::new()
         .host(&place.host)
@@ -185,7 +187,7 @@ async fn mysql_connection(options: &MySqlConnectOptions) -> Result<MySqlConnecti
     with_timeout(CONNECT_DEADLINE, MySqlConnection::connect_with(options)).await
 }
 
-/// Awaits an answer of the server, with a timeout.
+/// Awaits a response of the server, with a timeout.
 async fn with_timeout<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, sqlx::Error>>,
@@ -200,7 +202,7 @@ async fn with_timeout<T>(
     tokio::time::timeout(limit, asked).await.unwrap_or_else(late)
 }
 
-/// Maps an error of the server. SQLSTATE class 28 is authorization, 42501 a missing privilege; MySQL uses
+/// Converts an error of the server. SQLSTATE class 28 is authorization, 42501 a missing privilege; MySQL uses
 /// 42000 for the latter.
 fn connect_error(url: &str, key: &str, error: sqlx::Error) -> StoreError {
     let denied = code(&error)
@@ -227,7 +229,7 @@ impl SqlStore {
         connect_error(&self.url, key.as_str(), error)
     }
 
-    /// Connects once outside the pool: the pool would retry a server that refuses until its timeout and then
+    /// Connects once outside the pool. The pool would retry a server that refuses until its timeout, and then
     /// report only the timeout.
     async fn connect(&self) -> Result<(), sqlx::Error> {
         let connected = async || match &self.pool {
@@ -270,7 +272,7 @@ impl SqlStore {
     /// tables.
     async fn make_table(&self) -> Result<(), sqlx::Error> {
         match self.pool.execute(&MAKE_TABLE, &[]).await.map(drop) {
-            // In PostgreSQL two concurrent creations collide in its catalogue; one of them succeeded.
+            // In PostgreSQL, two concurrent creations collide in the catalog, but one of them succeeded.
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
             other => other,
         }
@@ -291,7 +293,7 @@ fn is_missing_table(error: &sqlx::Error) -> bool {
 fn verdict(error: &sqlx::Error) -> RetryDecision {
     let passing = match error {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
-        // Serialization failure, too many connections, starting up, lost connection.
+        // A retry may help after a serialization failure, too many connections, a server start or a lost connection.
         _ => code(error).is_some_and(|code| {
             ["40", "53", "57", "08"]
                 .iter()
@@ -324,7 +326,7 @@ impl Store for SqlStore {
 
     async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
         let folder = self.name(prefix);
-        // Everything below a folder lies between `folder/` and `folder0`, because `0` is the character after
+        // All keys below a folder are between `folder/` and `folder0`, because `0` is the character after
         // `/`.
         let (from, to) = if folder.is_empty() {
             (Vec::new(), vec![0xff])

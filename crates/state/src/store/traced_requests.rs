@@ -1,4 +1,4 @@
-//! [`TracedConnector`]: a span for each request of the client crate.
+//! [`TracedConnector`]: adds a span to each request of the `object_store` crate.
 
 use async_trait::async_trait;
 use http::header::CONTENT_LENGTH;
@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use konverge_base::spans;
 
-/// Connects as the client crate does, with a span around each request.
+/// Connects like the `object_store` crate, with a span around each request.
 #[derive(Debug, Default)]
 pub(super) struct TracedConnector(ReqwestConnector);
 

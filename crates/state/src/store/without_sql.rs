@@ -1,4 +1,4 @@
-//! What stands for `sql.rs` in a program without the feature `sql`: each place in a database is refused.
+//! Replaces `sql.rs` in a program without the feature `sql`. It refuses every URL of a database.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Application`]: one saved plan during its apply.
+//! [`Application`]: the apply of one saved plan.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,7 +12,7 @@ use crate::{
 use konverge_base::{error::UserError, model::ResourceId};
 use konverge_engine::runtime::{ApplySink, StackScope};
 
-/// One saved plan during its apply.
+/// The apply of one saved plan.
 pub(super) struct Application<'a> {
     pub(super) runtime: &'a Terraform,
     pub(super) scope: &'a StackScope,
@@ -23,15 +23,15 @@ pub(super) struct Application<'a> {
     pub(super) asked: HashSet<ResourceId>,
     pub(super) ended: HashSet<usize>,
     pub(super) kept: LastWritten,
-    /// Operations that an earlier run left in flight, of the resources that this one creates.
+    /// Operations that an earlier run left in flight, of resources that this apply creates.
     pub(super) earlier: BTreeMap<ResourceId, InFlight>,
     /// True if the state is written after each resource (Terraform), false if periodically (OpenTofu).
     pub(super) writes_each_time: bool,
     /// Time when Terraform was asked to stop.
     pub(super) interrupted: Option<Instant>,
-    /// Reason why nothing can be recorded any more.
+    /// The reason why results can no longer be recorded.
     pub(super) lost: Option<UserError>,
-    /// Reason why the store lacks the last results of Terraform.
+    /// The reason why Terraform's last results could not be stored.
     pub(super) unstored: Option<UserError>,
     /// Hints about the login, if the credentials expired while Terraform ran.
     pub(super) expiry_hints: Vec<String>,
@@ -67,7 +67,7 @@ impl<'a> Application<'a> {
 /// The last write of the state to the store.
 pub(super) struct LastWritten {
     pub(super) written: Instant,
-    /// The stamp of the Terraform state in it.
+    /// The stamp of Terraform's state file at that write.
     pub(super) stamp: Option<Stamp>,
 }
 

@@ -1,4 +1,4 @@
-//! The results of each resource, and what is reported.
+//! The result of each resource, and its report to the sink.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ use konverge_base::{
 use konverge_engine::runtime::AppliedResource;
 
 impl Application<'_> {
-    /// After Terraform ended: a result for every resource.
+    /// Reports a result for every resource that has none, after Terraform exited.
     pub(super) async fn finish(&mut self, code: Option<i32>, stderr: &str) {
         for index in 0..self.prepared.ready.len() {
             if self.ended.contains(&index) {
@@ -26,6 +26,8 @@ impl Application<'_> {
             let state = self.resource_state(index).await;
             let unstored = self.unstored_error(index);
             let ready = &self.prepared.ready[index];
+            // A resource succeeded if its completion was reported. Without that report, Terraform as a whole
+            // must have succeeded, and no operation on the resource may be open.
             let well = unstored.is_none()
                 && (self.progress.complete(index).is_some()
                     || (code == Some(0) && self.progress.current_action(index).is_none()));
@@ -34,7 +36,7 @@ impl Application<'_> {
                 self.end(index, Ok(applied)).await;
                 continue;
             }
-            // Everything that may exist is recorded, complete or not.
+            // An object that may exist is recorded even if its operation failed.
             let may_exist = state.is_some() || self.progress.current_action(index).is_some();
             if may_exist
                 && self.progress.mark_started(index)
@@ -52,7 +54,8 @@ impl Application<'_> {
         }
     }
 
-    /// The error for an object that was created and is not in the store, with what a person needs to find it.
+    /// Returns the error for an object that was created but not stored, with its id at the provider, so that
+    /// a person can find it.
     fn unstored_error(&self, index: usize) -> Option<TerraformError> {
         let why = self.unstored.clone()?;
         let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
@@ -76,6 +79,7 @@ impl Application<'_> {
         {
             return self.with_deleted(index, diagnostic.to_error(&id, secrets));
         }
+        // Terraform reported no result of the operation, so only an error without a resource can explain it.
         if self.progress.gave_up(index)
             && let Some(error) = self.progress.error_of_nobody(&id, secrets)
         {
@@ -100,10 +104,10 @@ impl Application<'_> {
             ready.into_iter().find(about).map(ModuleResource::id)
         };
         let why = match self.progress.first_error() {
-            // The error itself is reported at the resource that failed.
+            // The failed resource has this error already, so here only its name is shown.
             Some(diagnostic) => match failed(diagnostic) {
                 Some(failed) => format!("`{failed}` failed"),
-                None => format!("something before it failed: {}", diagnostic.text(secrets)),
+                None => format!("an earlier resource failed: {}", diagnostic.text(secrets)),
             },
             None => match plain(secrets, stderr) {
                 text if text.is_empty() => "Terraform ended before it was applied".to_owned(),
@@ -113,7 +117,8 @@ impl Application<'_> {
         TerraformError::NotTried { id, why }
     }
 
-    /// An error that the object exists, with the resources of its type that the plan deletes: one of them may be the same.
+    /// Adds to an error of an existing object the resources of the same type that the plan deletes, because
+    /// one of them may be that object.
     fn with_deleted(&self, index: usize, error: TerraformError) -> TerraformError {
         let kind = &self.prepared.ready[index].subject.address.kind;
         match error {
@@ -154,7 +159,7 @@ impl Application<'_> {
         }
     }
 
-    /// Reports a result to the sink, once. If it cannot be recorded, nothing more is started.
+    /// Reports a result to the sink, once. If the sink cannot record it, no further operation starts.
     pub(super) async fn end(&mut self, index: usize, result: Result<AppliedResource, UserError>) {
         let id = self.prepared.ready[index].subject.id();
         if !self.ended.insert(index) || !self.asked.contains(id) {
@@ -182,7 +187,8 @@ fn fill(expected: &Value, attributes: Option<&Map<String, Value>>) -> Value {
         .into()
 }
 
-/// A state writes an attribute of dynamic type as `{"type": …, "value": …}`.
+/// Returns an attribute without the form `{"type": …, "value": …}`, in which a state writes an attribute of
+/// dynamic type.
 fn untyped(attribute: &Value) -> Value {
     let is_type = |kind: &Value| match kind {
         Value::String(name) => ["string", "number", "bool", "dynamic"].contains(&name.as_str()),

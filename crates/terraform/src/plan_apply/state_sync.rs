@@ -1,11 +1,11 @@
 //! Updates the state document while Terraform works.
 //!
-//! Terraform writes its state (a file in memory) after each resource. It is read several times a second and
-//! stored in the state of the stack, so that whatever ends this run, completed resources are recorded.
-//! OpenTofu writes its state every 20 seconds at the earliest (`TF_STATE_PERSIST_INTERVAL` cannot be less),
-//! and after each resource once it is interrupted. Until then the reported ids are recorded, and the next run
-//! imports them. When Terraform has ended, the document is updated to its last state, whatever went wrong
-//! with the store before.
+//! Terraform writes its state (a file in memory) after each resource. The file is read several times a second
+//! and stored in the state of the stack, so that completed resources are recorded even if this run is killed.
+//! OpenTofu writes its state at most every 20 seconds (the minimum of `TF_STATE_PERSIST_INTERVAL`), and after
+//! each resource once it is interrupted. Until it does, the reported ids are recorded, and the next run
+//! imports these objects. When Terraform has ended, its last state is stored, even if the store failed
+//! before.
 
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,13 @@ use konverge_base::{
 };
 use konverge_engine::runtime::StoreUnavailable;
 
-/// The minimum time between two writes of the document. With the tick and the write itself it must stay below
-/// two seconds.
+/// The minimum time between two writes of the document. Together with the tick and the write itself, results
+/// must be stored within two seconds.
 const BETWEEN_WRITES: Duration = Duration::from_millis(500);
-/// Terraform writes its state directly after it reported a resource complete; after this time it has.
+/// Terraform writes its state right after it reported a resource complete; after this time it has done so.
 const WRITTEN_AFTER: Duration = Duration::from_millis(400);
 
-/// The retry policy of the last write, in addition to the retries of each write.
+/// The retry policy of the last write, on top of the store's own retries.
 const LAST_WRITE: RetryPolicy = RetryPolicy {
     attempts: 20,
     first: Duration::from_millis(500),
@@ -42,13 +42,15 @@ impl Application<'_> {
         if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
             return;
         }
+        // Taken before the state is read: only a resource that was complete by then is certain to be in it.
         let (before, written) = (Instant::now(), self.kept.stamp);
         if let Err(failure) = self.write().await {
             self.lost = Some(failure);
             return;
         }
         self.kept.written = Instant::now();
-        // OpenTofu writes at its own time: only a write after the report contains the resource.
+        // OpenTofu does not write after each resource: only a write that follows the report contains the
+        // resource.
         let each_time = self.writes_each_time || self.kept.stamp != written;
         let complete = |index: usize| {
             let complete = self.progress.complete(index);
@@ -58,6 +60,7 @@ impl Application<'_> {
         for index in complete {
             let state = self.resource_state(index).await;
             let ready = &self.prepared.ready[index];
+            // The state must show the result: an entry after a creation or update, none after a deletion.
             let visible = (ready.action == Action::Delete) == state.is_none();
             if visible && !self.ended.contains(&index) {
                 let applied = self.applied(index, state.as_ref());
@@ -76,13 +79,14 @@ impl Application<'_> {
             .await
     }
 
-    /// After Terraform ended: updates the document from its last state, and stores it. If the store is not
-    /// available, it is retried for as long as the lease may be valid.
+    /// Stores Terraform's last state after it exited. If the store is not available, this is retried for
+    /// about as long as the lease is valid.
     pub(super) async fn write_last(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let (runtime, stack) = (self.runtime, &self.scope.stack);
         let earlier = std::mem::take(&mut self.earlier);
-        // An object that this run did not create may still exist from an earlier run.
+        // An object that this run did not create may still exist from an earlier run, so its earlier record
+        // is restored.
         let not_made = |book: &mut TerraformState| {
             for (index, ready) in self.prepared.ready.iter().enumerate() {
                 let id = ready.subject.id();
@@ -112,7 +116,8 @@ impl Application<'_> {
         let mut entries = None;
         if self.kept.stamp != Some(stamp) {
             let text = self.prepared.workspace.state.read().map_err(files)?;
-            // Terraform may be writing: an incomplete text is no state, and is read again at the next tick.
+            // Terraform may be writing: an incomplete text is ignored, and the file is read again at the next
+            // tick.
             entries = resource_state::read_document(&text);
             if entries.is_some() {
                 self.kept.stamp = Some(stamp);
@@ -132,7 +137,7 @@ impl Application<'_> {
                     }
                     None => {}
                 }
-                // An operation that was in flight before stays so until something is known about it.
+                // An operation that was in flight before this run stays so until its outcome is known.
                 let known = book.resources.contains_key(id) && !ready.makes();
                 if progress.mark_started(index) || known {
                     book.in_flight.remove(id);

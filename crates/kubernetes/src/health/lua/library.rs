@@ -1,12 +1,12 @@
-//! The functions that a script can call besides Lua's own harmless ones, and those that are removed.
+//! The functions that a script can call besides Lua's own safe ones, and the removal of unsafe ones.
 
 use jiff::{Timestamp, tz::TimeZone};
 use mlua::{Lua, MultiValue, Table, Value as LuaValue};
 use serde_json::Value;
 
-/// Removed: they read files, load byte code, or stop the collector.
+/// Functions that are removed, because they read files, load byte code, or stop the garbage collector.
 const REMOVED: [&str; 4] = ["collectgarbage", "dofile", "load", "loadfile"];
-/// Restores what Lua 5.2 removed from 5.1.
+/// Restores the functions of Lua 5.1 that 5.2 removed.
 const AS_IN_5_1: &str = "
 unpack = table.unpack
 table.getn = function(list) return #list end
@@ -18,17 +18,17 @@ table.maxn = function(list)
     return most
 end
 math.mod, math.pow = math.fmod, function(x, y) return x ^ y end";
-/// The maximum nesting of a value that is passed.
+/// The maximum nesting of a value that is passed to or from a script.
 const DEEPEST: usize = 200;
 
-/// Installs the functions for scripts in a new machine.
+/// Installs the functions for scripts in a new Lua state.
 pub(super) fn install(lua: &Lua, now: Timestamp) -> mlua::Result<()> {
     let globals = lua.globals();
     lua.load(AS_IN_5_1).exec()?;
     for name in REMOVED {
         globals.raw_remove(name)?;
     }
-    // The output belongs to the command, not to a rule.
+    // `print` does nothing, because standard output belongs to the command.
     globals.set("print", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
     let (os, json) = (os(lua, now)?, json(lua)?);
     let modules = lua.create_table()?;
@@ -50,7 +50,7 @@ pub(super) fn install(lua: &Lua, now: Timestamp) -> mlua::Result<()> {
     globals.get::<Table>("string")?.raw_remove("dump")
 }
 
-/// `os.time` and `os.date`, the functions of `os` that Argo CD allows. Local time is UTC.
+/// Creates the table `os` with the functions that Argo CD allows: `os.time` and `os.date`. Local time is UTC.
 fn os(lua: &Lua, now: Timestamp) -> mlua::Result<Table> {
     let os = lua.create_table()?;
     let time = move |_: &Lua, parts: Option<Table>| {
@@ -68,7 +68,7 @@ fn os(lua: &Lua, now: Timestamp) -> mlua::Result<Table> {
             part("min", Some(0.0))?,
             part("sec", Some(0.0))?,
         );
-        // Fields may be out of range and then carry over, as in C.
+        // As in C, fields may be out of range and then carry over.
         let months = year * 12.0 + month - 1.0;
         let (year, month) = ((months / 12.0).floor(), months.rem_euclid(12.0));
         let first = jiff::civil::Date::new(year as i16, month as i8 + 1, 1)
@@ -135,7 +135,7 @@ fn formatted(at: &jiff::Zoned, format: &str) -> String {
     text
 }
 
-/// `require("json")`.
+/// Creates the module that `require("json")` returns.
 fn json(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let decode = lua.create_function(|lua, text: String| {
@@ -151,8 +151,8 @@ fn json(lua: &Lua) -> mlua::Result<Table> {
     Ok(module)
 }
 
-/// A JSON value in Lua: numbers are doubles, null is absent (also in lists, which become shorter), as in Argo
-/// CD.
+/// Converts a JSON value to Lua as Argo CD does: numbers are doubles, and nulls are absent, even in lists,
+/// which become shorter.
 pub(super) fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     nested(lua, value, 0)
 }

@@ -1,11 +1,13 @@
 //! Runs Argo CD's health scripts unchanged: the object is `obj`; the result is a table with `status` and
 //! `message`. Argo CD's interpreter implements Lua 5.1 with `goto`. Lua 5.2 has `goto` and still uses doubles
-//! for all numbers; functions that 5.2 removed from 5.1 are added again. `docs/design/001-lua.md` gives the reasons.
+//! for all numbers; functions that 5.2 removed from 5.1 are added again. `docs/design/001-lua.md` gives the
+//! reasons.
 //!
 //! A script has the base, `string`, `table` and `math` libraries and Argo CD's additions (`os.time`,
-//! `os.date`, `json`). It has no files, no processes, no code loading, and only the clock it is given.
-//! Its memory is limited here. Its time is limited by the process that it runs in, which [`Evaluate`](super::Evaluate)
-//! reaches: nothing else ends a call of Lua's own library, such as the search for a pattern.
+//! `os.date`, `json`). It cannot read files, start processes or load code, and it sees only the time that is
+//! passed to it. Its memory is limited here. Its time is limited by the separate process in which
+//! [`Evaluate`](super::Evaluate) runs it, because nothing but a kill ends a call of Lua's own library, such
+//! as a pattern search.
 
 mod library;
 
@@ -19,10 +21,10 @@ use konverge_base::model::health::HealthReport;
 /// The memory limit of a script with its object, in bytes.
 const MEMORY: usize = 48 * 1024 * 1024;
 
-/// Runs a script on an object, for as long as it takes. Returns `None` if the script returns nothing.
+/// Runs a script on an object, without a time limit. Returns `None` if the script returns nothing.
 ///
 /// # Errors
-/// The script fails, needs too much memory or returns something else: one sentence.
+/// The script fails, needs too much memory or returns an invalid value; the error is one sentence.
 pub fn run_lua(script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
     run_at(script, object, Timestamp::now()).map_err(|error| error_line(&error))
 }
@@ -33,13 +35,13 @@ fn run_at(script: &str, object: &Value, now: Timestamp) -> mlua::Result<Option<H
     lua.set_memory_limit(MEMORY)?;
     library::install(&lua, now)?;
     lua.globals().set("obj", health_object(&lua, object)?)?;
-    // Text only: byte code can break the machine.
+    // Only text is loaded, because byte code can crash the interpreter.
     let chunk = lua.load(script).set_name("=health.lua").set_mode(ChunkMode::Text);
     let answer: LuaValue = chunk.eval()?;
     report(&answer)
 }
 
-/// The object without the long parts that no rule reads, as Argo CD passes it.
+/// Converts the object without long parts that no rule reads, as Argo CD does.
 fn health_object(lua: &Lua, object: &Value) -> mlua::Result<LuaValue> {
     const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
     let has_bulk = object.pointer("/metadata/managedFields").is_some()
@@ -111,7 +113,7 @@ fn report(answer: &LuaValue) -> mlua::Result<Option<HealthReport>> {
     }))
 }
 
-/// A Lua error in one line, without the stack.
+/// Returns a Lua error in one line, without the stack trace.
 fn error_line(error: &mlua::Error) -> String {
     match error {
         mlua::Error::CallbackError { cause, .. } => error_line(cause),

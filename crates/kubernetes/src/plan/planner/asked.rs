@@ -1,4 +1,4 @@
-//! An existing object whose change the server was asked about.
+//! An existing object for which a dry-run was sent.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::{
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_engine::runtime::Item;
 
-/// An existing object whose change the server was asked about.
+/// An existing object for which a dry-run was sent.
 pub(super) struct Asked<'a> {
     pub item: &'a Item,
     pub subject: &'a PlanItem,

@@ -1,5 +1,4 @@
-//! Plans objects that do not exist: validated by the server if possible, otherwise by a known schema, or else
-//! not at all.
+//! Plans objects that do not exist. The server validates them if possible, or else a known schema.
 
 use serde_json::{Value, json};
 
@@ -38,7 +37,7 @@ impl ObjectPlanner<'_> {
             return self.unknown_kind(subject, draft, &body);
         };
         let body = Value::Object(body);
-        // The server would only report that the namespace is missing.
+        // In a missing namespace, the server would report only that.
         if self.lacks_namespace(subject) {
             self.validate_in_default(subject, &mut draft, body, definition)
                 .await?;
@@ -63,6 +62,8 @@ impl ObjectPlanner<'_> {
                 RefusalCause::NoDryRun => draft
                     .notes
                     .push(format!("not checked by the server: {}", chain(&error))),
+                // The cluster still has the old schema of the kind. By the plan's own CRD, the object is
+                // valid.
                 _ if definition.is_some() && is_of_schema(&error) => {}
                 _ => match self.lifted_by(item, &error) {
                     none if none.is_empty() => return Err(subject.refusal_of(&error, &body, None)),
@@ -76,7 +77,7 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// The plan of a creation without validation.
+    /// Returns the plan of a creation without validation.
     pub(super) fn create_later(&self, item: &Item, subject: &PlanItem) -> DraftPlan {
         let body = self.body(item, self.scope.stack.as_str());
         let mut shown = body.clone();
@@ -100,8 +101,8 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// The namespace is about to be created: the server validates the same object in `default`, with another
-    /// name.
+    /// Validates an object whose namespace does not exist yet: the server gets the same object with another
+    /// name in `default`.
     async fn validate_in_default(
         &self,
         subject: &PlanItem,
@@ -127,15 +128,17 @@ impl ObjectPlanner<'_> {
                 draft.notes.push(checked_in_default(&absence));
                 draft.notes.extend(answer.warnings);
             }
+            // An invalid object is invalid in every namespace.
             Err(error) if error_classify::cause(&error) == RefusalCause::Invalid && definition.is_none() => {
                 return Err(subject.refusal_of(&error, &body, None));
             }
+            // Any other refusal may be about `default` only, such as a quota, so it does not stop the plan.
             Err(_) => draft.notes.push(format!("{absence}; not checked by the server")),
         }
         Ok(())
     }
 
-    /// Says that a namespace does not exist yet, and who creates it.
+    /// Describes that a namespace does not exist yet, and who creates it.
     fn absence(&self, namespace: &str) -> String {
         let whose = if self.namespaces.iter().any(|wanted| wanted == namespace) {
             "this plan creates it"
@@ -145,7 +148,7 @@ impl ObjectPlanner<'_> {
         format!("namespace `{namespace}` does not exist yet ({whose})")
     }
 
-    /// The notes that hold for all objects of a namespace.
+    /// Returns the notes that apply to all objects of a namespace.
     pub(in crate::plan) fn namespace_notes(&self) -> Vec<NamespaceNote> {
         let absent = self.absent.lock().expect("no panic while the lock is held");
         let notes = absent.iter().map(|(cluster, namespace)| {
@@ -170,7 +173,7 @@ fn checked_in_default(absence: &str) -> String {
     format!("{absence}; its objects are checked by the server as if in `default`")
 }
 
-/// A unique name, always the same for the same object.
+/// Returns a unique name, which is always the same for the same object.
 pub(super) fn scratch_name(body: &Value) -> String {
     format!("konverge-preview-{}", Digest::of_json(body).short())
 }

@@ -1,5 +1,5 @@
-//! Plans the Job of a hook: it runs, or its run for this digest has ended well. A live Job of an earlier run is
-//! not changed: it is recreated.
+//! Plans the Job of a hook: it runs, unless its run for this digest has already succeeded. The live Job of an
+//! earlier run is not changed but recreated.
 
 use serde_json::{Value, json};
 
@@ -27,14 +27,14 @@ use konverge_base::{
 };
 use konverge_engine::runtime::Item;
 
-/// Returns true if a hook for later is recorded as it is.
+/// Returns true if the record of a hook that runs later is unchanged.
 fn is_same(prior: &Recorded, now: Option<&Recorded>) -> bool {
     now.is_some_and(|now| (&now.attributes, &now.extensions) == (&prior.attributes, &prior.extensions))
 }
 
 impl ObjectPlanner<'_> {
-    /// Plans the run of a hook. The Job gets the stamp of the run. A hook that runs when its stack leaves is shown as the run
-    /// that it will be, when it is new or changes; it is only recorded.
+    /// Plans the run of a hook. The Job gets the stamp of the run. A hook that runs when its stack is removed
+    /// is only recorded; if it is new or changed, the plan shows that future run.
     pub(super) async fn hook(
         &self,
         item: &mut Item,
@@ -75,12 +75,12 @@ impl ObjectPlanner<'_> {
             }
         };
         draft.action = Action::Run;
-        // The number of an apply is not a part of what is reviewed.
+        // The number of the apply is not shown, because reviews must not depend on it.
         let shown = draft.changes.iter_mut().filter_map(|change| change.to.as_mut());
         for object in shown.chain(&mut draft.truth.after).filter(|_| kept.is_none()) {
             object["metadata"]["annotations"][HOOK_STAMP] = json!(task.digest.to_string());
         }
-        // The Job must be there until its end is recorded.
+        // The Job must exist until its end is recorded, so it gets no time to live yet.
         let spec = draft
             .write
             .body
@@ -95,7 +95,7 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// The record of a hook that runs when its stack leaves: then its Spec is gone.
+    /// Returns the record of a hook that runs when its stack is removed, because its Spec is gone by then.
     fn kept_for_later(&self, item: &Item, subject: &PlanItem) -> Option<Recorded> {
         let body = self.body(item, self.scope.stack.as_str());
         let mut recorded = self.record(item, subject, &body, None, None)?;
@@ -121,7 +121,7 @@ impl ObjectPlanner<'_> {
         check_protected(subject, live, "recreated")
     }
 
-    /// Lets the server check the Job under another name: the live one would refuse it.
+    /// Lets the server validate the Job under another name, because it would refuse a change of the live one.
     async fn validate_job(
         &self,
         item: &Item,

@@ -1,4 +1,4 @@
-//! Plans objects of kinds that the plan itself defines: the cluster does not know the kind yet, or has a
+//! Plans objects of kinds that the plan itself defines: the cluster does not have the kind yet, or has a
 //! schema that the plan changes.
 
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ use konverge_base::{
 use konverge_engine::runtime::Item;
 
 impl ObjectPlanner<'_> {
-    /// Adds a CustomResourceDefinition of the plan; other objects are skipped.
+    /// Adds a CustomResourceDefinition of the plan; other objects are ignored.
     pub(in crate::plan) fn define(
         &mut self,
         cluster: &ClusterName,
@@ -34,7 +34,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// The plan's CRD of an object's kind, if the cluster does not serve the same.
+    /// Returns the plan's CRD of an object's kind, if the cluster does not serve the same one.
     pub(in crate::plan) fn definition(&self, subject: &PlanItem) -> Option<&Definition> {
         let name = &subject.name;
         let mut definitions = self.definitions.iter();
@@ -48,8 +48,8 @@ impl ObjectPlanner<'_> {
     /// Returns the plan's definition of the item's kind, if there is one and it accepts the object.
     ///
     /// # Errors
-    /// It rejects the object; or the cluster serves the kind in other versions only, and the plan does not
-    /// change that.
+    /// The definition rejects the object, or the cluster serves the kind only in other versions and the plan
+    /// does not change that.
     pub(super) fn plan_planned_kind(
         &self,
         subject: &PlanItem,
@@ -83,7 +83,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// Notes in a plan that only the plan's own CRD has validated it.
+    /// Adds a note that only the plan's own CRD has validated the object.
     pub(super) fn validated_by(&self, definition: &Definition, draft: &mut DraftPlan) {
         draft.validated = Validation::Schema;
         draft.notes.push(format!(
@@ -92,7 +92,7 @@ impl ObjectPlanner<'_> {
         ));
     }
 
-    /// A change of an object that the server can validate only when its CRD is applied.
+    /// Plans the change of an object that the server can validate only after its CRD is applied.
     pub(super) fn update_later(
         &self,
         item: &Item,
@@ -103,7 +103,7 @@ impl ObjectPlanner<'_> {
     ) -> DraftPlan {
         let mut live = live.clone();
         if subject.of.is_none() {
-            // The live object has another version of its kind, which is no difference.
+            // The live object was read in another version of its kind, which is not a difference.
             live["apiVersion"] = Value::String(object_ref::text(body, "apiVersion").to_owned());
         }
         let mut draft = self.undecided_by(item, subject, body, &live, &|becomes| {
@@ -114,7 +114,7 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// Plans an object whose kind the cluster does not know: the plan's own CustomResourceDefinition may
+    /// Plans an object whose kind the cluster does not have: a CustomResourceDefinition of the plan may
     /// define it.
     pub(super) fn unknown_kind(
         &self,

@@ -1,4 +1,4 @@
-//! Plans the change of an immutable field: the object is deleted and recreated.
+//! Plans a change of immutable fields, for which the object is deleted and recreated.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ use konverge_base::{
 use konverge_engine::runtime::Item;
 
 impl ObjectPlanner<'_> {
-    /// The server validates the new object under a temporary name.
+    /// Plans the replacement. The server validates the new object under a temporary name.
     pub(super) async fn replace(
         &self,
         item: &Item,
@@ -45,7 +45,7 @@ impl ObjectPlanner<'_> {
             name.name = scratch_name(&asked);
             let mut trial = asked.clone();
             trial["metadata"]["name"] = json!(name.name);
-            // The live object still holds its ports and addresses, and no second one may have them.
+            // The live object still uses its ports and addresses, which a second object may not have.
             server_generated::give_up_held(&mut trial, live);
             let request = dry_run::request(of, &name, &trial, false, true);
             match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
@@ -73,7 +73,7 @@ impl ObjectPlanner<'_> {
                     };
                     draft.changes = self.changes(&sides);
                     draft.truth = self.truth(item, subject, &sides);
-                    // The additions of the server and of others disappear with the old object.
+                    // Values that the server and others added disappear with the old object.
                     draft.changes.retain(|change| !is_left_behind(subject, change));
                     around_pods = self.expand(subject, &mut draft, live, &becomes).await;
                 }
@@ -101,8 +101,8 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// Returns true if the set is only recreated around its pods, because only its volumes grow and the
-    /// server accepts that.
+    /// Returns true if the set is recreated without its pods: only its volumes grow, and the server accepts
+    /// that.
     async fn expand(&self, subject: &PlanItem, draft: &mut DraftPlan, live: &Value, becomes: &Value) -> bool {
         let is_set = subject.name.group_kind() == GroupKind::STATEFUL_SET;
         let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
@@ -138,14 +138,14 @@ impl ObjectPlanner<'_> {
 
 fn is_left_behind(subject: &PlanItem, change: &FieldChange) -> bool {
     let is_ours = !matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
-    // Every Job has its own UID in its selector and in the labels of its pods.
+    // Every Job has its own UID in its selector and in its pods' labels.
     let is_job = subject.name.group_kind() == GroupKind::JOB;
     let is_uid = is_job && change.to.as_ref().is_some_and(masked_value::is_unknown);
     !is_ours && (change.to.is_none() || is_uid)
 }
 
-/// The server names the whole `spec` of a StatefulSet if one of its fields is immutable: the changes show
-/// which.
+/// Returns the paths that force the replacement. For a StatefulSet the server names only `spec`, so the
+/// changes in it are used.
 fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) -> Vec<String> {
     if subject.name.group_kind() != GroupKind::STATEFUL_SET || paths != ["/spec"] {
         return paths;

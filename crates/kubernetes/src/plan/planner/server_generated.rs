@@ -1,5 +1,5 @@
-//! Values that the server generates at every write: cluster IPs, node ports, UIDs. A dry-run and the write
-//! return different values, so such a value is *known after apply*.
+//! Values that the server generates at every write: cluster IPs, node ports, UIDs. They differ between a
+//! dry-run and the write, so they are *known after apply*.
 
 use serde_json::{Map, Value, json};
 
@@ -8,11 +8,11 @@ use konverge_base::model::{
     masked_value::{is_unknown, unknown},
 };
 
-/// The prefix of the volume that the server adds to each Pod; the rest is random.
+/// The prefix of the volume that the server adds to each Pod. The rest of its name is random.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
-/// The values for references to an object after its creation, from the answer to a dry-run, or from what is
-/// sent if there is no answer.
+/// Returns the values that references can use after a creation, from the response to a dry-run, or else from
+/// the sent object.
 pub(super) fn after_create(mut dry: Value, asked: &Value) -> Value {
     if let Some(metadata) = dry["metadata"].as_object_mut() {
         for key in ["uid", "creationTimestamp"] {
@@ -23,12 +23,12 @@ pub(super) fn after_create(mut dry: Value, asked: &Value) -> Value {
     without_versions(dry)
 }
 
-/// The values for references to an object after its update.
+/// Returns the values that references can use after an update.
 pub(super) fn after_update(becomes: Value) -> Value {
     without_versions(becomes)
 }
 
-/// Neither versions nor the status are known before.
+/// Returns an object in which versions and status are unknown, because only the write determines them.
 fn without_versions(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.shift_remove("managedFields");
@@ -40,8 +40,8 @@ fn without_versions(mut object: Value) -> Value {
     object
 }
 
-/// Marks what the server generated only for the answer to a dry-run: values that were not sent and that the
-/// live object does not have.
+/// Marks values as unknown that the server generated only for the dry-run: they were not sent, and the live
+/// object does not have them.
 pub(super) fn mark(dry: &mut Value, asked: &Value, live: Option<&Value>) {
     let live = live.unwrap_or(&Value::Null);
     match GroupKind::from_object(dry) {
@@ -116,8 +116,8 @@ fn mark_pod(dry: &mut Value, live: &Value) {
     }
 }
 
-/// Removes from a trial under a temporary name what the live object holds and no second object may hold at
-/// the same time.
+/// Removes values from a trial object under a temporary name that only one object may have and the live
+/// object already has.
 pub(super) fn give_up_held(trial: &mut Value, live: &Value) {
     if GroupKind::from_object(trial) != GroupKind::SERVICE {
         return;
@@ -146,7 +146,7 @@ pub(super) fn give_up_held(trial: &mut Value, live: &Value) {
     }
 }
 
-/// Restores what was removed for a trial in its answer.
+/// Restores values in the response that were removed for a trial.
 pub(super) fn put_back_held(answer: &mut Value, asked: &Value) {
     if GroupKind::from_object(answer) != GroupKind::SERVICE {
         return;
@@ -174,7 +174,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// The maps in the list under a key.
+/// Returns the maps in the list under a key.
 fn members_mut<'v>(
     object: &'v mut Value,
     key: &str,

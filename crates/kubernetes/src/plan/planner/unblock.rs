@@ -1,7 +1,9 @@
-//! Plans an object that the server refuses because of fields outside the Spec: they go with the same change.
+//! Plans an object that the server refuses because of fields outside the Spec, which the same change then
+//! removes.
 //!
-//! The dry run of the apply cannot tell what the object becomes, so the server computes that from one JSON patch, which
-//! removes those fields and sets the Spec. The apply takes them over first: then it removes what it no longer sets.
+//! The dry-run of the apply fails, so the server computes the new object from one JSON patch, which removes
+//! those fields and sets the Spec. The apply first takes the fields over, and then removes them because it
+//! does not set them.
 
 use std::collections::BTreeSet;
 
@@ -32,24 +34,24 @@ use konverge_base::{
     model::FieldPath,
 };
 
-/// Maximum number of refusals in a row whose named fields are added to the tried ones.
+/// Maximum number of consecutive refusals after which the named fields are added to the candidates.
 const ROUNDS: usize = 6;
-/// The most fields that are tried: each costs a request.
+/// Maximum number of fields that are tried, because each costs a request.
 const MOST: usize = 40;
 
-/// The end of the search for blocking fields.
+/// The result of the search for blocking fields.
 pub(super) enum Unblocked {
-    /// The server accepts the Spec without them.
+    /// The server accepts the Spec without the blocking fields.
     Accepted(Box<DryRunResponse>),
-    /// The server refuses the Spec in any case.
+    /// The server refuses the Spec even if all candidate fields are removed.
     Refused(ApiError),
 }
 
 impl ObjectPlanner<'_> {
-    /// Looks for the fields outside the Spec beside which the server refuses it.
+    /// Finds the fields outside the Spec because of which the server refuses it.
     ///
     /// # Errors
-    /// Somebody else applies them, or the policy leaves them to who updated them.
+    /// Another manager applies the fields, or the policy leaves them to the manager that updated them.
     pub(super) async fn unblock(
         &self,
         asked: &Asked<'_>,
@@ -58,7 +60,7 @@ impl ObjectPlanner<'_> {
         let mut error = refused.error.clone();
         let mut paths = BTreeSet::new();
         let mut answer = None;
-        // A refusal may name some of the fields alone: without these the server names the next.
+        // A refusal may name only some of the fields. Without these, the server names the next ones.
         for _ in 0..ROUNDS {
             let suspects = self.suspects(asked, &refused.body, &error);
             let known = paths.len();
@@ -83,7 +85,8 @@ impl ObjectPlanner<'_> {
             .iter()
             .map(|path| BlockingField::new(asked.live, path, manager))
             .collect();
-        // A field that the server accepts beside the Spec stays, first of all one that others apply.
+        // Fields that the server accepts together with the Spec are kept. Those that others apply are tried
+        // first.
         fields.sort_by_key(|field| match field.holder {
             Holder::Applies(_) => 0,
             Holder::Updates(_) => 1,
@@ -109,7 +112,8 @@ impl ObjectPlanner<'_> {
         })))
     }
 
-    /// The plan without the items whose key somebody has changed, though the server accepts the Spec beside them.
+    /// Removes list items whose key somebody has changed, although the server accepts the Spec together with them.
+    /// Returns the server's response without these items.
     pub(super) async fn without_rekeyed(
         &self,
         asked: &Asked<'_>,
@@ -136,7 +140,7 @@ impl ObjectPlanner<'_> {
                 blocking: rekeyed,
                 ..answered
             }),
-            // Without these fields the object is invalid, so they stay.
+            // Without these fields the object is invalid, so they are kept.
             Err(error) if error.is_code(422) => Ok(answered),
             Err(error) => Err(asked.subject.refusal(&error)),
         }
@@ -152,7 +156,7 @@ impl ObjectPlanner<'_> {
         suspects
     }
 
-    /// Asks the server what the object becomes by the Spec and without these fields.
+    /// Requests the object that results from the Spec without these fields.
     pub(super) async fn ask_without(
         &self,
         asked: &Asked<'_>,
@@ -177,8 +181,8 @@ impl ObjectPlanner<'_> {
             .body("application/json-patch+json", &patch);
         request.method = Method::PATCH;
         let mut answer = subject.cluster.api.call(&request).await?;
-        // The server notes a patch as an update. The fields that the apply will own show only after they are taken
-        // over.
+        // The server records a patch as an update. Which fields the apply will own is known only after they
+        // are taken over.
         let mut entries = live["metadata"]["managedFields"].clone();
         if let Some(entries) = entries.as_array_mut() {
             entries.retain(|entry| !managed_fields::is_applied_by(entry, manager));
@@ -213,7 +217,8 @@ impl ObjectPlanner<'_> {
                 _ if asked.adopting => false,
                 Conflicts::Write => false,
                 Conflicts::Stop | Conflicts::Leave => true,
-                // If the parent of the field was ours, `restore` removes the field, because somebody else added it.
+                // If Konverge applied the parent of the field, somebody else added the field, so `restore`
+                // removes it.
                 Conflicts::Restore => {
                     let around = path.rsplit_once('/').map_or("", |(around, _)| around);
                     prior
@@ -229,7 +234,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// The error that another manager applies what blocks the Spec.
+/// Returns the error that another manager applies the field that blocks the Spec.
 fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -> UserError {
     let manager = manager.escape_debug();
     UserError::new(

@@ -1,4 +1,4 @@
-//! Plans existing objects: unchanged if that can be proven, otherwise by the server's answer.
+//! Plans existing objects: unchanged if that can be proven, otherwise by the server's response.
 
 use std::borrow::Cow;
 
@@ -64,7 +64,7 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// The plan of an object that becomes what is sent.
+    /// Plans an existing object with this body.
     async fn update_to(
         &self,
         item: &Item,
@@ -73,7 +73,7 @@ impl ObjectPlanner<'_> {
         body: Map<String, Value>,
     ) -> Result<DraftPlan, UserError> {
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
-        // The server cannot be asked about a value that is not known yet.
+        // A dry-run is impossible with a value that is not known yet.
         if body.values().any(masked_value::holds_unknown) {
             return Ok(self.plan_without_server(item, subject, &body, live));
         }
@@ -88,7 +88,7 @@ impl ObjectPlanner<'_> {
         };
         let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
         let prior = self.prior(item, live);
-        // An object that the project already has is not adopted.
+        // A shared object that the project already has is not adopted.
         let adopting = item.prior.is_none() && !self.is_shared(item, live);
         let ownership = Ownership {
             manager: self.runtime.options.field_manager,
@@ -111,8 +111,8 @@ impl ObjectPlanner<'_> {
         };
         let refused = match answered {
             Ok(answered) => {
-                // If somebody changed the key of a list item, the server accepts the Spec and keeps both items: remove
-                // the changed one.
+                // If somebody changed the key of a list item, the server accepts the Spec and keeps both
+                // items, so the changed one is removed.
                 let answered = self.without_rekeyed(&asked, answered).await?;
                 return self.use_dry_run(asked, definition, answered).await;
             }
@@ -121,8 +121,8 @@ impl ObjectPlanner<'_> {
             }
             Err(DryRunRefusal::Api(refused)) => refused,
         };
-        // An apply removes only what its manager applied before. A field of somebody else may be in the way, and go
-        // with this change.
+        // An apply removes only fields that its manager applied before. So a field of another manager may
+        // block the Spec, and is then removed with this change.
         let error = match error_classify::cause(&refused.error) {
             RefusalCause::Invalid => match self.unblock(&asked, *refused).await {
                 Ok(Unblocked::Accepted(answered)) => {
@@ -136,8 +136,8 @@ impl ObjectPlanner<'_> {
         self.use_refusal(asked, definition, &error).await
     }
 
-    /// The comparison of an object that the server does not let us change: a drift check says how it differs. Every
-    /// other plan fails.
+    /// Plans an object that cannot be changed. A drift check shows how it differs; every other plan returns
+    /// the failure.
     fn compared(&self, asked: &Asked<'_>, failure: UserError) -> Result<DraftPlan, UserError> {
         if !self.scope.only_compares {
             return Err(failure);
@@ -145,11 +145,11 @@ impl ObjectPlanner<'_> {
         let mut draft = self.plan_without_server(asked.item, asked.subject, asked.body, asked.live);
         draft
             .notes
-            .push(format!("it cannot be restored as it is: {failure}"));
+            .push(format!("an apply could not restore it: {failure}"));
         Ok(draft)
     }
 
-    /// The plan by what the server made of the object.
+    /// Returns the plan from the server's response to the dry-run.
     async fn use_dry_run(
         &self,
         asked: Asked<'_>,
@@ -182,12 +182,14 @@ impl ObjectPlanner<'_> {
         };
         let changes = blamed(self.changes(&sides), &sides, &answered.blocking);
         let blame = drift_author::blame_notes(live, &changes, self.runtime.options.field_manager);
+        // Even without changed values, an apply is needed to adopt the object or to change the owner of
+        // fields.
         let unchanged = changes.is_empty() && !asked.adopting && transfer.is_settled();
         let mut draft = match definition.filter(|_| !unchanged) {
             None => self.use_answer(&asked, &sides, changes, transfer, &answered),
             Some(definition) => {
-                // The server answered by its present schema. The planned schema may set other defaults, and the object
-                // is planned again after that schema is applied.
+                // The response is by the server's current schema. The planned schema may set other
+                // defaults, so the object is planned again after that schema is applied.
                 let [defaulted, shown] = [&becomes, shown].map(|object| {
                     let mut object = object.clone();
                     definition.set_defaults(&mut object);
@@ -209,7 +211,7 @@ impl ObjectPlanner<'_> {
         Ok(draft)
     }
 
-    /// The plan of an object that the server refused in the dry run.
+    /// Plans an object whose dry-run the server refused.
     async fn use_refusal(
         &self,
         asked: Asked<'_>,
@@ -236,6 +238,8 @@ impl ObjectPlanner<'_> {
                 Ok(draft)
             }
             (cause, _) => match self.lifted_by(item, error) {
+                // No earlier resource of the plan can resolve this refusal, so it is final. A drift check
+                // still compares the object.
                 none if none.is_empty() => {
                     let sent = Value::Object(body.clone());
                     let failure = subject.refusal_of(error, &sent, Some(live));
@@ -256,8 +260,8 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// Returns the object to send, without the number of replicas if the autoscaler set it last: a Spec with the same
-    /// number does not take it over.
+    /// Returns the object to send. If the autoscaler set the number of replicas last and the Spec has the
+    /// same number, it is left out, so that Konverge does not take it over.
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
         if drift_author::is_autoscaled(live) {
@@ -269,8 +273,9 @@ impl ObjectPlanner<'_> {
         sent
     }
 
-    /// Removes fields that the last apply wrote and the Spec no longer sets, including those that only
-    /// updating managers own, which an apply alone would keep. The server computes the object without them.
+    /// Finds fields that the last apply wrote and the Spec no longer sets, but that an apply alone would keep
+    /// because updating managers own them. The server computes the object without these fields, which
+    /// replaces `becomes`.
     async fn leave_nothing_over(
         &self,
         asked: &Asked<'_>,
@@ -304,6 +309,8 @@ impl ObjectPlanner<'_> {
         request.method = Method::PATCH;
         match subject.cluster.api.call(&request).await {
             Ok(answer) => {
+                // Only the values at these paths are taken over, because the rest of the response is not the
+                // result of the apply.
                 for leftover in &left {
                     let Some((map, key)) = FieldPath::new(&leftover.path).member(becomes) else {
                         continue;
@@ -315,7 +322,7 @@ impl ObjectPlanner<'_> {
                 }
                 Ok(left)
             }
-            // Without these fields the object is invalid, so they stay.
+            // Without these fields the object is invalid, so they are kept.
             Err(error)
                 if matches!(
                     error_classify::cause(&error),
@@ -328,7 +335,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// As last applied, with its owner; secrets masked.
+    /// Returns the object as last applied, with its owner and with secrets masked.
     pub(super) fn prior(&self, item: &Item, live: &Value) -> Option<Map<String, Value>> {
         let prior = item.prior.as_ref()?;
         // After a move of the stack, the last write was under its earlier identity, so the new identity is a change of
@@ -343,7 +350,7 @@ impl ObjectPlanner<'_> {
         Ok(environment.may_mutate(&of.group, &of.plural))
     }
 
-    /// Returns the values for policy rules of an object that changes.
+    /// Returns the values of a changed object for policy rules.
     pub(super) fn truth(&self, item: &Item, subject: &PlanItem, sides: &DiffSides<'_>) -> TrueValues {
         let judged =
             |object: &Value| object_diff::mask_for_rules(object, &self.runtime.secrets, sides.places);
@@ -354,14 +361,15 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    /// The changes, without those at paths that are not compared.
+    /// Returns the changes without those at ignored paths.
     pub(super) fn changes(&self, sides: &DiffSides<'_>) -> Vec<FieldChange> {
         let mut changes = object_diff::changes(sides, &self.runtime.secrets);
         changes.retain(|change| !self.is_ignored(&change.path));
         changes
     }
 
-    /// Sends the live values at paths that are not compared, so that they do not change, no matter who owns them.
+    /// Replaces values at ignored paths by the live values, so that they do not change, no matter who owns
+    /// them.
     pub(in crate::plan) fn keep_ignored_paths(
         &self,
         body: Map<String, Value>,
@@ -432,6 +440,7 @@ impl ObjectPlanner<'_> {
         draft.pods = impact.pods;
         draft.notes.extend(impact.note);
         draft.notes.extend(answered.answer.warnings.iter().cloned());
+        // Without a guard, the record proves nothing about the object: only the response to the write can.
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));
         draft.write = PreparedWrite {
@@ -445,7 +454,7 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// The plan as far as it can be computed without the server: desired values replace live ones.
+    /// Plans as far as possible without the server: desired values replace live ones.
     pub(super) fn plan_without_server(
         &self,
         item: &Item,
@@ -456,7 +465,7 @@ impl ObjectPlanner<'_> {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// Plans without the server, as [`ObjectPlanner::plan_without_server`]; `fill_in` adds what the server will add.
+    /// Plans like [`ObjectPlanner::plan_without_server`]; `fill_in` adds values that the server will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
@@ -494,6 +503,7 @@ impl ObjectPlanner<'_> {
         };
         let action = match item.prior {
             None => Action::Adopt,
+            // If every change depends on an unknown value, the apply may find that nothing changes.
             Some(_) if changes.iter().any(is_known) => Action::Update,
             Some(_) => Action::Unknown,
         };
@@ -512,7 +522,7 @@ impl ObjectPlanner<'_> {
     }
 }
 
-/// Returns the foreign object for display, with its marks escaped; `None` if it has no marks.
+/// Returns the object for display, with markers escaped that others wrote; `None` if it has no markers.
 pub(super) fn shown(foreign: &Value) -> Option<Value> {
     match masked_value::escape_marks(foreign) {
         Cow::Borrowed(_) => None,
@@ -520,7 +530,8 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// Returns the changes. A change of a field outside the Spec that is in the way says who wrote the field.
+/// Returns the changes. If a removed field outside the Spec blocked it, the change names the writer of the
+/// field.
 fn blamed(
     mut changes: Vec<FieldChange>,
     sides: &DiffSides<'_>,

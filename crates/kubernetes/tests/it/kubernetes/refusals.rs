@@ -134,9 +134,9 @@ async fn invalid_objects_are_refused_with_their_field() {
         .map(|(_, failure)| failure.hints.join("\n"))
         .collect();
     for (hint, expected) in hints.iter().zip([
-        "`spec.replicas` is what the Spec says: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
+        "the Spec sets `spec.replicas`: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
         "the kind has no `spec.replicsa` in this version: `kubectl explain deployment.spec --api-version=apps/v1`",
-        "`data.k` is what the Spec says: `kubectl explain configmap.data --api-version=v1`",
+        "the Spec sets `data.k`: `kubectl explain configmap.data --api-version=v1`",
     ]) {
         assert!(hint.starts_with(expected), "{hint}");
     }

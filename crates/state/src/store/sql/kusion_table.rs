@@ -1,4 +1,4 @@
-//! The table `state` of Kusion's older MySQL backend. Read only.
+//! Reads the table `state` of Kusion's older MySQL backend.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -10,10 +10,11 @@ use super::{
 };
 use konverge_base::error::SharedError;
 
-/// The newest row of a stack as the JSON document that Kusion's other backends store. `None` if there is no such row.
+/// Reads the newest row of a stack as the JSON document that Kusion's other backends store. `None` if there
+/// is no such row.
 ///
 /// # Errors
-/// The database cannot be reached or does not answer in time; states of several clusters match.
+/// The database cannot be reached or does not respond in time, or states of several clusters match.
 pub(in crate::store) async fn newest_kusion_state(
     place: &StoreLocation,
     database: &str,
@@ -26,7 +27,7 @@ pub(in crate::store) async fn newest_kusion_state(
         Ok(newest_row(&mut connection, query, place).await)
     });
     let asked = asked.await.map_err(failed)?;
-    // The query is answered; an error at closing does not matter.
+    // The result of the query is complete, so an error when closing the connection is ignored.
     let _ = connection.close().await;
     asked
 }
@@ -37,7 +38,7 @@ async fn newest_row(
     place: &StoreLocation,
 ) -> Result<Option<Bytes>, StoreError> {
     let failed = |error: sqlx::Error| connect_error(&place.shown, "state", error);
-    // Casts, because a column may have any type of text or number.
+    // Values are cast, because the columns may have any type of text or number.
     let clusters: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state
          WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)",
@@ -51,6 +52,7 @@ async fn newest_row(
     .fetch_all(&mut *connection)
     .await
     .map_err(failed)?;
+    // Each cluster has its own serials, so the highest serial of several clusters means nothing.
     if clusters.len() > 1 {
         return Err(place.error(format!(
             "states of several clusters are kept for that stack: {}; name one: `--cluster NAME`",
