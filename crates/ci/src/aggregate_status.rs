@@ -8,7 +8,7 @@ use crate::{
     newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
-    trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task},
+    trust::authority::{Authority, Caller, Decision, Task},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -164,13 +164,13 @@ fn judged_commit(
     event: &JobEvent,
     caller: Caller<'_>,
 ) -> Result<Option<(CommitId, Option<String>)>, UserError> {
-    let authority = match Authority::decide(event, caller, DefaultBranchLookup::Never)? {
+    let authority = match Authority::decide(event, caller)? {
         Decision::Granted(authority) => authority,
+        Decision::Ask(question) => question.decide(None)?,
         Decision::Nothing(why) => {
             run.notes.info(&why);
             return Ok(None);
         }
-        Decision::Ask => return Ok(None),
     };
     if !authority.trust.grants().publishes {
         run.notes
@@ -179,9 +179,9 @@ fn judged_commit(
     }
     let into = authority.elsewhere().map(str::to_owned);
     Ok(match authority.task {
-        Task::PullRequest(event) => Some((event.head, into)),
+        Task::PullRequest { event, .. } => Some((event.head, into)),
         Task::MergeGroup { head, .. } => Some((head, into)),
-        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => None,
+        Task::Outside { .. } | Task::Apply(_) | Task::Drift(_) | Task::Restore { .. } => None,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::{
         active_policies::CommitPolicy, policy_check::PolicyCheck, review_gate::ReviewGate,
         reviews::MergedReviews,
     },
-    trust::{approve_input::Approved, authority::DispatchApprovers},
+    trust::authority::ApplyTarget,
     workflow_starter::DefaultBranchWorkflows,
 };
 use konverge_base::{
@@ -18,25 +18,12 @@ use konverge_base::{
     model::{CommitId, StackId, apply_result::ApplyReport},
 };
 use konverge_config::Config;
-use konverge_forge::DefaultBranch;
 use konverge_policy::Stage;
 use konverge_run::{
     NewerCommits, OpenRevision, PendingStacks, SkippedRemovals, StateBackend, Target,
     apply::{ApplyOptions, Approver},
 };
 use konverge_secrets::Secrets;
-
-/// The commit that is applied, with its manual approvals.
-pub(super) struct ApplyTarget<'a> {
-    /// The commit to apply.
-    pub head: &'a CommitId,
-    /// The default branch.
-    pub branch: &'a DefaultBranch,
-    /// The digests that were approved by hand.
-    pub approved: Approved,
-    /// The people whose approvals of digests count.
-    pub agreeing: DispatchApprovers,
-}
 
 /// The stacks that this run applies.
 pub(super) struct StacksToApply {
@@ -53,11 +40,11 @@ impl StacksToApply {
     /// Errors of the store and of GitHub.
     pub(super) async fn find(
         job: &Job,
-        tip: &ApplyTarget<'_>,
+        target: &ApplyTarget,
         revision: &OpenRevision,
         backend: &StateBackend,
     ) -> Result<Self, UserError> {
-        let history = Box::new(ForgeHistory::new(job, tip.head, tip.branch));
+        let history = Box::new(ForgeHistory::new(&target.upstream, &target.head));
         let PendingStacks { mut targets, newer } =
             PendingStacks::find(&job.run, revision, backend, history, |_| true).await?;
         let skipped = SkippedRemovals::split_off(&revision.layout, &mut targets);
@@ -85,12 +72,12 @@ impl StacksToApply {
 /// The tip of the default branch cannot be read.
 pub(super) fn policy_check(
     job: &Job,
-    tip: &ApplyTarget<'_>,
+    target: &ApplyTarget,
     config: &Config,
     secrets: &Secrets,
     reviews: &MergedReviews,
 ) -> Result<PolicyCheck, UserError> {
-    let trusted = job.repository.revision(&tip.branch.tip)?;
+    let trusted = job.repository.revision(&target.upstream.branch.tip)?;
     let policy_check = PolicyCheck::new(
         job,
         CommitPolicy::from_config(config, Some(trusted.as_ref())),
@@ -100,7 +87,7 @@ pub(super) fn policy_check(
     Ok(policy_check
         .with_authors(reviews.authors.clone())
         .with_reviewed(reviews.policies.clone())
-        .with_digest_approvers(tip.agreeing.clone()))
+        .with_digest_approvers(target.agreeing.clone()))
 }
 
 /// Returns the gate that approves plans by the reviews of the merged pull requests and by the manual approvals.
@@ -109,22 +96,22 @@ pub(super) fn policy_check(
 /// The tip of the default branch cannot be read.
 pub(super) fn review_gate(
     job: &Job,
-    tip: &ApplyTarget<'_>,
+    target: &ApplyTarget,
     config: &Config,
     secrets: &Secrets,
     reviews: &MergedReviews,
 ) -> Result<ReviewGate, UserError> {
     Ok(ReviewGate::new(
-        policy_check(job, tip, config, secrets, reviews)?,
+        policy_check(job, target, config, secrets, reviews)?,
         reviews.records.clone(),
-        tip.approved.digests.clone(),
+        target.approved.digests.clone(),
     ))
 }
 
 /// Returns the options for the apply of a commit.
 pub(super) fn apply_options(
     job: &Job,
-    target: &ApplyTarget<'_>,
+    target: &ApplyTarget,
     newer: &Arc<NewerCommits>,
     gate: ReviewGate,
     deployments: Option<&Arc<Deployments>>,
@@ -141,11 +128,11 @@ pub(super) fn apply_options(
         approver,
         newer: Some(newer.clone()),
         commit: Some(target.head.clone()),
-        merged: job.repository.commit_time(target.head).ok(),
+        merged: job.repository.commit_time(&target.head).ok(),
         pull_requests,
         restore: false,
         allow_empty: true,
         rolled_back_to: None,
-        workflows: DefaultBranchWorkflows::new(job, target.branch).map(|all| Arc::new(all) as _),
+        workflows: Some(Arc::new(DefaultBranchWorkflows::new(job, &target.upstream))),
     }
 }

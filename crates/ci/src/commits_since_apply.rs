@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::job::Job;
 use konverge_base::model::CommitId;
-use konverge_forge::StatusState;
+use konverge_forge::{Forge, StatusState};
 use konverge_repo::git::GitError;
 use konverge_state::{IndexedStates, Proven};
 
@@ -16,6 +16,7 @@ const MOST: usize = 50;
 /// index from before this run.
 pub(super) async fn since_last_apply(
     job: &Job,
+    client: &dyn Forge,
     head: &CommitId,
     known: &Proven<IndexedStates>,
 ) -> Vec<CommitId> {
@@ -39,7 +40,7 @@ pub(super) async fn since_last_apply(
             }
         };
         // A run without pending stacks leaves no commit in the index, so the status of the commit is checked, too.
-        if applied.contains(&parent) || is_done(job, &parent).await {
+        if applied.contains(&parent) || is_done(job, client, &parent).await {
             break;
         }
         commits.push(parent);
@@ -55,8 +56,7 @@ async fn parent(job: &Job, commit: &CommitId) -> Result<Option<CommitId>, GitErr
 
 /// Returns true if the run for this commit succeeded, even without pending stacks. Also returns true if GitHub does not
 /// respond: a pull request may then miss its comment, but none gets the result of another one.
-async fn is_done(job: &Job, commit: &CommitId) -> bool {
-    let Some(client) = &job.client else { return true };
+async fn is_done(job: &Job, client: &dyn Forge, commit: &CommitId) -> bool {
     match client.newest_statuses(commit).await {
         Ok(statuses) => statuses
             .iter()

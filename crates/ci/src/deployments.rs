@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::{job::Job, policy::review_gate::ReviewGate};
+use crate::{job::Job, policy::review_gate::ReviewGate, trust::authority::ApplyTarget};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -60,20 +60,21 @@ pub(super) struct DeploymentIds {
 }
 
 impl Deployments {
-    /// Creates the deployments of a run; `None` if they are not configured, or the job has no client.
+    /// Creates the deployments of a run; `None` if they are not configured.
     ///
     /// # Errors
     /// Deployments are configured but the forge has none, so a store that was restored from a backup would not be
     /// noticed.
     pub(crate) fn new(
         job: &Job,
+        ApplyTarget { head, upstream, .. }: &ApplyTarget,
         config: &Config,
         targets: &[Target],
-        head: &CommitId,
     ) -> Result<Option<Arc<Self>>, UserError> {
-        let Some(client) = job.client.clone().filter(|_| config.apply.deployments) else {
+        if !config.apply.deployments {
             return Ok(None);
-        };
+        }
+        let client = Arc::clone(&upstream.client);
         if let Err(unsupported) = client.deployments() {
             let failure = UserError::from(unsupported);
             return Err(

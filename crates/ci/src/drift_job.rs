@@ -1,7 +1,7 @@
 //! The scheduled drift check: compares live resources with what was applied last. Each stack with drift has one issue,
 //! which is closed when the drift is gone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     drift_schedule::DriftSchedule,
@@ -16,7 +16,7 @@ use konverge_base::{
     error::UserError,
     model::{
         CommitId, RepoPath, StackId,
-        apply_result::StackResult,
+        apply_result::{StackOutcome, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
         file_source::Source,
         plan::{Action, Plan, StackPlan},
@@ -33,7 +33,7 @@ use konverge_report::{
 };
 use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
-    KeyUse, OpenRevision, RevisionSpec, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
     drift::{self, DriftReport},
     renamed_stacks, stack_lookup,
 };
@@ -59,11 +59,10 @@ async fn check_and_publish(
     head: &CommitId,
     publisher: &Publisher<'_>,
 ) -> Result<JobResult, UserError> {
-    // Open. Only a job that restores drift may create the hash key: a job that only checks may have no write
-    // permission.
     let mut stages = Stages::start("open");
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
+    // Only a job that restores drift may create the hash key: a job that only checks may have no write permission.
     let key = match config.drift.reconcile {
         Reconcile::Leave => KeyUse::Look,
         Reconcile::Restore => KeyUse::Make,
@@ -76,94 +75,169 @@ async fn check_and_publish(
                 .to_owned(),
         });
     };
-    let pages = config.portal.publish.clone();
     let revision = OpenRevision::open_with_permissions_of(
         &job.run,
         &job.repository,
         &RevisionSpec::Commit(head.clone()),
         &config,
     )?;
-    // Select the stacks that are due for a check. `behind` are the stacks that a merge has changed since their apply.
-    let known = backend.states.known().await?;
-    let mut rounds = DriftSchedule::load(job, &backend, &config).await;
-    let renamed = renamed_stacks(&backend, &revision.layout, known).await?;
-    let applied = applied(&backend, known, &revision, &renamed).await;
-    let ids: Vec<_> = applied.iter().map(|target| target.id.clone()).collect();
-    let due = rounds.select_due(applied, config.drift.stacks_per_run);
-    let behind = revision.changed_stacks(known)?;
-    let behind: Vec<_> = behind.into_iter().map(|stack| stack.id.clone()).collect();
-    let overdue = rounds.overdue();
-    warn(job, &behind, overdue);
-    for line in overdue_rollouts(&config, &backend).await {
-        job.run.notes.warning(&line);
-    }
-    workflow_coverage::warn(job, &config, &revision);
-    let policy_check = PolicyCheck::new(
+    let steps = DriftSteps {
         job,
-        CommitPolicy::from_config(&config, Some(revision.source.as_ref())),
-        Stage::Apply,
-        &backend.secrets,
-    );
-    let budget = config.drift.budget.map(Span::duration);
-    let label = config.drift.label().to_owned();
-    let notices = Notifications::new(job, &config);
+        head,
+        config: &config,
+        backend: &backend,
+    };
+    let selected = steps.select(&revision).await?;
     stages.next("look");
-    let planning = job
-        .protected_planning(config, head, revision, backend.clone())
-        .await?;
-    let checked = drift::run(&planning, &due, budget).await?;
-    let plan = &checked.plan;
-    stages.next("restoring drift");
-    // An apply does not help a stack whose objects are as applied but whose delivery controller is unhealthy.
-    let policy_check = policy_check.for_restoring();
-    let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
-    let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
-    let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
-    let restored = restored_stacks(&report);
-    // Publish. The history is recorded first, because the issues say since when a stack has drift.
-    rounds.record_run(&checked, &restored, &job.run.url());
-    let info = RunInfo {
-        head: Some(head.clone()),
-        ..job.info()
-    };
-    let round = DriftRound {
-        plan,
-        applied: ids.len(),
-        waiting: rounds.least_recently_checked(&ids),
-        known_for: &rounds.known_for(),
-        behind: &behind,
-        overdue,
-        restored: &report,
-    };
-    publisher.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
-    let looked = DriftResult {
-        checked: &checked,
-        restored: &restored,
-        rounds: &rounds,
-        known,
-        head: planning.wanted.head(),
-    };
-    let result = report::json::with_findings(plan, &findings);
-    publisher.plan_outputs(plan, |stack| stack.summary, &result);
-    publish_what_is_left(publisher, &looked);
-    publisher.annotate(plan, &[]);
-    let issues = publish_issues(publisher, &looked, &info, &label).await;
-    rounds.note_issues(&issues);
-    notices.notify_drift(plan, &restored).await;
-    // The history contains the numbers of the issues, and the pages of the portal are built from the saved history.
-    rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
-    if let Some(url) = pages {
-        publish_pages(job, &backend, head, &url).await;
+    let ended = steps.check(&selected, revision, &mut stages).await?;
+    Ok(steps.publish(selected, ended, publisher).await)
+}
+
+/// The input of all steps of a drift check.
+struct DriftSteps<'a> {
+    job: &'a Job,
+    head: &'a CommitId,
+    config: &'a Config,
+    backend: &'a StateBackend,
+}
+
+/// The stacks that are due for a check, and what is known of them.
+struct SelectedStacks<'a> {
+    known: &'a Proven<IndexedStates>,
+    rounds: DriftSchedule,
+    /// All stacks that were applied.
+    applied: Vec<StackId>,
+    due: Vec<Target>,
+    /// The stacks that a merge has changed since their apply.
+    behind: Vec<StackId>,
+    /// The age of the last successful check, if it is too old.
+    overdue: Option<Duration>,
+}
+
+/// A drift check that has ended.
+struct EndedCheck {
+    planning: Planner,
+    checked: DriftReport,
+    restored: Restored,
+}
+
+impl<'a> DriftSteps<'a> {
+    async fn select(&self, revision: &OpenRevision) -> Result<SelectedStacks<'a>, UserError> {
+        let (job, config, backend) = (self.job, self.config, self.backend);
+        let known = backend.states.known().await?;
+        let rounds = DriftSchedule::load(job, backend, config).await;
+        let renamed = renamed_stacks(backend, &revision.layout, known).await?;
+        let applied = applied(backend, known, revision, &renamed).await;
+        let ids = applied.iter().map(|target| target.id.clone()).collect();
+        let behind = revision.changed_stacks(known)?;
+        let selected = SelectedStacks {
+            known,
+            applied: ids,
+            due: rounds.select_due(applied, config.drift.stacks_per_run),
+            behind: behind.into_iter().map(|stack| stack.id.clone()).collect(),
+            overdue: rounds.overdue(),
+            rounds,
+        };
+        warn(job, &selected.behind, selected.overdue);
+        for line in overdue_rollouts(config, backend).await {
+            job.run.notes.warning(&line);
+        }
+        workflow_coverage::warn(job, config, revision);
+        Ok(selected)
     }
-    let failed = plan.stacks.iter().any(|stack| stack.error.is_some())
-        || report
-            .stacks
-            .iter()
-            .any(|stack| stack.result == StackResult::Failed);
-    Ok(JobResult {
-        code: u8::from(failed),
-        text: report::terminal::plan(plan, report::terminal::Style::default()),
-    })
+
+    /// Checks the selected stacks, and restores their drift if the configuration says so.
+    async fn check(
+        &self,
+        SelectedStacks { due, behind, .. }: &SelectedStacks<'_>,
+        revision: OpenRevision,
+        stages: &mut Stages,
+    ) -> Result<EndedCheck, UserError> {
+        let (job, config, backend) = (self.job, self.config, self.backend);
+        let policy_check = PolicyCheck::new(
+            job,
+            CommitPolicy::from_config(config, Some(revision.source.as_ref())),
+            Stage::Apply,
+            &backend.secrets,
+        );
+        let planning = job
+            .protected_planning(config.clone(), self.head, revision, backend.clone())
+            .await?;
+        let checked = drift::run(&planning, due, config.drift.budget.map(Span::duration)).await?;
+        stages.next("restoring drift");
+        // An apply does not help a stack whose objects are as applied but whose delivery controller is unhealthy.
+        let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
+        let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
+        let policy_check = policy_check.for_restoring();
+        let restored = reconcile::run(&planning, policy_check, &ours, &checked.plan, behind).await?;
+        Ok(EndedCheck {
+            planning,
+            checked,
+            restored,
+        })
+    }
+
+    /// Publishes a drift check. The history is recorded first, because the issues say since when a stack has drift.
+    async fn publish(
+        &self,
+        selected: SelectedStacks<'_>,
+        EndedCheck {
+            planning,
+            checked,
+            restored: Restored { report, findings },
+        }: EndedCheck,
+        publisher: &Publisher<'_>,
+    ) -> JobResult {
+        let (job, config, backend) = (self.job, self.config, self.backend);
+        let (mut rounds, applied) = (selected.rounds, selected.applied);
+        let plan = &checked.plan;
+        let restored = restored_stacks(&report);
+        rounds.record_run(&checked, &restored, &job.run.url());
+        let info = RunInfo {
+            head: Some(self.head.clone()),
+            ..job.info()
+        };
+        let round = DriftRound {
+            plan,
+            applied: applied.len(),
+            waiting: rounds.least_recently_checked(&applied),
+            known_for: &rounds.known_for(),
+            behind: &selected.behind,
+            overdue: selected.overdue,
+            restored: &report,
+        };
+        publisher.summary(&drift_round(&round, &info, SUMMARY_BUDGET));
+        let looked = DriftResult {
+            checked: &checked,
+            restored: &restored,
+            rounds: &rounds,
+            known: selected.known,
+            head: planning.wanted.head(),
+        };
+        let result = report::json::with_findings(plan, &findings);
+        publisher.plan_outputs(plan, |stack| stack.summary, &result);
+        publish_what_is_left(publisher, &looked);
+        publisher.annotate(plan, &[]);
+        let issues = publish_issues(publisher, &looked, &info, config.drift.label()).await;
+        rounds.note_issues(&issues);
+        Notifications::new(job, config)
+            .notify_drift(plan, &restored)
+            .await;
+        // The history contains the numbers of the issues, and the pages of the portal are built from the saved history.
+        rounds
+            .remember(job, backend, |stack| applied.contains(stack))
+            .await;
+        if let Some(url) = &config.portal.publish {
+            publish_pages(job, backend, self.head, url).await;
+        }
+        let is_failed = |stack: &StackOutcome| stack.result == StackResult::Failed;
+        let failed =
+            plan.stacks.iter().any(|stack| stack.error.is_some()) || report.stacks.iter().any(is_failed);
+        JobResult {
+            code: u8::from(failed),
+            text: report::terminal::plan(plan, report::terminal::Style::default()),
+        }
+    }
 }
 
 /// Writes the pages of the portal. A failure is only a warning: outdated pages must not fail a drift check.
@@ -206,7 +280,7 @@ pub(super) async fn applied(
     applied
 }
 
-fn warn(job: &Job, behind: &[StackId], overdue: Option<std::time::Duration>) {
+fn warn(job: &Job, behind: &[StackId], overdue: Option<Duration>) {
     if !behind.is_empty() {
         let names: Vec<_> = behind.iter().map(StackId::as_str).collect();
         job.run.notes.warning(&format!(

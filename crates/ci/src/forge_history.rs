@@ -1,27 +1,25 @@
 //! The commits after the applied one, read from the forge, because the checkout of a job is shallow.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use super::job::Job;
+use crate::trust::authority::Upstream;
 use konverge_base::{error::UserError, model::CommitId};
-use konverge_forge::{DefaultBranch, Forge, ForgeError};
+use konverge_forge::{Forge, ForgeError};
 use konverge_run::BranchHistory;
 
 /// The default branch at the forge, compared with one commit.
 pub(super) struct ForgeHistory {
-    client: Option<Arc<dyn Forge>>,
+    upstream: Upstream,
     head: CommitId,
-    branch: DefaultBranch,
 }
 
 impl ForgeHistory {
-    pub(crate) fn new(job: &Job, head: &CommitId, branch: &DefaultBranch) -> Self {
+    pub(crate) fn new(upstream: &Upstream, head: &CommitId) -> Self {
         Self {
-            client: job.client.clone(),
+            upstream: upstream.clone(),
             head: head.clone(),
-            branch: branch.clone(),
         }
     }
 }
@@ -29,17 +27,13 @@ impl ForgeHistory {
 #[async_trait]
 impl BranchHistory for ForgeHistory {
     async fn newer_commits(&self) -> Result<BTreeSet<CommitId>, UserError> {
-        match &self.client {
-            Some(client) => Ok(after(client.as_ref(), &self.head, &self.branch.tip).await?),
-            None => Ok(BTreeSet::new()),
-        }
+        let Upstream { branch, client } = &self.upstream;
+        Ok(after(client.as_ref(), &self.head, &branch.tip).await?)
     }
 
     async fn newer_commits_now(&self, _: &[CommitId]) -> Result<BTreeSet<CommitId>, UserError> {
-        let Some(client) = &self.client else {
-            return Ok(BTreeSet::new());
-        };
-        let tip = client.branch(&self.branch.name).await?.tip;
+        let Upstream { branch, client } = &self.upstream;
+        let tip = client.branch(&branch.name).await?.tip;
         Ok(after(client.as_ref(), &self.head, &tip).await?)
     }
 }

@@ -14,8 +14,10 @@
 
 mod adoption;
 mod aggregate_status;
+mod apply_feedback;
 mod apply_input;
 mod apply_job;
+mod apply_stages;
 mod artifacts;
 mod checks;
 mod commits_since_apply;
@@ -63,9 +65,9 @@ pub use shard_mode::ShardMode;
 pub use stack_test_job::run as run_tests;
 use summary::RunSummary;
 pub use trust::authority::ScheduledTask;
-use trust::authority::{Authority, Caller, Decision, DefaultBranchLookup, Task};
+use trust::authority::{Authority, BranchAnswer, Caller, Decision, Task, Upstream};
 
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::error::UserError;
 use konverge_forge::{CiJob, Forge, JobEvent};
 use konverge_repo::git::{GitError, Repository};
 use konverge_run::{RunContext, forge, sandbox_rule};
@@ -160,7 +162,7 @@ async fn open_job(
         starter: &starter,
         ..Caller::new(runner.as_ref(), &options.approve, options.environment.as_deref())
     };
-    let Some(authority) = authority(run, event, caller, client.as_deref()).await? else {
+    let Some(authority) = authority(run, event, caller, client.as_ref()).await? else {
         return Ok(None);
     };
     let job = Job {
@@ -198,69 +200,39 @@ async fn authority(
     run: &RunContext,
     event: &JobEvent,
     caller: Caller<'_>,
-    client: Option<&dyn Forge>,
+    client: Option<&Arc<dyn Forge>>,
 ) -> Result<Option<Authority>, UserError> {
-    let mut decision = Authority::decide(event, caller, DefaultBranchLookup::NotYet)?;
-    if matches!(decision, Decision::Ask) {
-        decision = match client {
-            None => Authority::decide(event, caller, DefaultBranchLookup::Never)?,
-            Some(client) => {
-                let branch = client.default_branch().await?;
-                // The branch may have been rewritten since the push. If the commit is its tip, no second request is
-                // needed.
-                let holds = match Authority::commit_of(event) {
-                    Some(commit) if *commit != branch.tip => {
-                        client.commits_after(commit, &branch.tip).await?.is_some()
-                    }
-                    _ => true,
-                };
-                Authority::decide(event, caller, DefaultBranchLookup::Is(&branch, holds))?
-            }
-        };
-    }
-    match decision {
-        Decision::Granted(authority) => Ok(Some(authority)),
+    let question = match Authority::decide(event, caller)? {
+        Decision::Granted(authority) => return Ok(Some(authority)),
         Decision::Nothing(why) => {
             run.notes.info(&why);
-            Ok(None)
+            return Ok(None);
         }
-        Decision::Ask => Err(UserError::new(
-            ErrorKind::Github,
-            "internal error: the permissions of this job were not determined",
-        )
-        .hint("report it with the event's payload")),
-    }
+        Decision::Ask(question) => question,
+    };
+    let Some(client) = client else {
+        return question.decide(None).map(Some);
+    };
+    let branch = client.default_branch().await?;
+    // The branch may have been rewritten since the push. If the commit is its tip, no second request is
+    // needed.
+    let holds = match Authority::commit_of(event) {
+        Some(commit) if *commit != branch.tip => client.commits_after(commit, &branch.tip).await?.is_some(),
+        _ => true,
+    };
+    let client = Arc::clone(client);
+    let upstream = Upstream { branch, client };
+    question.decide(Some(BranchAnswer { upstream, holds })).map(Some)
 }
 
 async fn run_task(job: &Job) -> Result<JobResult, UserError> {
-    let Job {
-        authority, client, ..
-    } = job;
-    match (&authority.task, &authority.branch, client) {
-        (Task::PullRequest(event), ..) => preview_events::pull_request(job, event).await,
-        (Task::MergeGroup { base, head, .. }, ..) => preview_events::merge_group(job, base, head).await,
-        (Task::Outside(event), Some(branch), Some(client)) => {
-            preview_events::preview_outside(job, client.as_ref(), branch, event).await
-        }
-        (
-            Task::Apply {
-                head,
-                approved,
-                agreeing,
-            },
-            Some(branch),
-            _,
-        ) => apply_job::run(job, branch, head, approved.clone(), agreeing.clone()).await,
-        (Task::Drift { head }, Some(_), _) => drift_job::run(job, head).await,
-        (Task::Restore { approved }, Some(branch), _) => restore::run(job, branch, approved.clone()).await,
-        // `Authority::decide` grants none of these tasks without a response from the forge.
-        (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => {
-            Err(UserError::new(
-                ErrorKind::Github,
-                "the default branch is unknown, so nothing is applied and drift is not checked",
-            )
-            .hint(job.runner.kind().token_hint()))
-        }
+    match &job.authority.task {
+        Task::PullRequest { event, .. } => preview_events::pull_request(job, event).await,
+        Task::MergeGroup { base, head, .. } => preview_events::merge_group(job, base, head).await,
+        Task::Outside { event, upstream } => preview_events::preview_outside(job, upstream, event).await,
+        Task::Apply(target) => apply_job::run(job, target).await,
+        Task::Drift(upstream) => drift_job::run(job, &upstream.branch.tip).await,
+        Task::Restore { upstream, approved } => restore::run(job, upstream, approved).await,
     }
 }
 

@@ -240,7 +240,7 @@ impl Job {
         if !grants.clusters {
             config = without_permissions(&config);
         }
-        if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
+        if self.authority.branch().is_none() && self.authority.elsewhere().is_some() {
             // The setting comes from a branch that is not the default branch, whose writers must not weaken the
             // sandbox.
             config.kcl.sandbox = None;

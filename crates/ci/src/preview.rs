@@ -1,7 +1,7 @@
 //! Runs and publishes a preview: check runs, comment, status, summary, outputs, and the review record.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,12 +12,13 @@ use crate::{
     checks::PullRequestNow,
     job::{Job, JobResult},
     open_revisions::{OpenedChange, PreviewTarget},
-    policy::pull_head::PullHead,
     policy::{
         active_policies::{CommitPolicy, ReviewScope, ReviewedPolicies},
         followed_guards,
+        plan_approvals::PlanApprovals,
         policy_change_preview::PolicyOutlook,
         policy_check::PolicyCheck,
+        pull_head::PullHead,
     },
     preview_feedback::{self, PreviewFeedback},
     publisher::Publisher,
@@ -63,8 +64,13 @@ pub(super) async fn show(
     let context = job.options.part.context(into);
     // The status becomes pending first, so that the status of an earlier run for the same commit is no longer valid.
     aggregate_status::open_status(publisher, &target.head, job.options.part, into).await;
-    let result = plan_and_publish(job, target, publisher).await;
-    let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
+    let result = {
+        let mut stages = Stages::start("what is affected");
+        match plan_change(job, target, publisher, &mut stages).await {
+            Ok(feedback) => Ok((feedback.publish(publisher).await, feedback.description())),
+            Err(failure) => Err(redact::failure(&failure, &job.run.secrets)),
+        }
+    };
     let (state, description) = match &result {
         Ok((JobResult { code: 0, .. }, description)) => (StatusState::Success, description),
         Ok((_, description)) => (StatusState::Failure, description),
@@ -85,12 +91,13 @@ pub(super) async fn show(
     result.map(|(ended, _)| ended)
 }
 
-async fn plan_and_publish(
-    job: &Job,
-    target: &PreviewTarget,
+/// Plans a change, and returns everything that its feedback shows.
+async fn plan_change<'a>(
+    job: &'a Job,
+    target: &'a PreviewTarget,
     publisher: &Publisher<'_>,
-) -> Result<(JobResult, String), UserError> {
-    let mut stages = Stages::start("what is affected");
+    stages: &mut Stages,
+) -> Result<PreviewFeedback<'a>, UserError> {
     let mut opened = job.open(&target.commits).await?;
     note_missing_store(job, &opened);
     if let Some(backend) = &opened.planning.backend {
@@ -115,27 +122,20 @@ async fn plan_and_publish(
     let last_push = last_push(job, target, &opened, &preview).await;
     let info = preview_feedback::run_info(job, target, &opened);
     let findings = all_findings(job, sets, &opened, &preview).await?;
-    let links = match target.number {
-        Some(_) => publisher.checks(&target.head, &preview.plan).await,
-        None => BTreeMap::new(),
-    };
-    let shown = PreviewFeedback {
+    Ok(PreviewFeedback {
         job,
         target,
-        opened: &opened,
-        plan: &preview.plan,
-        findings: &findings,
-        last_push: last_push.as_ref(),
-        contexts: &contexts,
-        waves: &waves,
-        rollouts: &rollouts,
-        links: &links,
-        marker: &preview_feedback::marker(job, target),
-        info: &info,
+        opened,
+        plan: preview.plan,
+        findings,
+        last_push,
+        contexts,
+        waves,
+        rollouts,
+        marker: preview_feedback::marker(job, target),
+        info,
         now,
-    };
-    let ended = shown.publish(publisher).await;
-    Ok((ended, preview_feedback::description(&preview.plan, &opened)))
+    })
 }
 
 fn note_missing_store(job: &Job, opened: &OpenedChange) {
@@ -207,7 +207,7 @@ async fn all_findings(
 /// made.
 struct SetFindings {
     policy_check: PolicyCheck,
-    pulls: Vec<PullHead>,
+    approvals: PlanApprovals<'static>,
     /// The comparison of the old and the new policy sets, if the pull request edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
@@ -239,7 +239,10 @@ impl SetFindings {
         }
         Ok(Some(Self {
             policy_check,
-            pulls: pulls.into_iter().collect(),
+            approvals: PlanApprovals {
+                pulls: pulls.into_iter().collect(),
+                ..PlanApprovals::default()
+            },
             outlook,
             found: Mutex::default(),
             moved: Mutex::default(),
@@ -285,7 +288,7 @@ impl SetFindings {
         let own = self.policy_check.own_policy();
         findings.extend(followed_guards::findings(own, plan, targets));
         for stack in &plan.stacks {
-            findings.extend(self.policy_check.findings(stack, &self.pulls, None).await?);
+            findings.extend(self.policy_check.findings(stack, &self.approvals).await?);
         }
         Ok(findings)
     }
@@ -299,7 +302,8 @@ impl DocumentVisitor for SetFindings {
         if let Some(outlook) = &self.outlook {
             outlook.compare(self.policy_check.evaluator(), &document).await;
         }
-        let findings = self.policy_check.preview_sets(&document, &self.pulls).await;
+        let pulls = &self.approvals.pulls;
+        let findings = self.policy_check.preview_sets(&document, pulls).await;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.extend(findings);
     }

@@ -7,12 +7,10 @@ use crate::{
     preview::show,
     publisher::Publisher,
     summary::{FailureComment, RunSummary},
-    trust::job_trust::Trust,
+    trust::{authority::Upstream, job_trust::Trust},
 };
 use konverge_base::{error::UserError, model::CommitId};
-use konverge_forge::{
-    DefaultBranch, Forge, ForgeKind, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch,
-};
+use konverge_forge::{Forge, ForgeKind, PullRequest, PullRequestEvent, WorkflowRunEvent, other_branch};
 use konverge_repo::git::GitError;
 use konverge_report::Merging;
 
@@ -21,7 +19,7 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     let (base, content) = compared_commits(job, event).await?;
     let authority = &job.authority;
     let untrusted = authority.trust == Trust::Untrusted;
-    let branch = authority.branch.as_ref().map(|branch| &branch.tip);
+    let branch = authority.branch().map(|branch| &branch.tip);
     let trusted = trusted_commit(branch, event, &base, &content).clone();
     if let (Some(into), false) = (authority.elsewhere(), untrusted) {
         job.run.notes.note(&format!(
@@ -101,7 +99,7 @@ fn shallow(error: GitError) -> UserError {
 /// Previews a merge group by comparing Specs, without a comment and a review record.
 pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<JobResult, UserError> {
     let authority = &job.authority;
-    let trusted = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
+    let trusted = authority.branch().map_or(base, |branch| &branch.tip);
     let target = PreviewTarget {
         number: None,
         head: head.clone(),
@@ -117,15 +115,14 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
 }
 
 /// Previews a pull request from a fork or from Dependabot in the job with write access. The commits are fetched as data
-/// and compiled in the sandbox. Permissions come from the default branch `branch`, and none from the checkout.
+/// and compiled in the sandbox. Permissions come from the default branch, and none from the checkout.
 pub(super) async fn preview_outside(
     job: &Job,
-    client: &dyn Forge,
-    branch: &DefaultBranch,
+    Upstream { branch, client }: &Upstream,
     event: &WorkflowRunEvent,
 ) -> Result<JobResult, UserError> {
     refuse_untrusted_checkout(job, event).await?;
-    let Some(pull) = find_pull_request(client, event, &branch.name).await? else {
+    let Some(pull) = find_pull_request(client.as_ref(), event, &branch.name).await? else {
         job.run
             .notes
             .info("the pull request is closed or has a newer head: nothing to do");
@@ -153,7 +150,7 @@ pub(super) async fn preview_outside(
         let comment = FailureComment::preview(pull.number, &event.head, job.options.part);
         let runner = job.runner.as_ref();
         let ending = RunSummary::new(&job.run, runner, runner.summary_length());
-        ending.comment(client, &comment, failure).await;
+        ending.comment(client.as_ref(), &comment, failure).await;
     }
     result
 }

@@ -31,57 +31,64 @@ use konverge_state::ReviewKey;
 pub(super) struct PreviewFeedback<'a> {
     pub job: &'a Job,
     pub target: &'a PreviewTarget,
-    pub opened: &'a OpenedChange,
-    pub plan: &'a Plan,
-    pub findings: &'a [PolicyFinding],
+    pub opened: OpenedChange,
+    pub plan: Plan,
+    pub findings: Vec<PolicyFinding>,
     /// The difference that the last push made to the plan.
-    pub last_push: Option<&'a ReviewDifference>,
+    pub last_push: Option<ReviewDifference>,
     /// The infrastructure and the responsible people of each stack.
-    pub contexts: &'a BTreeMap<StackId, StackContext>,
+    pub contexts: BTreeMap<StackId, StackContext>,
     /// The wave of each stack.
-    pub waves: &'a BTreeMap<StackId, usize>,
+    pub waves: BTreeMap<StackId, usize>,
     /// One sentence for each rollout that would apply the change, with its waves.
-    pub rollouts: &'a [String],
-    /// The URL of the check run of each stack.
-    pub links: &'a BTreeMap<StackId, String>,
-    pub marker: &'a CommentMarker,
-    pub info: &'a RunInfo,
+    pub rollouts: Vec<String>,
+    pub marker: CommentMarker,
+    pub info: RunInfo,
     pub now: PullRequestNow,
 }
+
+/// The URL of the check run of each stack.
+type CheckLinks = BTreeMap<StackId, String>;
 
 impl PreviewFeedback<'_> {
     /// Publishes the feedback, and returns the result of the job.
     pub(crate) async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
-        self.publish_comment(publisher).await;
-        let mut summary = report::markdown::summary(&self.input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
+        // The check runs first: the comment links to them.
+        let links = match self.target.number {
+            Some(_) => publisher.checks(&self.target.head, &self.plan).await,
+            None => CheckLinks::new(),
+        };
+        self.publish_comment(publisher, &links).await;
+        let input = self.input(&links, SUMMARY_BUDGET);
+        let mut summary = report::markdown::summary(&input, SUMMARY_BUDGET).body;
         publisher.markdown(&summary);
-        if let Some(path) = publisher.page(&report::html::report(&self.input(SUMMARY_BUDGET))) {
+        if let Some(path) = publisher.page(&report::html::report(&input)) {
             summary.push_str(&report::markdown::page_note(&path));
         }
         publisher.summary(&summary);
         let models = &self.opened.models;
-        let result = report::json::preview(self.plan, self.findings, models, &self.opened.settings);
-        publisher.plan_outputs(self.plan, report::diff::own_summary, &result);
-        publisher.annotate(self.plan, self.findings);
+        let result = report::json::preview(&self.plan, &self.findings, models, &self.opened.settings);
+        publisher.plan_outputs(&self.plan, report::diff::own_summary, &result);
+        publisher.annotate(&self.plan, &self.findings);
         let style = report::terminal::Style::default();
         JobResult {
-            code: u8::from(failed_stacks(self.plan, self.opened) > 0),
-            text: report::terminal::plan(self.plan, style)
+            code: u8::from(self.failed_stacks() > 0),
+            text: report::terminal::plan(&self.plan, style)
                 + &report::setting_changes::terminal(&self.opened.settings, style)
                 + &report::model_changes::terminal(models, style),
         }
     }
 
-    async fn publish_comment(&self, publisher: &Publisher<'_>) {
+    async fn publish_comment(&self, publisher: &Publisher<'_>, links: &CheckLinks) {
         let Some(number) = self.target.number else {
             return;
         };
         if self.is_mute() {
-            publisher.no_comment(number, self.marker).await;
+            publisher.no_comment(number, &self.marker).await;
             return;
         }
-        let render = |budget| report::markdown::comment(&self.input(budget)).body;
-        let published = publisher.comment(number, self.marker, render).await;
+        let render = |budget| report::markdown::comment(&self.input(links, budget)).body;
+        let published = publisher.comment(number, &self.marker, render).await;
         let url = match published {
             Some(PublishedComment { url, written }) => {
                 if let Some((text, written)) = written {
@@ -141,7 +148,7 @@ impl PreviewFeedback<'_> {
             sum + report::diff::own_summary(stack)
         });
         let nothing = total.changed() == 0
-            && failed_stacks(self.plan, self.opened) == 0
+            && self.failed_stacks() == 0
             && !denied
             && self.opened.permission_changes.is_empty()
             && self.opened.settings.is_empty()
@@ -149,21 +156,21 @@ impl PreviewFeedback<'_> {
         of_no_stack || (nothing && self.job.options.comment == CommentRule::Changes)
     }
 
-    fn input(&self, budget: usize) -> CommentInput<'_> {
+    fn input<'i>(&'i self, links: &'i CheckLinks, budget: usize) -> CommentInput<'i> {
         CommentInput {
-            run: self.info,
+            run: &self.info,
             affected: &self.opened.affected,
-            plan: self.plan,
-            findings: self.findings,
+            plan: &self.plan,
+            findings: &self.findings,
             power: &self.opened.permission_changes,
             settings: &self.opened.settings,
             models: &self.opened.models,
-            last_push: self.last_push,
-            contexts: self.contexts,
-            waves: self.waves,
-            rollouts: self.rollouts,
-            links: self.links,
-            marker: self.marker,
+            last_push: self.last_push.as_ref(),
+            contexts: &self.contexts,
+            waves: &self.waves,
+            rollouts: &self.rollouts,
+            links,
+            marker: &self.marker,
             mode: Mode {
                 merging: self.merging(),
                 superseded: self.now.superseded,
@@ -182,6 +189,53 @@ impl PreviewFeedback<'_> {
             Merging::Applies if !is_recorded => Merging::Unreviewed,
             Merging::Applies if self.opened.planning.backend.is_none() => Merging::NoStore,
             merging => merging,
+        }
+    }
+
+    /// Returns the number of stacks that make the preview fail. A change that adds `konverge.yaml` also fails for stacks
+    /// that failed before.
+    fn failed_stacks(&self) -> usize {
+        let config = &self.opened.planning.config;
+        let fails = |stack: &&StackPlan| {
+            if self.opened.introduces {
+                stack.error.is_some()
+            } else {
+                preview::is_failure(stack, config)
+            }
+        };
+        self.plan.stacks.iter().filter(fails).count()
+    }
+
+    /// Describes the result for the status: the changes of this pull request, and differences that exist already.
+    pub(super) fn description(&self) -> String {
+        let plan = &self.plan;
+        let stacks = |n: usize| report::plural(n, "stack");
+        let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();
+        let changed = own.iter().filter(|summary| summary.changed() > 0).count();
+        let total = own.into_iter().fold(Summary::default(), |sum, own| sum + own);
+        let drifted: usize = plan.stacks.iter().map(report::diff::drifted).sum();
+        let already = match drifted {
+            0 => String::new(),
+            n => format!("; already different: {}", report::plural(n, "resource")),
+        };
+        let failed = self.failed_stacks();
+        if self.opened.introduces {
+            let all = plan.stacks.len();
+            return report::compiling_stacks(all - failed, all);
+        }
+        let before = plan.stacks.iter().filter(|stack| stack.fails_as_before).count();
+        let already = match before.saturating_sub(failed) {
+            0 => already,
+            n => format!("{already}; {} cannot be planned on the base either", stacks(n)),
+        };
+        match (changed, failed) {
+            (0, 0) => format!("no changes{already}"),
+            (_, 0) => format!("{} in {}{already}", report::counts(&total), stacks(changed)),
+            (_, failed) => format!(
+                "{} could not be planned; {} changed",
+                stacks(failed),
+                stacks(changed)
+            ),
         }
     }
 }
@@ -210,51 +264,5 @@ pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange)
         stacks_in_repository: opened.stacks_in_repository,
         page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
         ..job.info()
-    }
-}
-
-/// Returns the number of stacks that make the preview fail. A change that adds `konverge.yaml` also fails for stacks
-/// that failed before.
-fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
-    let config = &opened.planning.config;
-    let fails = |stack: &&StackPlan| {
-        if opened.introduces {
-            stack.error.is_some()
-        } else {
-            preview::is_failure(stack, config)
-        }
-    };
-    plan.stacks.iter().filter(fails).count()
-}
-
-/// Describes the result for the status: the changes of this pull request, and differences that exist already.
-pub(super) fn description(plan: &Plan, opened: &OpenedChange) -> String {
-    let stacks = |n: usize| report::plural(n, "stack");
-    let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();
-    let changed = own.iter().filter(|summary| summary.changed() > 0).count();
-    let total = own.into_iter().fold(Summary::default(), |sum, own| sum + own);
-    let drifted: usize = plan.stacks.iter().map(report::diff::drifted).sum();
-    let already = match drifted {
-        0 => String::new(),
-        n => format!("; already different: {}", report::plural(n, "resource")),
-    };
-    let failed = failed_stacks(plan, opened);
-    if opened.introduces {
-        let all = plan.stacks.len();
-        return report::compiling_stacks(all - failed, all);
-    }
-    let before = plan.stacks.iter().filter(|stack| stack.fails_as_before).count();
-    let already = match before.saturating_sub(failed) {
-        0 => already,
-        n => format!("{already}; {} cannot be planned on the base either", stacks(n)),
-    };
-    match (changed, failed) {
-        (0, 0) => format!("no changes{already}"),
-        (_, 0) => format!("{} in {}{already}", report::counts(&total), stacks(changed)),
-        (_, failed) => format!(
-            "{} could not be planned; {} changed",
-            stacks(failed),
-            stacks(changed)
-        ),
     }
 }

@@ -19,7 +19,11 @@ use crate::{
         review_gate::{ApprovedDrift, ReviewGate},
     },
     publisher::Publisher,
-    trust::{approve_input::Approved, authority::DispatchApprovers, reviewers},
+    trust::{
+        approve_input::Approved,
+        authority::{DispatchApprovers, Upstream},
+        reviewers,
+    },
 };
 use konverge_base::{
     error::UserError,
@@ -31,7 +35,6 @@ use konverge_base::{
     spans::Stages,
 };
 use konverge_config::Config;
-use konverge_forge::DefaultBranch;
 use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
@@ -55,13 +58,9 @@ pub(super) struct Restoration {
 ///
 /// # Errors
 /// Nobody approved the drift; errors of the configuration, the repository or the store.
-pub(super) async fn run(
-    job: &Job,
-    branch: &DefaultBranch,
-    approved: Approved,
-) -> Result<JobResult, UserError> {
-    reviewers::require_run_approval(job).await?;
-    let done = restore(job, branch, &approved.digests, &DispatchApprovers::Environment).await?;
+pub(super) async fn run(job: &Job, upstream: &Upstream, approved: &Approved) -> Result<JobResult, UserError> {
+    reviewers::require_run_approval(job, upstream.client.as_ref()).await?;
+    let done = restore(job, upstream, &approved.digests, &DispatchApprovers::Environment).await?;
     let matched = done.as_ref().map(|done| &done.digests);
     let unmatched = approved.digests.iter();
     let unmatched = unmatched.filter(|digest| matched.is_none_or(|matched| !matched.contains(digest)));
@@ -75,12 +74,12 @@ pub(super) async fn run(
 /// Errors of the configuration, the repository or the store. An error of one stack is in the result.
 pub(super) async fn restore(
     job: &Job,
-    branch: &DefaultBranch,
+    upstream: &Upstream,
     digests: &BTreeSet<Digest>,
     agreeing: &DispatchApprovers,
 ) -> Result<Option<Restoration>, UserError> {
     let publisher = Publisher::new(job);
-    let done = restore_known(job, branch, digests, agreeing, &publisher).await;
+    let done = restore_known(job, upstream, digests, agreeing, &publisher).await;
     let done = done.map_err(|failure| redact::failure(&failure, &job.run.secrets));
     if let Err(failure) = &done {
         publisher.publish_failure(failure);
@@ -90,13 +89,13 @@ pub(super) async fn restore(
 
 async fn restore_known(
     job: &Job,
-    branch: &DefaultBranch,
+    upstream: &Upstream,
     digests: &BTreeSet<Digest>,
     agreeing: &DispatchApprovers,
     publisher: &Publisher<'_>,
 ) -> Result<Option<Restoration>, UserError> {
     let mut stages = Stages::start("open");
-    let head = &branch.tip;
+    let head = &upstream.branch.tip;
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let trusted = job.repository.revision(head)?;
     let config = Config::load(trusted.as_ref())?;

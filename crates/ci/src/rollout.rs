@@ -6,15 +6,15 @@ use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 
 use crate::{
-    apply_input::{ApplyTarget, StacksToApply, apply_options, policy_check, review_gate},
+    apply_input::{StacksToApply, apply_options, policy_check, review_gate},
     deployments::Deployments,
     job::Job,
     policy::{
-        policy_check::{Agreed, PolicyCheck},
-        pull_head::PullHead,
+        plan_approvals::CoveredCommits, policy_check::PolicyCheck, pull_head::PullHead,
         reviews::MergedReviews,
     },
     reconcile::RestoreApprover,
+    trust::authority::ApplyTarget,
 };
 use konverge_base::{
     error::UserError,
@@ -33,7 +33,7 @@ use konverge_run::{
 /// Drives the rollouts of a job as far as they go now.
 pub(super) async fn run(
     job: &Job,
-    tip: &ApplyTarget<'_>,
+    tip: &ApplyTarget,
     head: CarriedCommit<'_>,
     scope: &EnvironmentScope<'_>,
     pending: PendingRollouts<'_>,
@@ -43,8 +43,8 @@ pub(super) async fn run(
         run: &job.run,
         repository: &job.repository,
         credentials: job.credentials.as_ref(),
-        forge: job.client.as_deref(),
-        tip: &tip.branch.tip,
+        forge: tip.upstream.client.as_ref(),
+        tip: &tip.upstream.branch.tip,
         given: &tip.approved.digests,
         scope,
         policies: &TipPolicies { job, tip },
@@ -55,7 +55,7 @@ pub(super) async fn run(
 /// The policies of the tip of the default branch.
 struct TipPolicies<'a> {
     job: &'a Job,
-    tip: &'a ApplyTarget<'a>,
+    tip: &'a ApplyTarget,
 }
 
 #[async_trait]
@@ -72,18 +72,21 @@ impl JobPolicies for TipPolicies<'_> {
         let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at, config)?;
         revision.layout.require_module()?;
         let target = ApplyTarget {
-            head: commit,
-            branch: tip.branch,
-            approved: tip.approved.clone(),
-            agreeing: tip.agreeing.clone(),
+            head: commit.clone(),
+            ..tip.clone()
         };
         let pending = StacksToApply::find(job, &target, &revision, backend).await?;
-        let reviews = MergedReviews::load(job, backend, commit, &tip.branch.name).await?;
+        let reviews = MergedReviews::load(job, &target, backend).await?;
         let gate = review_gate(job, &target, config, &backend.secrets, &reviews)?;
-        let deployments = Deployments::new(job, config, &pending.targets, commit)?;
+        let deployments = Deployments::new(job, &target, config, &pending.targets)?;
         let options = apply_options(job, &target, &pending.newer, gate, deployments.as_ref());
         let planning = job
-            .protected_planning(config.clone(), &tip.branch.tip, revision, backend.clone())
+            .protected_planning(
+                config.clone(),
+                &tip.upstream.branch.tip,
+                revision,
+                backend.clone(),
+            )
             .await?;
         Ok(OlderCommit {
             commit: commit.clone(),
@@ -114,7 +117,7 @@ impl JobPolicies for TipPolicies<'_> {
 /// A commit that rollouts carry, with its reviews.
 pub(super) struct ReviewedCommit<'a, R> {
     job: &'a Job,
-    tip: &'a ApplyTarget<'a>,
+    tip: &'a ApplyTarget,
     reviews: R,
     /// The deployments that end with its rollouts. Those of the head end with the apply.
     deployments: Option<Arc<Deployments>>,
@@ -122,7 +125,7 @@ pub(super) struct ReviewedCommit<'a, R> {
 
 impl<'a> ReviewedCommit<'a, &'a MergedReviews> {
     /// Creates the head of the run.
-    pub(super) fn head(job: &'a Job, tip: &'a ApplyTarget<'a>, reviews: &'a MergedReviews) -> Self {
+    pub(super) fn head(job: &'a Job, tip: &'a ApplyTarget, reviews: &'a MergedReviews) -> Self {
         Self {
             job,
             tip,
@@ -158,7 +161,7 @@ impl<R: Borrow<MergedReviews>> ReviewedCommit<'_, R> {
                 None => None,
             };
             let since = since.and_then(|prior| prior.state.commit);
-            let covered = Agreed {
+            let covered = CoveredCommits {
                 since: since.as_ref(),
                 until: None,
             };

@@ -45,6 +45,7 @@ use konverge_report::{
 use konverge_run::{
     ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers, forge,
 };
+use konverge_secrets::redact;
 use konverge_stack_tests::{self as stack_tests, live};
 
 /// A change whose stacks are tested.
@@ -104,7 +105,7 @@ async fn run_event(
     };
     let publisher = Publisher::new(&job);
     match &job.authority.task {
-        Task::PullRequest(event) => {
+        Task::PullRequest { event, .. } => {
             let tested = test(&job, event).await;
             // An error is published as a failed check, so that the pull request shows it.
             let tested = tested.unwrap_or_else(|failure| TestedStacks {
@@ -120,7 +121,7 @@ async fn run_event(
             run.notes.note(why);
             Ok(JobResult::SUCCESS)
         }
-        Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
+        Task::Outside { .. } | Task::Apply(_) | Task::Drift(_) | Task::Restore { .. } => {
             Ok(JobResult::SUCCESS)
         }
     }
@@ -129,7 +130,7 @@ async fn run_event(
 /// Runs those tests of a pull request that the trust in its code allows.
 async fn test(job: &Job, event: &PullRequestEvent) -> Result<TestedStacks, UserError> {
     let (base, content) = preview_events::compared_commits(job, event).await?;
-    let branch = job.authority.branch.as_ref().map(|branch| &branch.tip);
+    let branch = job.authority.branch().map(|branch| &branch.tip);
     let commits = PreviewCommits {
         trusted: preview_events::trusted_commit(branch, event, &base, &content).clone(),
         base,

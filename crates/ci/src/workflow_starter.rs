@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::job::Job;
+use crate::{job::Job, trust::authority::Upstream};
 use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::CommitId,
 };
-use konverge_forge::{DefaultBranch, DispatchedRun, Forge};
+use konverge_forge::{DispatchedRun, Forge};
 use konverge_run::{
     RunContext,
     apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
@@ -33,13 +33,12 @@ pub(super) struct DefaultBranchWorkflows {
 }
 
 impl DefaultBranchWorkflows {
-    /// Creates the starter; `None` if the job has no token.
-    pub(super) fn new(job: &Job, branch: &DefaultBranch) -> Option<Self> {
-        Some(Self {
-            client: job.client.clone()?,
+    pub(super) fn new(job: &Job, Upstream { branch, client }: &Upstream) -> Self {
+        Self {
+            client: Arc::clone(client),
             run: job.run.clone(),
             branch: branch.name.clone(),
-        })
+        }
     }
 }
 

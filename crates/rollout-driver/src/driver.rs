@@ -70,7 +70,7 @@ pub struct EndedRollouts {
 /// The rollouts that a run may continue.
 pub struct PendingRollouts<'a> {
     /// The records of the rollouts.
-    pub records: RolloutRecords,
+    pub records: &'a RolloutRecords,
     /// The pending stacks of each rollout, each with the number of its wave from 0.
     pub guarded: &'a BTreeMap<String, Vec<(usize, Target)>>,
 }
@@ -93,13 +93,13 @@ pub async fn run(
         return EndedRollouts::default();
     };
     let mut ended = EndedRollouts::default();
-    let mut stored = match records.0 {
+    let stored = match &records.0 {
         Ok(stored) => stored,
         // An error of rollouts fails their stacks but not the whole apply, because the other stacks are applied
         // already.
         Err(failure) => {
             let targets = guarded.values().flatten().map(|(_, target)| target);
-            let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
+            let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, failure));
             ended.outcomes.extend(failed);
             return ended;
         }
@@ -120,7 +120,7 @@ pub async fn run(
             succeeded: &succeeded,
             first: stored.get(&rollout.name).map_or(0, |stored| stored.number),
             looked_up: stored.get(&rollout.name).map_or(0, |stored| stored.number),
-            stored: stored.remove(&rollout.name),
+            stored: stored.get(&rollout.name).cloned(),
             older: None,
             wrote: None,
             asks: false,
@@ -229,7 +229,7 @@ impl RolloutDriver<'_> {
     pub(super) fn now(&self) -> ClockReading {
         ClockReading {
             local: Timestamp::now(),
-            server: self.job.forge.and_then(|forge| forge.server_time()),
+            server: self.job.forge.server_time(),
         }
     }
 

@@ -23,7 +23,7 @@ pub struct RolloutJob<'a> {
     /// The credentials to fetch a commit with.
     pub credentials: Option<&'a GitCredentials>,
     /// The forge, whose clock is read beside that of the machine.
-    pub forge: Option<&'a dyn Forge>,
+    pub forge: &'a dyn Forge,
     /// The tip of the default branch.
     pub tip: &'a CommitId,
     /// The digests that were given to the job.

@@ -3,11 +3,12 @@
 pub(crate) mod active_policies;
 pub(crate) mod followed_guards;
 pub(crate) mod overrides;
+pub(crate) mod plan_approvals;
 pub(crate) mod policy_change_preview;
 pub(crate) mod policy_check;
 pub mod policy_config;
 #[cfg(test)]
-mod policy_fixture;
+pub(crate) mod policy_fixture;
 pub(crate) mod policy_people;
 pub(crate) mod policy_refusal;
 pub(crate) mod pull_head;

@@ -12,23 +12,24 @@ use crate::{
     job::Job,
     policy::{
         active_policies::{Archive, CommitPolicy, ReviewedPolicies},
-        overrides, policy_refusal,
+        overrides,
+        plan_approvals::PlanApprovals,
+        policy_refusal,
         pull_head::PullHead,
     },
     trust::{
-        authority::{DispatchApprovers, Task},
+        authority::{ApplyTarget, DispatchApprovers, Task},
         reviewers::Reviewers,
     },
 };
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, Digest,
-        authorization::{Authorization, PolicyOverride, ReviewedPull},
+        CommitId,
+        authorization::{Authorization, ReviewedPull},
         plan::StackPlan,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
-        review::ReviewRecord,
     },
 };
 use konverge_config::{DriftPolicy, Rotation};
@@ -42,33 +43,12 @@ use konverge_run::{
 };
 use konverge_secrets::Secrets;
 
-/// The range of commits that an approved digest of a plan covers.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Agreed<'a> {
-    /// The commit before the range: the last commit that was applied to the stack, if it is recorded.
-    pub since: Option<&'a CommitId>,
-    /// The last commit of the range. For restored drift this is the applied commit; `None` for a plan of the head.
-    pub until: Option<&'a CommitId>,
-}
-
 /// The approval of a plan that restores the last apply, by the policies of the default branch.
 pub(crate) struct RestoringApproval {
     pub authorization: Authorization,
     pub decisions: Decisions,
     /// The policy sets that check values which become known during the apply.
     pub sets: ActiveSets,
-}
-
-/// The digests that were given to a run, with the reviews that may name more of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GivenDigests<'a> {
-    pub digests: &'a BTreeSet<Digest>,
-    /// The records of the previews that reviewers saw.
-    pub records: &'a [&'a ReviewRecord],
-    /// The commits that an approved digest of the plan covers.
-    pub covered: Agreed<'a>,
-    /// The overrides of an earlier apply of the same resources.
-    pub earlier: &'a [PolicyOverride],
 }
 
 /// The policies of a run, with the source of facts about people.
@@ -107,10 +87,14 @@ impl PolicyCheck {
             run: job.run.clone(),
             run_id: job.runner.info().run_id,
             environment: job.options.environment.clone(),
-            protected: authority.branch.as_ref().is_some_and(|branch| branch.protected),
-            applied: match (&authority.task, &authority.branch) {
-                (Task::Apply { head, .. }, Some(branch)) => Some((branch.name.clone(), head.clone())),
-                (Task::Restore { .. }, Some(branch)) => Some((branch.name.clone(), branch.tip.clone())),
+            protected: authority.branch().is_some_and(|branch| branch.protected),
+            applied: match &authority.task {
+                Task::Apply(ApplyTarget { head, upstream, .. }) => {
+                    Some((upstream.branch.name.clone(), head.clone()))
+                }
+                Task::Restore { upstream, .. } => {
+                    Some((upstream.branch.name.clone(), upstream.branch.tip.clone()))
+                }
                 _ => None,
             },
             people: Reviewers::new(job.client.clone()),
@@ -163,16 +147,16 @@ impl PolicyCheck {
     async fn policies(
         &self,
         plan: &StackPlan,
-        pulls: &[PullHead],
-        agreed: Option<Agreed<'_>>,
+        approvals: &PlanApprovals<'_>,
     ) -> Result<Vec<Arc<CommitPolicy>>, UserError> {
         let mut policies = vec![Arc::clone(&self.own)];
         policies.extend(
-            pulls
+            approvals
+                .pulls
                 .iter()
                 .flat_map(|pull| self.reviewed.reviewed_for(pull.number, &plan.id)),
         );
-        let of_head = agreed.filter(|agreed| agreed.until.is_none());
+        let of_head = approvals.agreed(plan).filter(|agreed| agreed.until.is_none());
         if let (Some(agreed), Some((_, head))) = (of_head, &self.applied) {
             let before = self
                 .people
@@ -223,10 +207,9 @@ impl PolicyCheck {
     pub(crate) async fn drift(
         &self,
         plan: &StackPlan,
-        pulls: &[PullHead],
-        agreed: Option<Agreed<'_>>,
+        approvals: &PlanApprovals<'_>,
     ) -> Result<DriftPolicy, UserError> {
-        let policies = self.policies(plan, pulls, agreed).await?;
+        let policies = self.policies(plan, approvals).await?;
         Ok(if policies.iter().any(|policy| policy.stops_at_drift()) {
             DriftPolicy::Stop
         } else {
@@ -252,24 +235,22 @@ impl PolicyCheck {
         Ok(rules)
     }
 
-    /// Returns the findings of the rules for a stack's plan. `pulls` are the pull requests whose changes the plan
-    /// contains, with their last heads. Each of them must satisfy the rules.
+    /// Returns the findings of the rules for a stack's plan.
     ///
     /// # Errors
     /// A time in `policy.freeze` is invalid; GitHub does not return a needed fact.
     pub(crate) async fn findings(
         &self,
         plan: &StackPlan,
-        pulls: &[PullHead],
-        agreed: Option<Agreed<'_>>,
+        approvals: &PlanApprovals<'_>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
         if plan.summary.changed() == 0 {
             return Ok(Vec::new());
         }
         let mut findings = BTreeSet::new();
-        for policy in self.policies(plan, pulls, agreed).await? {
+        for policy in self.policies(plan, approvals).await? {
             for rules in self.rules(&policy, plan)? {
-                findings.extend(self.judge(&policy, &rules, plan, pulls, agreed).await?);
+                findings.extend(self.judge(&policy, &rules, plan, approvals).await?);
             }
         }
         Ok(findings.into_iter().collect())
@@ -283,18 +264,16 @@ impl PolicyCheck {
     pub(crate) async fn findings_with_sets(
         &self,
         proposed: &ProposedPlan<'_>,
-        pulls: &[PullHead],
-        agreed: Option<Agreed<'_>>,
-        given: GivenDigests<'_>,
+        approvals: &PlanApprovals<'_>,
     ) -> Result<(Vec<PolicyFinding>, ActiveSets), UserError> {
         let plan = proposed.plan;
-        let mut findings = self.findings(plan, pulls, agreed).await?;
-        let policies = self.policies(plan, pulls, agreed).await?;
-        let overrides = self.overrides(plan, pulls, &policies, given).await?;
+        let mut findings = self.findings(plan, approvals).await?;
+        let policies = self.policies(plan, approvals).await?;
+        let overrides = self.overrides(plan, &policies, approvals).await?;
         let versions = policies.iter().map(|policy| policy.sets.clone()).collect();
         let excuse = |sets: &PolicySets, findings: &mut [PolicyFinding]| {
             let mut excused = overrides.apply_overrides(sets, findings);
-            excused.extend(overrides::reapply(given.earlier, sets, findings));
+            excused.extend(overrides::reapply(approvals.earlier, sets, findings));
             excused
         };
         let sets = ActiveSets::evaluate(&self.evaluator, versions, proposed.document, excuse).await;
@@ -314,7 +293,7 @@ impl PolicyCheck {
         proposed: &ProposedPlan<'_>,
         past: &PriorState,
     ) -> Result<RestoringApproval, Refusal> {
-        let findings = self.findings(proposed.plan, &[], None).await?;
+        let findings = self.findings(proposed.plan, &PlanApprovals::default()).await?;
         let refusal = policy_refusal::refusal(proposed.plan, &findings);
         let mut decisions = Decisions::of_findings(findings);
         if let Some(refusal) = refusal {
@@ -352,9 +331,9 @@ impl PolicyCheck {
         policy: &CommitPolicy,
         rules: &EffectivePolicy,
         plan: &StackPlan,
-        pulls: &[PullHead],
-        agreed: Option<Agreed<'_>>,
+        approvals: &PlanApprovals<'_>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
+        let (pulls, agreed) = (&approvals.pulls, approvals.agreed(plan));
         // First stop at rules for which the forge has no data: a missing fact must never decide a rule.
         if rules.reviewers.iter().any(|name| name == CodeOwners::NAME) {
             self.people.code_owners().map_err(|unsupported| {
@@ -415,10 +394,10 @@ impl PolicyCheck {
         // Each pull request needs approvals of its own: an approval of one pull request must not count for another.
         let mut findings = BTreeSet::new();
         for pull in pulls {
-            let mut approvals = self.approvals(pull).await?;
-            approvals.extend(given.iter().cloned());
+            let mut counted = self.approvals(pull).await?;
+            counted.extend(given.iter().cloned());
             let facts = PolicyFacts {
-                approvals: &approvals,
+                approvals: &counted,
                 ..facts.clone()
             };
             findings.extend(policy::evaluate(rules, plan, &facts));
@@ -431,8 +410,7 @@ impl PolicyCheck {
     pub(crate) async fn authorization(
         &self,
         plan: &StackPlan,
-        pulls: &[PullHead],
-        agreed: Option<Agreed<'_>>,
+        approvals: &PlanApprovals<'_>,
     ) -> Authorization {
         if plan.summary.changed() == 0 {
             return Authorization::default();
@@ -441,7 +419,7 @@ impl PolicyCheck {
         let rules = self.rules(&self.own, plan).unwrap_or_default();
         let rules = rules.into_iter().find(needs_approval).unwrap_or_default();
         let mut reviewed = Vec::new();
-        for PullHead { number, head } in pulls {
+        for PullHead { number, head } in &approvals.pulls {
             let reviewers = match self.people.approvals(*number).await {
                 Ok(approvals) => {
                     let of_head = approvals.into_iter().filter(|approval| approval.commit == *head);
@@ -462,7 +440,7 @@ impl PolicyCheck {
             });
         }
         // The approvals are cached, so this sends no request.
-        let agreed_by = match agreed {
+        let agreed_by = match approvals.agreed(plan) {
             Some(agreed) => self
                 .digest_approvals(&rules, plan, &[], agreed)
                 .await

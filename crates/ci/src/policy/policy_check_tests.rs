@@ -5,14 +5,28 @@ use super::*;
 use crate::{
     policy::{
         active_policies::ReviewScope,
+        plan_approvals::CoveredCommits,
         policy_fixture::{archive, check, commit, plan, policy, pull_head},
     },
     trust::reviewers::KnownPeople,
 };
 
+/// The changes of these pull requests, whose plan nobody gave a digest for.
+fn of_pulls(pulls: &[PullHead]) -> PlanApprovals<'static> {
+    PlanApprovals {
+        pulls: pulls.to_vec(),
+        ..PlanApprovals::default()
+    }
+}
+
+/// A plan whose digest was given.
+fn agreed<'a>(plan: &StackPlan, covered: CoveredCommits<'a>) -> PlanApprovals<'a> {
+    PlanApprovals::new(&plan.id, Vec::new(), &BTreeSet::from([plan.digest]), covered)
+}
+
 /// The rules that deny.
 async fn denied(check: &PolicyCheck, plan: &StackPlan, pulls: &[PullHead]) -> Vec<String> {
-    let findings = check.findings(plan, pulls, None).await.unwrap();
+    let findings = check.findings(plan, &of_pulls(pulls)).await.unwrap();
     let denied = findings
         .into_iter()
         .filter(|finding| finding.verdict == Enforcement::Deny);
@@ -44,15 +58,18 @@ async fn each_policy_under_which_it_was_reviewed_must_be_satisfied() {
         .is_empty()
     );
     assert_eq!(
-        free.drift(&deletes, &pulls, None).await.unwrap(),
+        free.drift(&deletes, &of_pulls(&pulls)).await.unwrap(),
         DriftPolicy::Stop
     );
     assert_eq!(
-        free.drift(&deletes, &[], None).await.unwrap(),
+        free.drift(&deletes, &PlanApprovals::default()).await.unwrap(),
         DriftPolicy::Restore
     );
     let own = check("policy: {drift: stop}\n", KnownPeople::default());
-    assert_eq!(own.drift(&deletes, &[], None).await.unwrap(), DriftPolicy::Stop);
+    assert_eq!(
+        own.drift(&deletes, &PlanApprovals::default()).await.unwrap(),
+        DriftPolicy::Stop
+    );
 }
 
 #[tokio::test]
@@ -93,9 +110,14 @@ async fn an_approval_counts_on_the_last_head_by_somebody_else_who_may_write() {
 #[tokio::test]
 async fn the_record_names_the_reviewers_of_the_last_head_and_who_gave_the_digest() {
     let since = commit('e');
-    let agreed = Agreed {
+    let covered = CoveredCommits {
         since: Some(&since),
         until: None,
+    };
+    let pulls = [pull_head()];
+    let given = |plan: &StackPlan| PlanApprovals {
+        pulls: pulls.to_vec(),
+        ..agreed(plan, covered)
     };
     let known = || KnownPeople {
         approvals: vec![(7, "bob", commit('a')), (7, "old", commit('b'))],
@@ -103,11 +125,8 @@ async fn the_record_names_the_reviewers_of_the_last_head_and_who_gave_the_digest
         commits: vec![(commit('e'), commit('f'), vec!["dora"], false)],
         ..KnownPeople::default()
     };
-    let pulls = [pull_head()];
     let update = plan(&[Action::Update]);
-    let authorization = check("", known())
-        .authorization(&update, &pulls, Some(agreed))
-        .await;
+    let authorization = check("", known()).authorization(&update, &given(&update)).await;
     let [pull] = &authorization.pull_requests[..] else {
         panic!("{authorization:?}")
     };
@@ -117,20 +136,17 @@ async fn the_record_names_the_reviewers_of_the_last_head_and_who_gave_the_digest
     // Where approvals are required, who wrote it approved nothing.
     let strict = check("policy: {approvals: 1}\n", known());
     assert_eq!(
-        strict
-            .authorization(&update, &pulls, Some(agreed))
-            .await
-            .agreed_by,
+        strict.authorization(&update, &given(&update)).await.agreed_by,
         ["carol"]
     );
     assert!(
         strict
-            .authorization(&update, &pulls, None)
+            .authorization(&update, &of_pulls(&pulls))
             .await
             .agreed_by
             .is_empty()
     );
-    let unchanged = strict.authorization(&plan(&[]), &pulls, Some(agreed)).await;
+    let unchanged = strict.authorization(&plan(&[]), &given(&plan(&[]))).await;
     assert_eq!(unchanged, Authorization::default());
 }
 
@@ -152,7 +168,8 @@ async fn a_digest_is_judged_by_the_policy_before_its_commits_too() {
     let update = plan(&[Action::Update]);
     let drift = async |since: &CommitId, until: Option<&CommitId>| {
         let since = Some(since);
-        check.drift(&update, &[], Some(Agreed { since, until })).await
+        let approvals = agreed(&update, CoveredCommits { since, until });
+        check.drift(&update, &approvals).await
     };
     assert_eq!(drift(&commits[0], None).await.unwrap(), DriftPolicy::Stop);
     assert_eq!(drift(&commits[1], None).await.unwrap(), DriftPolicy::Restore);
@@ -160,7 +177,7 @@ async fn a_digest_is_judged_by_the_policy_before_its_commits_too() {
     let applied = drift(&commits[0], Some(&commits[1])).await;
     assert_eq!(applied.unwrap(), DriftPolicy::Restore);
     assert_eq!(
-        check.drift(&update, &[], None).await.unwrap(),
+        check.drift(&update, &PlanApprovals::default()).await.unwrap(),
         DriftPolicy::Restore
     );
     // A policy that cannot be read lets nothing pass.
@@ -215,7 +232,7 @@ async fn restoring_needs_no_second_approval_and_keeps_freezes_and_the_size() {
 async fn a_given_digest_allows_any_size_if_its_giver_took_no_part() {
     let deletes = plan(&[Action::Delete]);
     let since = commit('e');
-    let agreed = Agreed {
+    let covered = CoveredCommits {
         since: Some(&since),
         until: None,
     };
@@ -229,7 +246,7 @@ async fn a_given_digest_allows_any_size_if_its_giver_took_no_part() {
         let check = check(rules, known);
         let own = check.own.rules(&deletes).unwrap().remove(0);
         let findings = check
-            .judge(&check.own, &own, &deletes, &[], Some(agreed))
+            .judge(&check.own, &own, &deletes, &agreed(&deletes, covered))
             .await
             .unwrap();
         let denied = findings

@@ -1,6 +1,6 @@
 //! A policy check whose facts are given, for tests.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use konverge_base::model::{
     CommitId, RepoPath,
@@ -85,6 +85,20 @@ pub(crate) fn archive(commits: &[Vec<(&str, String)>]) -> (tempfile::TempDir, Ar
     (folder, archive, made)
 }
 
+/// A run in a folder, without an environment.
+pub(crate) fn run_context(dir: &Path, secrets: Secrets) -> RunContext {
+    RunContext {
+        dir: dir.to_owned(),
+        env: BTreeMap::new(),
+        secrets,
+        cancel: Default::default(),
+        writes: Arc::default(),
+        events: Arc::new(NoEvents),
+        notes: Arc::new(NoNotes),
+        recorder: Default::default(),
+    }
+}
+
 /// The check of a run of ada's that applies the commit `f…` of `main`, in the environment `production`.
 pub(crate) fn check(text: &str, known: KnownPeople) -> PolicyCheck {
     let folder = tempfile::tempdir().unwrap();
@@ -101,16 +115,7 @@ pub(crate) fn check(text: &str, known: KnownPeople) -> PolicyCheck {
         stage: Stage::Apply,
         actor: "ada".to_owned(),
         pushed: false,
-        run: RunContext {
-            dir: folder.path().to_owned(),
-            env: BTreeMap::new(),
-            secrets: secrets.clone(),
-            cancel: Default::default(),
-            writes: Arc::default(),
-            events: Arc::new(NoEvents),
-            notes: Arc::new(NoNotes),
-            recorder: Default::default(),
-        },
+        run: run_context(folder.path(), secrets.clone()),
         run_id: 1,
         environment: Some("production".to_owned()),
         protected: true,

@@ -10,7 +10,8 @@ use crate::{
     policy::{
         active_policies::CommitPolicy,
         overrides::{OverrideReasons, Overrides},
-        policy_check::{Agreed, GivenDigests, PolicyCheck, needs_approval},
+        plan_approvals::{CoveredCommits, PlanApprovals},
+        policy_check::{PolicyCheck, needs_approval},
         pull_head::PullHead,
         review_overrides,
     },
@@ -29,10 +30,10 @@ impl PolicyCheck {
     pub(super) async fn overrides(
         &self,
         plan: &StackPlan,
-        pulls: &[PullHead],
         policies: &[Arc<CommitPolicy>],
-        given: GivenDigests<'_>,
+        approvals: &PlanApprovals<'_>,
     ) -> Result<Overrides, UserError> {
+        let pulls = &approvals.pulls;
         let sets = policies.iter().flat_map(|policy| policy.sets.iter());
         let names: BTreeSet<&str> = sets
             .flat_map(|set| set.overriders())
@@ -44,7 +45,7 @@ impl PolicyCheck {
         }
         // Collect: any given digest may be that of a finding, and so may the digests in reviews.
         let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
-        if !given.digests.is_empty() {
+        if !approvals.digests.is_empty() {
             let logins = self.digest_givers(pulls, true).await.into_iter();
             let mut said = self.digest_reasons().await;
             let givers = logins.map(|login| {
@@ -52,11 +53,11 @@ impl PolicyCheck {
                 (login, said)
             });
             let givers: OverrideReasons = givers.collect();
-            by_digest.extend(given.digests.iter().map(|digest| (*digest, givers.clone())));
+            by_digest.extend(approvals.digests.iter().map(|digest| (*digest, givers.clone())));
         }
         let of_plan = |record: &&&ReviewRecord| pulls.contains(&PullHead::from_record(record));
         let mut remarks = BTreeSet::new();
-        for record in given.records.iter().filter(of_plan) {
+        for record in approvals.records.iter().filter(of_plan) {
             let found = review_overrides::in_reviews(&self.people, record).await?;
             for (digest, reviewers) in found.given {
                 by_digest.entry(digest).or_default().extend(reviewers);
@@ -72,7 +73,7 @@ impl PolicyCheck {
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
         let people = self
-            .without_contributors(people, &plan.stack, pulls, given.covered)
+            .without_contributors(people, &plan.stack, pulls, approvals.covered)
             .await?;
         for logins in by_digest.values_mut() {
             logins.retain(|login, _| people.contains(login));
@@ -92,7 +93,7 @@ impl PolicyCheck {
         mut people: BTreeSet<String>,
         folder: &RepoPath,
         pulls: &[PullHead],
-        covered: Agreed<'_>,
+        covered: CoveredCommits<'_>,
     ) -> Result<BTreeSet<String>, UserError> {
         if people.is_empty() {
             return Ok(people);
@@ -179,7 +180,7 @@ impl PolicyCheck {
         rules: &EffectivePolicy,
         plan: &StackPlan,
         pulls: &[PullHead],
-        agreed: Agreed<'_>,
+        agreed: CoveredCommits<'_>,
     ) -> Result<Vec<Approval>, UserError> {
         let logins = self.digest_givers(pulls, needs_approval(rules)).await;
         let behind = if needs_approval(rules) && !logins.is_empty() {
@@ -217,7 +218,7 @@ impl PolicyCheck {
     pub(crate) async fn contributors(
         &self,
         folder: &RepoPath,
-        agreed: Agreed<'_>,
+        agreed: CoveredCommits<'_>,
     ) -> Result<Contributors, UserError> {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
@@ -374,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn only_who_may_push_and_took_no_part_is_left() {
         let since = commit('e');
-        let covered = Agreed {
+        let covered = CoveredCommits {
             since: Some(&since),
             until: None,
         };
@@ -414,20 +415,19 @@ mod tests {
             ..policy("")
         };
         let since = commit('e');
-        let given = GivenDigests {
-            digests: &digests.iter().copied().collect(),
-            records: &[],
-            covered: Agreed {
+        let approvals = PlanApprovals {
+            pulls: vec![pull_head()],
+            digests: digests.iter().copied().collect(),
+            covered: CoveredCommits {
                 since: Some(&since),
                 until: None,
             },
-            earlier: &[],
+            ..PlanApprovals::default()
         };
         let check = check("", known);
         let plan = plan(&[Action::Update]);
-        let pulls = [pull_head()];
         check
-            .overrides(&plan, &pulls, &[Arc::new(policy)], given)
+            .overrides(&plan, &[Arc::new(policy)], &approvals)
             .await
             .unwrap()
     }
@@ -484,7 +484,7 @@ mod tests {
             ..KnownPeople::default()
         };
         let of_plan = commit('e');
-        let covered = Agreed {
+        let covered = CoveredCommits {
             since: Some(&of_plan),
             until: None,
         };
@@ -495,7 +495,7 @@ mod tests {
         assert_eq!(refusal.kind, ErrorKind::Policy);
         assert!(refusal.message.contains("who pushed fffffff"), "{refusal}");
         // A difference that is restored ends with the applied commit.
-        let restored = Agreed {
+        let restored = CoveredCommits {
             since: Some(&since),
             until: Some(&until),
         };
@@ -518,7 +518,7 @@ mod tests {
     #[tokio::test]
     async fn a_contributor_s_digest_is_own_where_approvals_are_required() {
         let since = commit('e');
-        let covered = Agreed {
+        let covered = CoveredCommits {
             since: Some(&since),
             until: None,
         };

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use crate::policy::{
-    policy_check::{Agreed, GivenDigests, PolicyCheck},
+    plan_approvals::{CoveredCommits, PlanApprovals},
+    policy_check::PolicyCheck,
     policy_refusal,
-    pull_head::PullHead,
     unreviewed::{another_difference, describe_all, naming, refusal},
 };
 use konverge_base::{
@@ -161,7 +161,7 @@ impl LateApprover for ApprovedStack {
 impl Approver for ReviewGate {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let Some(drift) = &self.restores else {
-            let covered = Agreed {
+            let covered = CoveredCommits {
                 since: past.commit.as_ref(),
                 until: None,
             };
@@ -187,7 +187,7 @@ impl Approver for ReviewGate {
             plan: &plan,
             document: proposed.document,
         };
-        let covered = Agreed {
+        let covered = CoveredCommits {
             since: drift.before.get(&plan.id).and_then(Option::as_ref),
             until: past.commit.as_ref(),
         };
@@ -205,7 +205,7 @@ impl ReviewGate {
         proposed: &ProposedPlan<'_>,
         shown: &StackPlan,
         past: &PriorState,
-        covered: Agreed<'_>,
+        covered: CoveredCommits<'_>,
     ) -> Result<ApprovedPlan, Refusal> {
         // Collect the reviews. A review record that an earlier apply of the stack used does not count again.
         let plan = proposed.plan;
@@ -213,18 +213,6 @@ impl ReviewGate {
             .records
             .iter()
             .filter(|record| !past.used.contains(&record.pull_request))
-            .collect();
-        let pulls: Vec<_> = records
-            .iter()
-            .filter(|record| {
-                record
-                    .stacks
-                    .iter()
-                    .any(|s| s.id == plan.id && !s.units.is_empty())
-            })
-            .map(|record| PullHead::from_record(record))
-            .collect::<BTreeSet<_>>()
-            .into_iter()
             .collect();
         let mut reviewed = if past.is_new {
             ReviewedUnits::from_unrecorded(&plan.id, records.iter().copied())
@@ -236,15 +224,22 @@ impl ReviewGate {
         if self.policy_check.follows_rotation() {
             reviewed = reviewed.following_rotation();
         }
+        // Overrides of an earlier apply count only if that apply is restored.
+        let approvals = PlanApprovals {
+            earlier: match &self.restores {
+                None => &[],
+                Some(_) => &past.overridden,
+            },
+            ..PlanApprovals::new(&plan.id, records, &self.approvals, covered)
+        };
         // A given digest approves the whole plan, like a review of all its parts.
         let mut decisions = Decisions::default();
-        let agreed = self.approvals.contains(&plan.digest).then_some(covered);
-        if agreed.is_some() {
+        if approvals.agreed(plan).is_some() {
             reviewed = reviewed.with_agreed(shown);
             decisions.matched.insert(plan.digest);
         }
         let drift_policy = match &self.restores {
-            None => match self.policy_check.drift(plan, &pulls, agreed).await {
+            None => match self.policy_check.drift(plan, &approvals).await {
                 Ok(drift) => drift,
                 Err(error) => return Err(decisions.refuse(error)),
             },
@@ -271,20 +266,7 @@ impl ReviewGate {
             });
             return Err(decisions.refuse(error));
         }
-        // Evaluate the policies. Overrides of an earlier apply count only if that apply is restored.
-        let given = GivenDigests {
-            digests: &self.approvals,
-            records: &records,
-            covered,
-            earlier: match &self.restores {
-                None => &[],
-                Some(_) => &past.overridden,
-            },
-        };
-        let found = self
-            .policy_check
-            .findings_with_sets(proposed, &pulls, agreed, given)
-            .await;
+        let found = self.policy_check.findings_with_sets(proposed, &approvals).await;
         let (findings, sets) = match found {
             Ok(found) => found,
             Err(error) => return Err(decisions.refuse(error)),
@@ -297,13 +279,13 @@ impl ReviewGate {
         let refusal = policy_refusal::refusal(plan, &findings);
         decisions.findings.extend(findings);
         if let Some(refusal) = refusal {
-            return Err(decisions.refuse(naming(refusal, &pulls)));
+            return Err(decisions.refuse(naming(refusal, &approvals.pulls)));
         }
         Ok(ApprovedPlan {
             authorization: Authorization {
                 overrides: sets.overridden().to_vec(),
                 findings: sets.recorded(),
-                ..self.policy_check.authorization(plan, &pulls, agreed).await
+                ..self.policy_check.authorization(plan, &approvals).await
             },
             decisions,
             late: Box::new(ApprovedStack {

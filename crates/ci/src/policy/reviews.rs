@@ -10,6 +10,7 @@ use std::{
 use crate::{
     job::Job,
     policy::active_policies::{Archive, CommitPolicy, ReviewScope, ReviewedPolicies},
+    trust::authority::ApplyTarget,
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
@@ -55,21 +56,21 @@ async fn reviewed_under(
 }
 
 impl MergedReviews {
-    /// Loads the last preview of each pull request that was merged into the branch up to this head.
+    /// Loads the last preview of each pull request that was merged into the branch up to the head.
     ///
     /// # Errors
     /// Errors of the store or of GitHub.
     pub(crate) async fn load(
         job: &Job,
+        ApplyTarget { head, upstream, .. }: &ApplyTarget,
         backend: &StateBackend,
-        head: &CommitId,
-        branch: &str,
     ) -> Result<Self, UserError> {
         let keys = backend.states.reviews().list().await?;
         let mut recorded: BTreeSet<u64> = keys.iter().map(|key| key.pull_request).collect();
-        let Some(client) = job.client.as_ref().filter(|_| !recorded.is_empty()) else {
+        if recorded.is_empty() {
             return Ok(Self::default());
-        };
+        }
+        let (client, branch) = (&upstream.client, &upstream.branch.name);
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
         // Read after the pull requests, so that a merge between the two requests is among the later commits. In the
         // other order its review could be used before its commit is applied.
@@ -95,7 +96,7 @@ impl MergedReviews {
         };
         for pull in pulls {
             recorded.remove(&pull.number);
-            let arrived = pull.merged && pull.base_branch == branch;
+            let arrived = pull.merged && pull.base_branch == *branch;
             if !arrived {
                 if !pull.open {
                     reviews.done.insert(pull.number);

@@ -6,13 +6,16 @@
 //! from the commit that the forge names as the tip of the default branch *now*, also in a re-run. A tag is not a
 //! branch.
 
+use std::sync::Arc;
+
 use crate::trust::{approve_input::Approved, job_trust::Trust};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::CommitId,
 };
 use konverge_forge::{
-    CiJob, DefaultBranch, ForgeKind, JobEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch,
+    CiJob, DefaultBranch, Forge, ForgeKind, JobEvent, PullRequestEvent, PushEvent, WorkflowRunEvent,
+    other_branch,
 };
 use konverge_report::Merging;
 
@@ -57,27 +60,64 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// The default branch at the forge, as far as it is known.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum DefaultBranchLookup<'a> {
-    /// The forge was not asked yet.
-    NotYet,
-    /// The forge cannot be asked: there is no token, or the job needs no permissions.
-    Never,
-    /// The default branch; the flag is true if it contains the commit of the event.
-    Is(&'a DefaultBranch, bool),
+/// The default branch, and the client of the forge that named it.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub branch: DefaultBranch,
+    pub client: Arc<dyn Forge>,
+}
+
+/// The answer of the forge about the default branch.
+#[derive(Debug, Clone)]
+pub(crate) struct BranchAnswer {
+    pub upstream: Upstream,
+    /// True if the branch contains the commit of the event.
+    pub holds: bool,
 }
 
 /// The decision for an event.
-#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a job makes one of them")]
-pub(crate) enum Decision {
+pub(crate) enum Decision<'a> {
     /// The event needs no action, for this reason.
     Nothing(String),
-    /// The decision depends on the default branch, so the caller must ask the forge and decide again.
-    Ask,
-    /// The job has this authority.
+    /// The decision depends on the default branch: ask the forge, then decide.
+    Ask(Question<'a>),
+    /// The job has this authority, whatever the default branch is.
     Granted(Authority),
+}
+
+impl<'a> Decision<'a> {
+    fn ask(decide: impl FnOnce(Option<BranchAnswer>) -> Result<Authority, UserError> + Send + 'a) -> Self {
+        Self::Ask(Question(Box::new(decide)))
+    }
+
+    /// Refuses a run whose event names another ref than the default branch.
+    fn only_on(self, full_ref: &'a str) -> Self {
+        match self {
+            Self::Ask(question) => Self::ask(move |answer| {
+                if let Some(BranchAnswer { upstream, .. }) = &answer {
+                    only_on(&upstream.branch, full_ref)?;
+                }
+                question.decide(answer)
+            }),
+            other => other,
+        }
+    }
+}
+
+/// A decision that waits for the answer of the forge about the default branch.
+pub(crate) struct Question<'a>(
+    Box<dyn FnOnce(Option<BranchAnswer>) -> Result<Authority, UserError> + Send + 'a>,
+);
+
+impl Question<'_> {
+    /// Decides with the answer; `None` if the forge cannot be asked, because there is no token, or need not be.
+    ///
+    /// # Errors
+    /// See [`Authority::decide`].
+    pub(crate) fn decide(self, answer: Option<BranchAnswer>) -> Result<Authority, UserError> {
+        (self.0)(answer)
+    }
 }
 
 /// The task of a job, with its permissions.
@@ -86,8 +126,6 @@ pub(crate) struct Authority {
     pub task: Task,
     /// The trust in the code that the job processes. [`Trust::grants`] returns the permissions.
     pub trust: Trust,
-    /// The default branch, whose tip grants permissions; `None` grants none.
-    pub branch: Option<DefaultBranch>,
     /// The actor, whom `policy.actors` checks.
     pub actor: String,
     /// True if the actor pushed or merged the applied commit in this attempt, so that GitHub has checked the
@@ -97,10 +135,13 @@ pub(crate) struct Authority {
     pub environment: Option<String>,
 }
 
-/// The task of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The task of a job. A preview may be made without the default branch; every other task has the answer of the forge.
+#[derive(Debug, Clone)]
 pub(crate) enum Task {
-    PullRequest(Box<PullRequestEvent>),
+    PullRequest {
+        event: Box<PullRequestEvent>,
+        branch: Option<DefaultBranch>,
+    },
     /// Preview the group of a merge queue.
     MergeGroup {
         /// The parent of the group.
@@ -110,25 +151,31 @@ pub(crate) enum Task {
         base_branch: String,
         /// The default branch that the event names.
         default_branch: String,
+        branch: Option<DefaultBranch>,
     },
     /// Preview a pull request from outside in a job of this repository.
-    Outside(Box<WorkflowRunEvent>),
+    Outside {
+        event: Box<WorkflowRunEvent>,
+        upstream: Upstream,
+    },
     /// Apply a commit of the default branch.
-    Apply {
-        head: CommitId,
-        /// The manual approvals.
-        approved: Approved,
-        /// The people whose approvals of digests count.
-        agreeing: DispatchApprovers,
-    },
+    Apply(ApplyTarget),
     /// Check for drift at the tip of the default branch.
-    Drift {
-        head: CommitId,
-    },
+    Drift(Upstream),
     /// Restore drift that the reviewers of the job's environment approved.
-    Restore {
-        approved: Approved,
-    },
+    Restore { upstream: Upstream, approved: Approved },
+}
+
+/// The commit to apply, with what approves its plans.
+#[derive(Debug, Clone)]
+pub(crate) struct ApplyTarget {
+    /// The commit to apply.
+    pub head: CommitId,
+    pub upstream: Upstream,
+    /// The digests that were approved by hand.
+    pub approved: Approved,
+    /// The people whose approvals of digests count.
+    pub agreeing: DispatchApprovers,
 }
 
 /// The people whose approvals of digests count.
@@ -151,66 +198,58 @@ impl Authority {
     ///
     /// # Errors
     /// The event is refused: it is for another branch, there is no token, or nobody can have approved the digests.
-    pub(crate) fn decide(
-        event: &JobEvent,
-        caller: Caller<'_>,
-        answer: DefaultBranchLookup<'_>,
-    ) -> Result<Decision, UserError> {
-        match Self::decide_event(event, caller, answer)? {
-            Decision::Granted(authority) => authority.limited(caller).map(Decision::Granted),
-            other => Ok(other),
-        }
+    pub(crate) fn decide<'a>(event: &'a JobEvent, caller: Caller<'a>) -> Result<Decision<'a>, UserError> {
+        Ok(match Self::decide_event(event, caller)? {
+            Decision::Nothing(why) => Decision::Nothing(why),
+            Decision::Granted(authority) => Decision::Granted(authority.limited(caller)?),
+            Decision::Ask(question) => Decision::ask(move |answer| question.decide(answer)?.limited(caller)),
+        })
     }
 
-    fn decide_event(
-        event: &JobEvent,
-        caller: Caller<'_>,
-        answer: DefaultBranchLookup<'_>,
-    ) -> Result<Decision, UserError> {
+    fn decide_event<'a>(event: &'a JobEvent, caller: Caller<'a>) -> Result<Decision<'a>, UserError> {
         match event {
-            JobEvent::PullRequest(event) => Ok(Self::pull_request(event, caller, answer)),
+            JobEvent::PullRequest(event) => Ok(Self::pull_request(event, caller)),
             JobEvent::MergeGroup {
                 base,
                 head,
                 base_branch,
                 default_branch,
                 ..
-            } => {
+            } => Ok(Decision::ask(move |answer| {
                 let task = Task::MergeGroup {
                     base: base.clone(),
                     head: head.clone(),
                     base_branch: base_branch.clone(),
                     default_branch: default_branch.clone(),
+                    branch: answer.map(|answer| answer.upstream.branch),
                 };
-                Ok(Self::merge_group(task, caller, answer))
-            }
-            JobEvent::WorkflowRun(event) => Self::decide_outside(event, caller, answer),
-            JobEvent::Push(event) => Self::push(event, caller, answer),
+                Ok(Self::new(task, Trust::Own, caller))
+            })),
+            JobEvent::WorkflowRun(event) => Ok(Self::outside(event, caller)),
+            JobEvent::Push(event) => Self::push(event, caller),
             JobEvent::Schedule { .. } => match caller.on_schedule {
-                ScheduledTask::Drift => Self::drift(caller, answer),
+                ScheduledTask::Drift => Self::drift(caller),
                 // A schedule has no digests, so it approves nothing.
-                ScheduledTask::Apply => Self::decide_dispatch("", "", caller, answer),
+                ScheduledTask::Apply => Self::dispatch("", "", caller),
             },
             JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
                 let digests = inputs.get("approve").map_or("", |text| text.trim());
-                if let DefaultBranchLookup::Is(branch, _) = answer {
-                    only_on(branch, ref_name)?;
-                }
-                if digests.is_empty() {
-Self::drift(caller, answer)
+                let decision = if digests.is_empty() {
+                    Self::drift(caller)?
                 } else {
-let reason = inputs.get("reason").map_or("", String::as_str);
-                        Self::decide_dispatch(digests, reason, caller, answer)
-                }
+                    let reason = inputs.get("reason").map_or("", String::as_str);
+                    Self::dispatch(digests, reason, caller)?
+                };
+                Ok(decision.only_on(ref_name))
             }
             JobEvent::RepositoryDispatch { action, payload } => match action.as_str() {
-                "konverge-drift" => Self::drift(caller, answer),
+                "konverge-drift" => Self::drift(caller),
                 "konverge-apply" => {
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
-                    Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
+                    Self::dispatch(text("approve"), text("reason"), caller)
                 }
                 // The event has no digests. It only continues rollouts, and applies pending changes that were reviewed.
-                "konverge-continue" => Self::decide_dispatch("", "", caller, answer),
+                "konverge-continue" => Self::dispatch("", "", caller),
                 other => Err(UserError::new(
                     ErrorKind::Github,
                     format!("unknown repository_dispatch event `{}`", other.escape_debug()),
@@ -222,14 +261,10 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    fn grant(task: Task, trust: Trust, caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Self {
+    fn new(task: Task, trust: Trust, caller: Caller<'_>) -> Self {
         Self {
             task,
             trust,
-            branch: match answer {
-                DefaultBranchLookup::Is(branch, _) => Some(branch.clone()),
-                DefaultBranchLookup::NotYet | DefaultBranchLookup::Never => None,
-            },
             actor: caller.actor.to_owned(),
             pushed: false,
             environment: None,
@@ -242,7 +277,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             return Ok(self);
         };
         let shown = name.escape_debug();
-        if !matches!(self.task, Task::Apply { .. } | Task::Restore { .. }) {
+        if !matches!(self.task, Task::Apply(_) | Task::Restore { .. }) {
             return Err(UserError::new(
                 ErrorKind::Policy,
                 format!("`for-environment` (`{shown}`) limits an apply, and this job previews or checks for drift"),
@@ -265,71 +300,50 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    fn pull_request(
-        event: &PullRequestEvent,
-        caller: Caller<'_>,
-        answer: DefaultBranchLookup<'_>,
-    ) -> Decision {
+    fn pull_request<'a>(event: &'a PullRequestEvent, caller: Caller<'a>) -> Decision<'a> {
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
         }
-        // A job for code from outside gets no permissions, so the default branch need not be known.
-        let trust = match (event.is_from_outside(), answer) {
-            (true, _) => Trust::Untrusted,
-            (false, DefaultBranchLookup::NotYet) => return Decision::Ask,
-            (false, DefaultBranchLookup::Is(branch, _)) if event.base_branch == branch.name => {
-                Trust::Proposed
-            }
-            (false, DefaultBranchLookup::Is(..) | DefaultBranchLookup::Never) => Trust::Own,
+        let task = move |branch| Task::PullRequest {
+            event: Box::new(event.clone()),
+            branch,
         };
-        let task = Task::PullRequest(Box::new(event.clone()));
-        Decision::Granted(Self::grant(task, trust, caller, answer))
-    }
-
-    fn merge_group(task: Task, caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Decision {
-        match answer {
-            DefaultBranchLookup::NotYet => Decision::Ask,
-            DefaultBranchLookup::Is(..) | DefaultBranchLookup::Never => {
-                Decision::Granted(Self::grant(task, Trust::Own, caller, answer))
-            }
+        // A job for code from outside gets no permissions, so the default branch need not be known.
+        if event.is_from_outside() {
+            return Decision::Granted(Self::new(task(None), Trust::Untrusted, caller));
         }
+        Decision::ask(move |answer| {
+            let branch = answer.map(|answer| answer.upstream.branch);
+            let is_default = |branch: &DefaultBranch| event.base_branch == branch.name;
+            let trust = if branch.as_ref().is_some_and(is_default) {
+                Trust::Proposed
+            } else {
+                Trust::Own
+            };
+            Ok(Self::new(task(branch), trust, caller))
+        })
     }
 
-    fn decide_outside(
-        event: &WorkflowRunEvent,
-        caller: Caller<'_>,
-        answer: DefaultBranchLookup<'_>,
-    ) -> Result<Decision, UserError> {
+    fn outside<'a>(event: &'a WorkflowRunEvent, caller: Caller<'a>) -> Decision<'a> {
         if event.event != "pull_request" || !event.from_outside() {
-            return Ok(Decision::Nothing(
+            return Decision::Nothing(
                 "the workflow run is not of a fork's pull request, nor of Dependabot's: nothing to do"
                     .to_owned(),
-            ));
+            );
         }
-        match answer {
-            DefaultBranchLookup::NotYet => Ok(Decision::Ask),
-            DefaultBranchLookup::Never => Err(no_token(
-                "post the preview of a pull request from outside",
-                caller,
-            )),
-            DefaultBranchLookup::Is(branch, _) => {
-                only_on(branch, caller.ref_name)?;
-                let task = Task::Outside(Box::new(event.clone()));
-                Ok(Decision::Granted(Self::grant(
-                    task,
-                    Trust::Recorded,
-                    caller,
-                    answer,
-                )))
-            }
-        }
+        Decision::ask(move |answer| {
+            let what = "post the preview of a pull request from outside";
+            let BranchAnswer { upstream, .. } = answer.ok_or_else(|| no_token(what, caller))?;
+            only_on(&upstream.branch, caller.ref_name)?;
+            let task = Task::Outside {
+                event: Box::new(event.clone()),
+                upstream,
+            };
+            Ok(Self::new(task, Trust::Recorded, caller))
+        })
     }
 
-    fn push(
-        event: &PushEvent,
-        caller: Caller<'_>,
-        answer: DefaultBranchLookup<'_>,
-    ) -> Result<Decision, UserError> {
+    fn push<'a>(event: &'a PushEvent, caller: Caller<'a>) -> Result<Decision<'a>, UserError> {
         if !event.is_default_branch() {
             return Ok(Decision::Nothing(format!(
                 "a push to `{}`: only `{}` is applied",
@@ -352,123 +366,97 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         if !approved.is_empty() {
             only_in_an_environment(caller)?;
         }
-        let (branch, holds) = match answer {
-            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
-            DefaultBranchLookup::Never => {
-                return Err(no_token(
-                    &format!("ask {} which commits may be applied", caller.forge),
-                    caller,
-                ));
+        Ok(Decision::ask(move |answer| {
+            let BranchAnswer { upstream, holds } = answer.ok_or_else(|| no_token_to_apply(caller))?;
+            // The event names a default branch itself, but only the forge's response counts, also in a re-run.
+            only_on(&upstream.branch, &event.ref_name)?;
+            if !holds {
+                return Err(UserError::new(
+                    ErrorKind::Policy,
+                    format!(
+                        "{} is no longer on `{}`: its history was rewritten since the push",
+                        after.short(),
+                        upstream.branch.name.escape_debug()
+                    ),
+                )
+                .hint("nothing is lost: the run for the newest push applies what the branch holds now"));
             }
-            DefaultBranchLookup::Is(branch, holds) => (branch, holds),
-        };
-        // The event names a default branch itself, but only the forge's response counts, also in a re-run.
-        only_on(branch, &event.ref_name)?;
-        if !holds {
-            return Err(UserError::new(
-                ErrorKind::Policy,
-                format!(
-                    "{} is no longer on `{}`: its history was rewritten since the push",
-                    after.short(),
-                    branch.name.escape_debug()
-                ),
-            )
-            .hint("nothing is lost: the run for the newest push applies what the branch holds now"));
-        }
-        let task = Task::Apply {
-            head: after.clone(),
-            approved,
-            agreeing: DispatchApprovers::Environment,
-        };
-        Ok(Decision::Granted(Self {
-            // The actor of a later attempt is the user who re-ran the job, perhaps not the one who pushed.
-            pushed: caller.attempt == 1,
-            ..Self::grant(task, Trust::Merged, caller, answer)
+            let task = Task::Apply(ApplyTarget {
+                head: after.clone(),
+                upstream,
+                approved,
+                agreeing: DispatchApprovers::Environment,
+            });
+            Ok(Self {
+                // The actor of a later attempt is the user who re-ran the job, perhaps not the one who pushed.
+                pushed: caller.attempt == 1,
+                ..Self::new(task, Trust::Merged, caller)
+            })
         }))
     }
 
     /// Decides about an apply of the default branch that a person or another system requests.
-    fn decide_dispatch(
-        text: &str,
-        reason: &str,
-        caller: Caller<'_>,
-        answer: DefaultBranchLookup<'_>,
-    ) -> Result<Decision, UserError> {
+    fn dispatch<'a>(text: &str, reason: &'a str, caller: Caller<'a>) -> Result<Decision<'a>, UserError> {
         let approved = text.parse()?;
-        let branch = match answer {
-            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
-            DefaultBranchLookup::Never => {
-                return Err(no_token(
-                    &format!("ask {} which commits may be applied", caller.forge),
-                    caller,
-                ));
-            }
-            DefaultBranchLookup::Is(branch, _) => branch,
-        };
-        only_on(branch, caller.ref_name)?;
-        let task = Task::Apply {
-            head: branch.tip.clone(),
-            approved,
-            // The actor does not count here, because a user who only re-runs the job did not enter the digests.
-            agreeing: DispatchApprovers::Starter {
-                login: caller.starter.to_owned(),
-                reason: reason.to_owned(),
-            },
-        };
-        Ok(Decision::Granted(Self::grant(
-            task,
-            Trust::Merged,
-            caller,
-            answer,
-        )))
+        Ok(Decision::ask(move |answer| {
+            let BranchAnswer { upstream, .. } = answer.ok_or_else(|| no_token_to_apply(caller))?;
+            only_on(&upstream.branch, caller.ref_name)?;
+            let task = Task::Apply(ApplyTarget {
+                head: upstream.branch.tip.clone(),
+                upstream,
+                approved,
+                // The actor does not count here, because a user who only re-runs the job did not enter the digests.
+                agreeing: DispatchApprovers::Starter {
+                    login: caller.starter.to_owned(),
+                    reason: reason.to_owned(),
+                },
+            });
+            Ok(Self::new(task, Trust::Merged, caller))
+        }))
     }
 
     /// Decides about a drift check, or about a later job of the same run that restores the drift which the check found.
-    fn drift(caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Result<Decision, UserError> {
+    fn drift(caller: Caller<'_>) -> Result<Decision<'_>, UserError> {
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
             only_in_an_environment(caller)?;
         }
-        let branch = match answer {
-            DefaultBranchLookup::NotYet => return Ok(Decision::Ask),
-            DefaultBranchLookup::Never => {
-                return Err(no_token(
-                    &format!("ask {} which commit is applied", caller.forge),
-                    caller,
-                ));
-            }
-            DefaultBranchLookup::Is(branch, _) => branch,
-        };
-        only_on(branch, caller.ref_name)?;
-        let task = if approved.is_empty() {
-            Task::Drift {
-                head: branch.tip.clone(),
-            }
-        } else {
-            Task::Restore { approved }
-        };
-        Ok(Decision::Granted(Self::grant(
-            task,
-            Trust::Merged,
-            caller,
-            answer,
-        )))
+        Ok(Decision::ask(move |answer| {
+            let what = || format!("ask {} which commit is applied", caller.forge);
+            let BranchAnswer { upstream, .. } = answer.ok_or_else(|| no_token(&what(), caller))?;
+            only_on(&upstream.branch, caller.ref_name)?;
+            let task = if approved.is_empty() {
+                Task::Drift(upstream)
+            } else {
+                Task::Restore { upstream, approved }
+            };
+            Ok(Self::new(task, Trust::Merged, caller))
+        }))
+    }
+
+    /// Returns the default branch, whose tip grants permissions; `None` grants none.
+    pub(crate) fn branch(&self) -> Option<&DefaultBranch> {
+        match &self.task {
+            Task::PullRequest { branch, .. } | Task::MergeGroup { branch, .. } => branch.as_ref(),
+            Task::Apply(ApplyTarget { upstream, .. })
+            | Task::Outside { upstream, .. }
+            | Task::Drift(upstream)
+            | Task::Restore { upstream, .. } => Some(&upstream.branch),
+        }
     }
 
     /// Returns the target branch of a previewed pull request or merge group, if it is not the default branch.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
-            Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
+            Task::PullRequest { event, .. } => (&event.base_branch, &event.default_branch),
             Task::MergeGroup {
                 base_branch,
                 default_branch,
                 ..
             } => (base_branch, default_branch),
-            Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. } => {
-                return None;
-            }
+            Task::Outside { .. } | Task::Apply(_) | Task::Drift(_) | Task::Restore { .. } => return None,
         };
-        let default = self.branch.as_ref().map_or(named, |branch| &branch.name);
+        let default = self.branch().map_or(named, |branch| &branch.name);
         other_branch(base, default)
     }
 
@@ -535,6 +523,13 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
 /// The hint for digests that nobody is known to have approved.
 pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
+
+fn no_token_to_apply(caller: Caller<'_>) -> UserError {
+    no_token(
+        &format!("ask {} which commits may be applied", caller.forge),
+        caller,
+    )
+}
 
 fn no_token(purpose: &str, caller: Caller<'_>) -> UserError {
     let message = format!("a token is needed to {purpose}, and there is none");

@@ -1,10 +1,13 @@
 //! The table of what a job may do: event × caller × GitHub's answer.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
+use konverge_run::{RunContext, forge};
+use konverge_secrets::{HashKey, Secrets};
 use serde_json::json;
 
 use super::{super::job_trust::Grants, *};
+use crate::policy::policy_fixture::run_context;
 
 const DIGEST: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
@@ -12,12 +15,22 @@ fn commit(name: char) -> CommitId {
     name.to_string().repeat(40).parse().unwrap()
 }
 
-/// GitHub's answer: the tip is `f…`.
-fn main_branch() -> DefaultBranch {
-    DefaultBranch {
+/// GitHub's answer: the tip is `f…`, and the branch contains the commit of the event.
+fn main_branch() -> BranchAnswer {
+    let env = BTreeMap::from([("GITHUB_TOKEN".to_owned(), "ghs_token".to_owned())]);
+    let run = RunContext {
+        env,
+        ..run_context(Path::new("."), Secrets::new(HashKey::derive("k")))
+    };
+    let branch = DefaultBranch {
         name: "main".to_owned(),
         tip: commit('f'),
         protected: true,
+    };
+    let client = forge::connect(&run, "acme/konfig").unwrap().unwrap();
+    BranchAnswer {
+        upstream: Upstream { branch, client },
+        holds: true,
     }
 }
 
@@ -110,44 +123,58 @@ fn caller(
     }
 }
 
-fn said(decision: Result<Decision, UserError>) -> String {
+fn said(decision: Result<Decision<'_>, UserError>) -> String {
     match decision {
         Err(failure) => format!("refused: {}", failure.message),
-        Ok(Decision::Ask) => "ask".to_owned(),
+        Ok(Decision::Ask(_)) => "ask".to_owned(),
         Ok(Decision::Nothing(why)) => format!("nothing: {why}"),
-        Ok(Decision::Granted(authority)) => {
-            let into = authority
-                .elsewhere()
-                .map_or(String::new(), |into| format!(" into {into}"));
-            let task = match &authority.task {
-                Task::PullRequest(_) => "preview".to_owned(),
-                Task::MergeGroup { .. } => "queue".to_owned(),
-                Task::Outside(_) => "outside".to_owned(),
-                Task::Apply {
-                    head,
-                    approved,
-                    agreeing,
-                } => {
-                    let by = match agreeing {
-                        DispatchApprovers::Starter { login, .. } => login,
-                        DispatchApprovers::Environment => "environment",
-                    };
-                    format!(
-                        "apply {} ({} agreed by {by})",
-                        &head.as_str()[..1],
-                        approved.digests.len()
-                    )
-                }
-                Task::Drift { head } => format!("drift {}", &head.as_str()[..1]),
-                Task::Restore { approved } => format!("restore {}", approved.digests.len()),
-            };
-            let power = authority.branch.as_ref().map_or("no power".to_owned(), |branch| {
-                format!("power of {}", &branch.tip.as_str()[..1])
-            });
-            let pushed = if authority.pushed { ", pushed" } else { "" };
-            format!("{task}{into}, {:?}, {power}{pushed}", authority.trust)
-        }
+        Ok(Decision::Granted(authority)) => described(&authority),
     }
+}
+
+fn described(authority: &Authority) -> String {
+    let into = authority
+        .elsewhere()
+        .map_or(String::new(), |into| format!(" into {into}"));
+    let task = match &authority.task {
+        Task::PullRequest { .. } => "preview".to_owned(),
+        Task::MergeGroup { .. } => "queue".to_owned(),
+        Task::Outside { .. } => "outside".to_owned(),
+        Task::Apply(target) => {
+            let by = match &target.agreeing {
+                DispatchApprovers::Starter { login, .. } => login,
+                DispatchApprovers::Environment => "environment",
+            };
+            format!(
+                "apply {} ({} agreed by {by})",
+                &target.head.as_str()[..1],
+                target.approved.digests.len()
+            )
+        }
+        Task::Drift(upstream) => format!("drift {}", &upstream.branch.tip.as_str()[..1]),
+        Task::Restore { approved, .. } => format!("restore {}", approved.digests.len()),
+    };
+    let power = authority.branch().map_or("no power".to_owned(), |branch| {
+        format!("power of {}", &branch.tip.as_str()[..1])
+    });
+    let pushed = if authority.pushed { ", pushed" } else { "" };
+    format!("{task}{into}, {:?}, {power}{pushed}", authority.trust)
+}
+
+/// Decides with this answer of GitHub, if it is asked.
+fn decide(event: &JobEvent, caller: Caller<'_>, answer: Option<BranchAnswer>) -> Result<Authority, String> {
+    let decision = match Authority::decide(event, caller) {
+        Ok(Decision::Ask(question)) => question.decide(answer).map(Decision::Granted),
+        other => other,
+    };
+    match decision {
+        Ok(Decision::Granted(authority)) => Ok(authority),
+        other => Err(said(other)),
+    }
+}
+
+fn told(event: &JobEvent, caller: Caller<'_>, answer: Option<BranchAnswer>) -> String {
+    decide(event, caller, answer).map_or_else(|said| said, |authority| described(&authority))
 }
 
 /// Event × caller × answer. `topic`, the tag `main` and the odd branch are never the default branch.
@@ -236,22 +263,17 @@ fn the_table() {
         (call("konverge-drift", ""), on(main), "ask", true, "drift f, Merged, power of f".into(), no_token("a token is needed to ask GitHub which commit is applied")),
         (call("on-demand", ""), on(main), "refused: unknown repository_dispatch event `on-demand`", true, String::new(), String::new()),
     ];
-    let branch = main_branch();
+    let answer = main_branch();
     for (at, (event, caller, first, holds, answered, never)) in rows.iter().enumerate() {
         let row = format!("row {at}: {event:?}");
-        assert_eq!(
-            said(Authority::decide(event, *caller, DefaultBranchLookup::NotYet)),
-            *first,
-            "{row}"
-        );
+        assert_eq!(said(Authority::decide(event, *caller)), *first, "{row}");
         if *first == "ask" {
-            let told = Authority::decide(event, *caller, DefaultBranchLookup::Is(&branch, *holds));
-            assert_eq!(said(told), *answered, "{row}");
-            assert_eq!(
-                said(Authority::decide(event, *caller, DefaultBranchLookup::Never)),
-                *never,
-                "{row}"
-            );
+            let answer = BranchAnswer {
+                holds: *holds,
+                ..answer.clone()
+            };
+            assert_eq!(told(event, *caller, Some(answer)), *answered, "{row}");
+            assert_eq!(told(event, *caller, None), *never, "{row}");
         }
     }
 }
@@ -259,26 +281,23 @@ fn the_table() {
 /// The default branch is what GitHub says now, whatever the event of a re-run says.
 #[test]
 fn an_event_s_word_for_the_default_branch_grants_nothing() {
-    let now = DefaultBranch {
-        name: "trunk".to_owned(),
-        ..main_branch()
-    };
+    let mut now = main_branch();
+    now.upstream.branch.name = "trunk".to_owned();
     let on_main = caller("bob", 1, "", None, "refs/heads/main");
-    let answer = DefaultBranchLookup::Is(&now, true);
     for event in [
         JobEvent::Push(push("refs/heads/main")),
         dispatch("refs/heads/main", DIGEST),
         dispatch("refs/heads/main", ""),
         call("konverge-apply", DIGEST),
     ] {
-        let told = said(Authority::decide(&event, on_main, answer));
         assert_eq!(
-            told, "refused: the workflow was started on `refs/heads/main`",
+            told(&event, on_main, Some(now.clone())),
+            "refused: the workflow was started on `refs/heads/main`",
             "{event:?}"
         );
     }
     let event = JobEvent::PullRequest(pull_request("main", false));
-    let told = said(Authority::decide(&event, on_main, answer));
+    let told = told(&event, on_main, Some(now));
     assert_eq!(told, "preview into main, Own, power of f");
 }
 
@@ -327,29 +346,26 @@ fn who_is_trusted_less_may_not_more() {
 #[test]
 fn an_environment_limits_applies_and_restores_alone() {
     let main = "refs/heads/main";
-    let branch = main_branch();
-    let decide = |event: &JobEvent, approve: &'static str, environment: Option<&'static str>| {
+    let answer = main_branch();
+    let limited = |event: &JobEvent, approve: &'static str, environment: Option<&'static str>| {
         let caller = Caller {
             for_environment: Some("dev"),
             ..caller("bob", 1, approve, environment, main)
         };
-        let decision = Authority::decide(event, caller, DefaultBranchLookup::Is(&branch, true));
-        match decision {
-            Ok(Decision::Granted(authority)) => authority.environment.unwrap_or_default(),
-            other => said(other),
-        }
+        let decided = decide(event, caller, Some(answer.clone()));
+        decided.map_or_else(|said| said, |authority| authority.environment.unwrap_or_default())
     };
     let clock = JobEvent::Schedule {
         cron: "17 5 * * *".to_owned(),
     };
     let pushed = JobEvent::Push(push(main));
     for environment in [None, Some("dev")] {
-        assert_eq!(decide(&pushed, "", environment), "dev");
+        assert_eq!(limited(&pushed, "", environment), "dev");
     }
-    assert_eq!(decide(&dispatch(main, DIGEST), "", None), "dev");
-    assert_eq!(decide(&call("konverge-apply", DIGEST), "", None), "dev");
-    assert_eq!(decide(&clock, DIGEST, Some("dev")), "dev", "a restore");
-    let other = decide(&pushed, "", Some("production"));
+    assert_eq!(limited(&dispatch(main, DIGEST), "", None), "dev");
+    assert_eq!(limited(&call("konverge-apply", DIGEST), "", None), "dev");
+    assert_eq!(limited(&clock, DIGEST, Some("dev")), "dev", "a restore");
+    let other = limited(&pushed, "", Some("production"));
     assert!(other.contains("in the environment `production`"), "{other}");
     for event in [
         JobEvent::PullRequest(pull_request("main", false)),
@@ -358,7 +374,7 @@ fn an_environment_limits_applies_and_restores_alone() {
         workflow_run("pull_request", true, false),
         clock,
     ] {
-        let refused = decide(&event, "", None);
+        let refused = limited(&event, "", None);
         assert!(refused.contains("limits an apply"), "{event:?}: {refused}");
     }
 }
@@ -366,25 +382,21 @@ fn an_environment_limits_applies_and_restores_alone() {
 /// What the comment says that a merge does.
 #[test]
 fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
-    let branch = main_branch();
-    let is = DefaultBranchLookup::Is(&branch, true);
-    let (unasked, never) = (DefaultBranchLookup::NotYet, DefaultBranchLookup::Never);
+    let is = Some(main_branch());
     let pull = |base, outside| JobEvent::PullRequest(pull_request(base, outside));
     for (event, answer, merging) in [
-        (pull("main", false), is, Merging::Applies),
-        (pull("release", false), is, Merging::OtherBranch),
-        (pull("main", false), never, Merging::Unreviewed),
-        (pull("main", true), unasked, Merging::Outside),
-        (pull("release", true), unasked, Merging::Outside),
-        (workflow_run("pull_request", true, false), is, Merging::Outside),
-        (queue("main"), is, Merging::Unreviewed),
-        (queue("release"), is, Merging::OtherBranch),
-        (JobEvent::Push(push("refs/heads/main")), is, Merging::Applies),
+        (pull("main", false), &is, Merging::Applies),
+        (pull("release", false), &is, Merging::OtherBranch),
+        (pull("main", false), &None, Merging::Unreviewed),
+        (pull("main", true), &None, Merging::Outside),
+        (pull("release", true), &None, Merging::Outside),
+        (workflow_run("pull_request", true, false), &is, Merging::Outside),
+        (queue("main"), &is, Merging::Unreviewed),
+        (queue("release"), &is, Merging::OtherBranch),
+        (JobEvent::Push(push("refs/heads/main")), &is, Merging::Applies),
     ] {
         let caller = caller("bob", 1, "", None, "refs/heads/main");
-        let Ok(Decision::Granted(authority)) = Authority::decide(&event, caller, answer) else {
-            panic!("{event:?}");
-        };
+        let authority = decide(&event, caller, answer.clone()).unwrap();
         assert_eq!(authority.merging(), merging, "{event:?}");
     }
 }

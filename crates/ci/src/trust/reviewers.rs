@@ -26,20 +26,15 @@ use konverge_forge::{
 use konverge_policy::Teams;
 
 /// Returns an error unless the forge names the reviewers of the job's environment.
-pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
+pub(crate) async fn require_run_approval(job: &Job, client: &dyn Forge) -> Result<(), UserError> {
     // Without the name of the environment its reviewers approve nothing, so they need not be known.
     let Some(environment) = &job.options.environment else {
         return Ok(());
     };
-    let approvers = match &job.client {
-        Some(client) => {
-            let environments = client.environments()?;
-            environments
-                .run_approvals(job.runner.info().run_id, environment)
-                .await?
-        }
-        None => Vec::new(),
-    };
+    let approvers = client
+        .environments()?
+        .run_approvals(job.runner.info().run_id, environment)
+        .await?;
     if approvers.is_empty() {
         Err(nobody_approved(environment))
     } else {
@@ -49,13 +44,9 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
 
 /// Returns an error unless the user who started the run, and so approves its digests, may push. On some forges other
 /// users can start a run.
-pub(crate) async fn require_push_permission(job: &Job, login: &str) -> Result<(), UserError> {
-    match &job.client {
-        Some(client) if client.starters_may_push() => return Ok(()),
-        Some(client) if client.permission(login).await? >= Permission::Write => return Ok(()),
-        // At GitHub, only users who may push can start a run.
-        None if job.runner.kind() == ForgeKind::Github => return Ok(()),
-        Some(_) | None => {}
+pub(crate) async fn require_push_permission(client: &dyn Forge, login: &str) -> Result<(), UserError> {
+    if client.starters_may_push() || client.permission(login).await? >= Permission::Write {
+        return Ok(());
     }
     let what = format!(
         "{} started this run, and is not known to be allowed to push: these digests are not approved",

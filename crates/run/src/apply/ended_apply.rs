@@ -1,39 +1,35 @@
 //! Records the result of the apply of a stack: the new state, and the apply record.
 
 use super::{options::ApplyOptions, outcome::has_succeeded};
-use crate::{Target, rescue_file::Unstored};
+use crate::{Planner, Target, rescue_file::Unstored};
 use konverge_base::{
     error::{UserError, chain},
     model::{
         CommitId, Digest,
         apply_record::ApplyRecord,
         apply_result::{ResourceResult, StackOutcome, StackResult},
-        other_names::OtherNames,
+        plan::StackPlan,
         stack_output::{RecordedOutput, RecordedRead},
         state::StackState,
     },
 };
 use konverge_engine::Publication;
-use konverge_secrets::Secrets;
 use konverge_state::{Lease, WriteReason};
 
 /// A finished apply of one stack, with the inputs of its record.
 pub(super) struct EndedApply<'a> {
+    pub planning: &'a Planner,
     pub target: &'a Target,
     pub options: &'a ApplyOptions,
     pub lease: &'a Lease,
     /// The state before the apply.
-    pub recorded: &'a StackState,
-    /// The other names under which policies checked the stack.
-    pub known_as: &'a OtherNames,
-    pub secrets: &'a Secrets,
+    pub recorded: StackState,
+    /// The plan that was approved.
+    pub plan: StackPlan,
     /// The outputs that the stack publishes, if everything succeeded.
     pub published: Option<Publication>,
-    /// The outputs of other stacks that the plan used.
-    pub read: &'a [RecordedRead],
     pub input_digest: Option<Digest>,
     pub spec_digest: Digest,
-    pub core: Option<&'a str>,
 }
 
 impl EndedApply<'_> {
@@ -103,7 +99,7 @@ impl EndedApply<'_> {
 
     /// Sets the folder, the identity and the applied revision in the state.
     fn describe(&self, state: &mut StackState, succeeded: bool) {
-        state.guarded_as.extend(self.known_as);
+        state.guarded_as.extend(&self.plan.known_as);
         let head = self.target.head.as_ref();
         state.folder = self.target.stack_folder.clone();
         state.named_by = head.map(|stack| stack.named_by).unwrap_or_default();
@@ -112,7 +108,11 @@ impl EndedApply<'_> {
             state.input_digest = self.input_digest;
             state.spec_digest = Some(self.spec_digest);
             state.commit = self.commit().cloned();
-            state.core = self.core.map(str::to_owned);
+            let core = match &self.target.recorded {
+                Some(recorded) => recorded.core.as_deref(),
+                None => self.planning.core(),
+            };
+            state.core = core.map(str::to_owned);
         } else if self.options.restore {
             // A restore applies no new desired resources, so the recorded digest stays: an object that was not restored
             // is still drift.
@@ -136,7 +136,7 @@ impl EndedApply<'_> {
         let serial = self.lease.prior().map_or(0, |prior| prior.serial) + 1;
         let earlier = std::mem::take(&mut state.outputs);
         let outputs = published.values.iter().map(|(name, output)| {
-            let digest = self.secrets.hash(output.value.to_string().as_bytes());
+            let digest = self.planning.secrets().hash(output.value.to_string().as_bytes());
             let since = earlier.get(name).filter(|earlier| earlier.digest == digest);
             let recorded = RecordedOutput {
                 value: output.value.clone(),
@@ -153,6 +153,7 @@ impl EndedApply<'_> {
             earlier.find(|earlier| earlier.output == read.output && earlier.digest == read.digest)
         };
         state.reads = self
+            .plan
             .read
             .iter()
             .map(|read| same(read).unwrap_or(read).clone())
@@ -205,7 +206,7 @@ impl EndedApply<'_> {
         }
         // If an earlier removal left only a journal, this removal must still be recorded.
         let is_left = reason == WriteReason::Destroy && prior.is_some_and(|prior| !prior.retired);
-        let is_same = *state == *self.recorded && !is_left;
+        let is_same = *state == self.recorded && !is_left;
         let known = prior.map(|prior| &prior.applied_reviews);
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
         let uses_nothing_new = self.used_pull_requests(succeeded).iter().all(is_known);

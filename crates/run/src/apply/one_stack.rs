@@ -1,17 +1,17 @@
 //! Applies one stack: acquires its lease, plans again under the lease, asks for approval, applies and records the
 //! result.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tracing::Instrument as _;
 
 use super::{
-    consent::{ApprovedPlan, Decisions, LateReview, PriorState, ProposedPlan},
+    consent::{ApprovedPlan, Decisions, LateApprover, LateReview, PriorState, ProposedPlan, Refusal},
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::{has_succeeded, not_started, stopped_outcome},
-    rounds::{ApplyRounds, plan_live},
+    rounds::{AppliedRounds, ApplyRounds, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
@@ -30,6 +30,7 @@ use konverge_base::{
         Digest, StackId,
         apply_result::{StackOutcome, StackResult},
         authorization::Authorization,
+        plan::StackPlan,
         spec::Spec,
         state::{JournalEntry, StackState},
     },
@@ -37,6 +38,7 @@ use konverge_base::{
 };
 use konverge_config::WorkflowTime;
 use konverge_delivery as delivery;
+use konverge_engine::EnginePlan;
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions, Versioned};
 
@@ -148,31 +150,73 @@ struct LeasedStack<'a> {
     secrets: Option<&'a StackSecrets>,
 }
 
-/// A release in Kusion's format that ends together with the apply.
-struct EndedRelease<'a> {
-    turn: ReleaseTurn,
-    wanted: &'a Spec,
-    /// True if the apply changed the recorded resources.
-    changed: bool,
-    result: StackResult,
+/// The state of a stack under its lease, before its apply.
+struct LoadedStack {
+    /// The state as it is recorded.
+    recorded: StackState,
+    /// The same with what an earlier run could not store.
+    prior: StackState,
+    /// True if an earlier run had left something.
+    taken_up: bool,
 }
 
-impl LeasedStack<'_> {
+/// A stack that was planned under its lease.
+struct PlannedStack {
+    loaded: LoadedStack,
+    plan: Box<EnginePlan>,
+    /// The release in Kusion's format that the apply begins and ends.
+    release: Option<StackRelease>,
+    spec_digest: Digest,
+    /// True if Argo CD or Flux delivered the stack before, and no longer does.
+    ends_delivery: bool,
+}
+
+struct StackRelease {
+    turn: ReleaseTurn,
+    wanted: Spec,
+}
+
+/// A stack whose approved plan was applied, before its state is recorded.
+struct AppliedStack<'a> {
+    ended: EndedApply<'a>,
+    outcome: StackOutcome,
+    state: StackState,
+    unstored: Unstored,
+    release: Option<StackRelease>,
+}
+
+impl<'a> LeasedStack<'a> {
+    /// Loads, plans, asks for approval, applies and records.
     async fn apply(
         &self,
         wanted: Spec,
         input_digest: Option<Digest>,
         decisions: &mut Decisions,
     ) -> Result<StackOutcome, UserError> {
-        let Self {
-            planning,
-            target,
-            options,
-            lease,
-            secrets,
-        } = *self;
+        let loaded = self.load(input_digest)?;
+        if let Some(serial) = self.superseded_serial().await? {
+            return Ok(unchanged_outcome(self.target, serial));
+        }
+        let planned = self.plan(wanted, loaded, decisions).await?;
+        let approved = match self.approve(&planned).await {
+            Ok(approved) => approved,
+            Err(refusal) => return Ok(self.refuse(&planned.plan.public, refusal, decisions)),
+        };
+        decisions.extend(approved.decisions);
+        if planned.plan.public.rotates_secret() {
+            decisions.rotated.insert(self.target.id.clone());
+        }
+        let mut applied = self
+            .carry_out(planned, input_digest, approved.late, decisions)
+            .await?;
+        applied.outcome.grounds = approved.authorization;
+        Ok(self.record(applied).await)
+    }
+
+    fn load(&self, input_digest: Option<Digest>) -> Result<LoadedStack, UserError> {
+        let Self { planning, target, .. } = *self;
         let empty = || StackState::empty(target.id.clone(), target.stack_folder.clone());
-        let recorded = lease.prior().map_or_else(empty, |prior| prior.state.clone());
+        let recorded = self.lease.prior().map_or_else(empty, |prior| prior.state.clone());
         let mut prior = recorded.clone();
         let taken_up = planning.take_up_rescue(&mut prior)?;
         if taken_up {
@@ -183,69 +227,116 @@ impl LeasedStack<'_> {
         }
         // While this run waited for the lease, another run may have applied the stack. Then the state to restore is out
         // of date, and a plan for an older commit would revert the newer one.
-        if options.restore && prior.input_digest != input_digest {
+        if self.options.restore && prior.input_digest != input_digest {
             return Err(applied_meanwhile(&target.id));
         }
-        if let Some(serial) = self.superseded_serial().await? {
-            return Ok(unchanged_outcome(target, serial));
-        }
+        Ok(LoadedStack {
+            recorded,
+            prior,
+            taken_up,
+        })
+    }
+
+    /// Plans the stack again under the lease, because the reviewed plan may be outdated. The approver compares both.
+    async fn plan(
+        &self,
+        wanted: Spec,
+        mut loaded: LoadedStack,
+        decisions: &mut Decisions,
+    ) -> Result<PlannedStack, UserError> {
+        let Self { planning, target, .. } = *self;
+        let prior = &mut loaded.prior;
         // Kusion's releases are read before the plan, so that an operation of Kusion in progress stops the stack
         // untouched.
-        let mut turn = kusion_releases::open_turn(&planning.run, &planning.config, &prior).await?;
-        let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
-        let released = turn.as_ref().map(checked).transpose()?;
-        let spec_digest = wanted.digest();
-        let serial = lease.prior().map_or(0, |prior| prior.serial);
-        let start = PlanStart {
-            state: &prior,
-            serial: Some(serial),
-            secrets,
+        let turn = kusion_releases::open_turn(&planning.run, &planning.config, prior).await?;
+        let checked = |turn: ReleaseTurn| {
+            turn.check(&wanted, prior)?;
+            let wanted = wanted.clone();
+            Ok::<_, UserError>(StackRelease { turn, wanted })
         };
-        // The stack is planned again under the lease, because the reviewed plan may be outdated. The approver compares
-        // both.
-        let ends_delivery = delivery::ends(planning.is_delivered(target), &wanted, &prior)?;
+        let release = turn.map(checked).transpose()?;
+        let spec_digest = wanted.digest();
+        let ends_delivery = delivery::ends(planning.is_delivered(target), &wanted, prior)?;
+        let start = PlanStart {
+            state: prior,
+            serial: Some(self.serial()),
+            secrets: self.secrets,
+        };
         let plan = plan_live(planning, target, wanted, start).await?;
-        let past = prior_state(&prior, lease);
-        let public = plan.public.clone();
-        decisions.waits_for.extend(public.waits_for.iter().cloned());
+        decisions.waits_for.extend(plan.public.waits_for.iter().cloned());
         // Policies and freezes apply to all names of a stack. The names are recorded before any decision, so that a
         // later run knows them even if this one stops here.
-        if !public.known_as.is_within(&prior.guarded_as) {
-            let names = public.known_as.clone();
+        if !plan.public.known_as.is_within(&prior.guarded_as) {
+            let names = plan.public.known_as.clone();
             let entry = JournalEntry::Names { names };
             prior.apply_entry(&entry);
-            lease.journal(vec![entry]).await?;
+            self.lease.journal(vec![entry]).await?;
         }
+        Ok(PlannedStack {
+            loaded,
+            plan,
+            release,
+            spec_digest,
+            ends_delivery,
+        })
+    }
+
+    async fn approve(
+        &self,
+        PlannedStack { loaded, plan, .. }: &PlannedStack,
+    ) -> Result<ApprovedPlan, Refusal> {
         let document = || plan_documents::for_rules(plan.truth());
         let proposed = ProposedPlan {
-            plan: &public,
+            plan: &plan.public,
             document: &document,
         };
-        let ApprovedPlan {
-            authorization,
-            decisions: of_plan,
-            late,
-        } = match options.approver.stack(&proposed, &past).await {
-            Ok(approval) => approval,
-            Err(refusal) => {
-                let is_unreviewed = !refusal.decisions.stopped.is_empty();
-                decisions.extend(refusal.decisions);
-                let outcome = StackOutcome {
-                    // A person can approve only the digest of this new plan, so the outcome shows it.
-                    digest: public.digest,
-                    ..not_started(target, &refusal.error)
-                };
-                if outcome.result == StackResult::Stopped && !is_unreviewed {
-                    decisions.denied.insert(target.id.clone());
-                }
-                return Ok(outcome);
-            }
+        let past = prior_state(&loaded.prior, self.lease);
+        self.options.approver.stack(&proposed, &past).await
+    }
+
+    /// Returns the outcome of a refused plan, and adds what was decided about it.
+    fn refuse(&self, plan: &StackPlan, refusal: Refusal, decisions: &mut Decisions) -> StackOutcome {
+        let is_unreviewed = !refusal.decisions.stopped.is_empty();
+        decisions.extend(refusal.decisions);
+        let outcome = StackOutcome {
+            // A person can approve only the digest of this new plan, so the outcome shows it.
+            digest: plan.digest,
+            ..not_started(self.target, &refusal.error)
         };
-        decisions.extend(of_plan);
-        if public.rotates_secret() {
-            decisions.rotated.insert(target.id.clone());
+        if outcome.result == StackResult::Stopped && !is_unreviewed {
+            decisions.denied.insert(self.target.id.clone());
         }
-        let late = LateReview::new(late);
+        outcome
+    }
+
+    /// Applies an approved plan.
+    async fn carry_out(
+        &self,
+        planned: PlannedStack,
+        input_digest: Option<Digest>,
+        late: Box<dyn LateApprover>,
+        decisions: &mut Decisions,
+    ) -> Result<AppliedStack<'a>, UserError> {
+        let Self {
+            planning,
+            target,
+            options,
+            lease,
+            secrets,
+        } = *self;
+        let PlannedStack {
+            loaded:
+                LoadedStack {
+                    recorded,
+                    mut prior,
+                    taken_up,
+                },
+            plan,
+            mut release,
+            spec_digest,
+            ends_delivery,
+        } = planned;
+        let public = plan.public.clone();
         // Before the first state is written, only the journal records the folder of the stack.
         let is_known = |prior: &Versioned| prior.state.folder.path().is_some();
         if !public.resources.is_empty()
@@ -256,22 +347,21 @@ impl LeasedStack<'_> {
         }
         let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
         // The release stops Kusion before the first write. A plan without changes needs no release yet.
-        let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
-        if let Some(turn) = turn.as_mut().filter(is_due) {
+        let is_due = |release: &&mut StackRelease| release.turn.is_left() || !public.resources.is_empty();
+        if let Some(StackRelease { turn, .. }) = release.as_mut().filter(is_due) {
             turn.begin(lease, &mut prior, target.head.is_none()).await?;
         }
         let journal = ApplyJournal::new(lease, prior.clone(), unstored);
-        let published = Mutex::default();
+        let late = LateReview::new(late);
         let rounds = ApplyRounds {
             planning,
             target,
             options,
             journal: &journal,
-            serial,
+            serial: self.serial(),
             secrets,
             late: &late,
             ends_delivery,
-            published: &published,
         };
         let workflows = WorkflowHooks {
             config: &planning.config,
@@ -286,53 +376,61 @@ impl LeasedStack<'_> {
                 digest: spec_digest,
             },
         };
-        let mut outcome = self
+        let AppliedRounds { mut outcome, outputs } = self
             .between_workflows(&workflows, rounds.run(*plan), decisions)
             .await;
-        let (mut state, mut unstored) = journal.into_parts();
+        outcome.digest = public.digest;
+        let (mut state, unstored) = journal.into_parts();
         if target.head.is_none() && has_succeeded(outcome.result) {
             workflow_hooks::forget(&mut state);
         }
         if has_succeeded(outcome.result) && !planning.is_delivered(target) {
             delivery::forget(&mut state);
         }
-        if let (Some(turn), Some(wanted)) = (turn, released) {
-            let changed = state.resources != recorded.resources;
-            let release = EndedRelease {
-                turn,
-                wanted: &wanted,
-                changed,
-                result: outcome.result,
-            };
-            let ended = self.end_release(release, &mut state).await;
-            if let Err(error) = ended {
+        let ended = EndedApply {
+            planning,
+            target,
+            options,
+            lease,
+            recorded,
+            plan: public,
+            published: outputs,
+            input_digest,
+            spec_digest,
+        };
+        Ok(AppliedStack {
+            ended,
+            outcome,
+            state,
+            unstored,
+            release,
+        })
+    }
+
+    /// Ends the release of Kusion, and writes the state and the apply record.
+    async fn record(&self, applied: AppliedStack<'_>) -> StackOutcome {
+        let AppliedStack {
+            ended,
+            mut outcome,
+            mut state,
+            mut unstored,
+            release,
+        } = applied;
+        if let Some(release) = release {
+            let changed = state.resources != ended.recorded.resources;
+            let result = self
+                .end_release(release, changed, outcome.result, &mut state)
+                .await;
+            if let Err(error) = result {
                 outcome.result = StackResult::Failed;
                 outcome.error.get_or_insert_with(|| error.body());
             }
         }
-        outcome.digest = public.digest;
-        outcome.grounds = authorization;
-        let ended = EndedApply {
-            target,
-            options,
-            lease,
-            recorded: &recorded,
-            known_as: &public.known_as,
-            secrets: planning.secrets(),
-            published: published.into_inner().expect("no panic while the lock is held"),
-            read: &public.read,
-            input_digest,
-            spec_digest,
-            core: match &target.recorded {
-                Some(recorded) => recorded.core.as_deref(),
-                None => planning.core(),
-            },
-        };
         ended.record(state, &mut outcome, &mut unstored).await;
         if let (Some(error), Some(hint)) = (&mut outcome.error, unstored.hint()) {
             error.hints.push(hint);
         }
-        Ok(outcome)
+        outcome
     }
 
     /// Runs the apply between the workflows that the configuration has for this stack. A restore, a rollback and a
@@ -340,9 +438,9 @@ impl LeasedStack<'_> {
     async fn between_workflows(
         &self,
         workflows: &WorkflowHooks<'_>,
-        rounds: impl Future<Output = StackOutcome>,
+        rounds: impl Future<Output = AppliedRounds>,
         decisions: &mut Decisions,
-    ) -> StackOutcome {
+    ) -> AppliedRounds {
         let Self { target, options, .. } = *self;
         if options.restore || options.rolled_back_to.is_some() || target.head.is_none() {
             return rounds.await;
@@ -355,9 +453,10 @@ impl LeasedStack<'_> {
         };
         if let Err(failure) = workflows.run(WorkflowTime::Pre).await {
             note_failure();
-            return not_started(target, &failure);
+            return not_started(target, &failure).into();
         }
-        let mut outcome = rounds.await;
+        let mut applied = rounds.await;
+        let outcome = &mut applied.outcome;
         // After a failed apply, the workflow after it waits for an apply that succeeds.
         if has_succeeded(outcome.result)
             && let Err(failure) = workflows.run(WorkflowTime::Post).await
@@ -366,7 +465,12 @@ impl LeasedStack<'_> {
             outcome.result = StackResult::Failed;
             outcome.error = Some(failure.body());
         }
-        outcome
+        applied
+    }
+
+    /// The serial of the recorded state; 0 if there is none.
+    fn serial(&self) -> u64 {
+        self.lease.prior().map_or(0, |prior| prior.serial)
     }
 
     /// Returns the serial of the recorded state if a run of a newer commit has applied the stack in the meantime.
@@ -382,17 +486,17 @@ impl LeasedStack<'_> {
 
     /// Ends the release in Kusion's format. If the apply changed recorded resources and no release was begun, it begins
     /// one first.
-    async fn end_release(&self, ended: EndedRelease<'_>, state: &mut StackState) -> Result<(), UserError> {
-        let EndedRelease {
-            mut turn,
-            wanted,
-            changed,
-            result,
-        } = ended;
+    async fn end_release(
+        &self,
+        StackRelease { mut turn, wanted }: StackRelease,
+        changed: bool,
+        result: StackResult,
+        state: &mut StackState,
+    ) -> Result<(), UserError> {
         if !turn.has_begun() && changed {
             turn.begin(self.lease, state, wanted.resources.is_empty()).await?;
         }
-        turn.end(result, wanted, state, self.planning.secrets()).await
+        turn.end(result, &wanted, state, self.planning.secrets()).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Applies a plan in rounds: objects that disappear during a round are planned and applied again in the next one.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::collections::BTreeMap;
 
 use super::{
     consent::LateReview,
@@ -40,23 +40,37 @@ pub(super) struct ApplyRounds<'a> {
     pub late: &'a LateReview,
     /// True if Argo CD or Flux delivered the stack before, and no longer does.
     pub ends_delivery: bool,
-    /// The outputs that the stack publishes after the last round.
-    pub published: &'a Mutex<Option<Publication>>,
+}
+
+/// The result of all rounds of a stack.
+pub(super) struct AppliedRounds {
+    pub outcome: StackOutcome,
+    /// The outputs that the stack publishes, if the last round succeeded.
+    pub outputs: Option<Publication>,
+}
+
+impl From<StackOutcome> for AppliedRounds {
+    /// Nothing was applied, so no outputs change.
+    fn from(outcome: StackOutcome) -> Self {
+        Self {
+            outcome,
+            outputs: None,
+        }
+    }
 }
 
 impl ApplyRounds<'_> {
     /// Applies an approved plan, and returns one outcome for all rounds together.
-    pub(super) async fn run(&self, plan: EnginePlan) -> StackOutcome {
+    pub(super) async fn run(&self, plan: EnginePlan) -> AppliedRounds {
         let plan = match self.take_back(plan).await {
             Ok(plan) => plan,
-            Err(failure) => return not_started(self.target, &failure),
+            Err(failure) => return not_started(self.target, &failure).into(),
         };
         let Applied {
             mut outcome,
             mut missing,
-            outputs,
+            mut outputs,
         } = self.carry_out(plan).await;
-        self.publish(outputs);
         // An object that the plan found unchanged may have disappeared since the plan read it, for example with its
         // Namespace. Another round creates the object again. If objects are missing after the last round, the stack
         // fails.
@@ -71,19 +85,15 @@ impl ApplyRounds<'_> {
                 Err(failure) => {
                     let what = format!("`{first}` disappeared during the apply, and was not created again");
                     outcome.error = Some(failure.context(&what).body());
-                    return outcome;
+                    break;
                 }
             };
             let next = self.carry_out(*plan).await;
             missing = next.missing;
-            self.publish(next.outputs);
+            outputs = next.outputs;
             outcome = join(outcome, next.outcome);
         }
-        outcome
-    }
-
-    fn publish(&self, outputs: Option<Publication>) {
-        *self.published.lock().expect("no panic while the lock is held") = outputs;
+        AppliedRounds { outcome, outputs }
     }
 
     /// If the delivery of the stack by Argo CD or Flux ends, makes Konverge the manager of the fields again and plans
