@@ -15,7 +15,7 @@ fn commit(name: char) -> CommitId {
     name.to_string().repeat(40).parse().unwrap()
 }
 
-/// GitHub's answer: the tip is `f…`, and the branch contains the commit of the event.
+/// GitHub's answer: the tip is `f…`, and the branch contains the commit of the event. The client needs a runtime.
 fn main_branch() -> BranchAnswer {
     let env = BTreeMap::from([("GITHUB_TOKEN".to_owned(), "ghs_token".to_owned())]);
     let run = RunContext {
@@ -178,8 +178,8 @@ fn told(event: &JobEvent, caller: Caller<'_>, answer: Option<BranchAnswer>) -> S
 }
 
 /// Event × caller × answer. `topic`, the tag `main` and the odd branch are never the default branch.
-#[test]
-fn the_table() {
+#[tokio::test]
+async fn the_table() {
     let on = |ref_name| caller("bob", 1, "", None, ref_name);
     let (main, topic, tag) = ("refs/heads/main", "refs/heads/topic", "refs/tags/main");
     let gone = JobEvent::Push(PushEvent {
@@ -279,8 +279,8 @@ fn the_table() {
 }
 
 /// The default branch is what GitHub says now, whatever the event of a re-run says.
-#[test]
-fn an_event_s_word_for_the_default_branch_grants_nothing() {
+#[tokio::test]
+async fn an_event_s_word_for_the_default_branch_grants_nothing() {
     let mut now = main_branch();
     now.upstream.branch.name = "trunk".to_owned();
     let on_main = caller("bob", 1, "", None, "refs/heads/main");
@@ -343,8 +343,8 @@ fn who_is_trusted_less_may_not_more() {
 }
 
 /// `for-environment` opens the stacks of one environment, in applies and restores alone.
-#[test]
-fn an_environment_limits_applies_and_restores_alone() {
+#[tokio::test]
+async fn an_environment_limits_applies_and_restores_alone() {
     let main = "refs/heads/main";
     let answer = main_branch();
     let limited = |event: &JobEvent, approve: &'static str, environment: Option<&'static str>| {
@@ -380,8 +380,8 @@ fn an_environment_limits_applies_and_restores_alone() {
 }
 
 /// What the comment says that a merge does.
-#[test]
-fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
+#[tokio::test]
+async fn a_merge_applies_only_what_is_proposed_into_the_default_branch() {
     let is = Some(main_branch());
     let pull = |base, outside| JobEvent::PullRequest(pull_request(base, outside));
     for (event, answer, merging) in [
