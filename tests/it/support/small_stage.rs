@@ -179,7 +179,11 @@ impl Ran {
     /// The digest that a refusal asks to approve.
     pub fn digest(&self) -> String {
         let said = &self.outcome.stdout;
-        let (_, said) = said.split_once("approve: ").unwrap_or_else(|| panic!("{said}"));
-        said.chars().take_while(char::is_ascii_hexdigit).collect()
+        let digits = |text: &str| -> String { text.chars().take_while(char::is_ascii_hexdigit).collect() };
+        // A gate also says who must approve, before it names the digest.
+        let mut digests = said.split("approve: ").skip(1).map(digits);
+        digests
+            .find(|digest| digest.len() == 64)
+            .unwrap_or_else(|| panic!("{said}"))
     }
 }
