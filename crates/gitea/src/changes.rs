@@ -117,7 +117,7 @@ impl Changes for Client {
             for mut raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
                 // On Forgejo, `head.sha` of a merged pull request is the branch tip, which may have moved since the
                 // merge; so the kept head is read, as for a single pull request.
-                if raw.merged_at.is_some() {
+                if raw.merged_at.is_some() && !self.server().await?.lists_merged_heads() {
                     raw.head.sha = self.kept_head(raw.number).await?;
                 }
                 let pull = convert(&path, raw)?;

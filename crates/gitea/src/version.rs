@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+use konverge_forge::ForgeError;
+use konverge_rest::TokenPermission;
+use serde::Deserialize;
+
+use crate::client::Client;
+
 /// The most characters of a version that a message shows.
 const LONGEST: usize = 60;
 
@@ -21,6 +27,9 @@ impl Version {
 
     /// The first version with the run id of a job in the URLs of runs, and with the started run in the answer to a dispatch.
     pub(super) const RUNS: Self = Self { major: 1, minor: 26 };
+
+    /// The version whose lists of pull requests are known to have `refs/pull/N/head`. Older ones were not read.
+    const LISTED_HEADS: Self = Self { major: 1, minor: 26 };
 
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(['.', '-', '+']);
@@ -45,6 +54,8 @@ pub(super) struct Server {
     pub(super) api: Version,
     /// Its name with its own version, for messages.
     pub(super) name: String,
+    /// True for a Forgejo.
+    pub(super) is_forgejo: bool,
 }
 
 impl Server {
@@ -56,12 +67,35 @@ impl Server {
             Some((forgejo, gitea)) => Self {
                 api: Version::parse(gitea).unwrap_or(Version::NEWEST),
                 name: format!("Forgejo {forgejo}, with the API of Gitea {gitea},"),
+                is_forgejo: true,
             },
             None => Self {
                 api: Version::parse(&text).unwrap_or(Version::NEWEST),
                 name: format!("Gitea {text}"),
+                is_forgejo: false,
             },
         }
+    }
+
+    /// Returns true if its lists have a merged pull request with the head that was merged, not with the tip of the branch. A server
+    /// that does not say which Gitea it is may be another.
+    pub(super) fn lists_merged_heads(&self) -> bool {
+        !self.is_forgejo && self.api >= Version::LISTED_HEADS && self.api != Version::NEWEST
+    }
+}
+
+impl Client {
+    /// Returns what the server is. Requested once.
+    pub(super) async fn server(&self) -> Result<&Server, ForgeError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            version: String,
+        }
+        let asked = || async {
+            let Answer { version } = self.rest.get("/version", TokenPermission("read:misc")).await?;
+            Ok::<_, ForgeError>(Server::parse(&version))
+        };
+        self.learned.server.get_or_try_init(asked).await
     }
 }
 
@@ -78,6 +112,20 @@ mod tests {
         assert!(api("1.25.5") < Version::RUNS);
         // What counts is the API that it has.
         assert_eq!(api("11.0.1+gitea-1.22.0").to_string(), "1.22");
+    }
+
+    #[test]
+    fn merged_heads_are_listed_by_a_gitea_that_is_known_to() {
+        let listed = |text| Server::parse(text).lists_merged_heads();
+        assert!(listed("1.26.0") && listed("1.27.0+dev-12-gabcdef"));
+        for other in [
+            "1.25.5",
+            "11.0.1+gitea-1.22.0",
+            "20.0.0+gitea-1.30.0",
+            "development",
+        ] {
+            assert!(!listed(other), "{other}");
+        }
     }
 
     #[test]
