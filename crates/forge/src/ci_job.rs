@@ -62,7 +62,12 @@ pub trait CiJob: Debug + Send + Sync {
     /// Returns the URL of the list of the run's artifacts. The comment links there until the page is linked.
     fn artifacts_url(&self) -> String;
 
-    /// Returns the run of a URL of this repository, and the attempt if the URL names one.
+    /// Returns the number in the URL of the run, which grows from run to run.
+    fn page_number(&self) -> u64 {
+        self.info().run_id
+    }
+
+    /// Returns the number in the URL of a run of this repository, and the attempt if the URL names one.
     fn run_of_page(&self, page: &str) -> Option<(u64, Option<u32>)>;
 
     /// Sets outputs of the step. Does nothing if there is no place for them.
@@ -98,13 +103,13 @@ pub trait CiJob: Debug + Send + Sync {
 
     /// Returns true if a URL is that of a later run of this repository, or of a later attempt of this run.
     fn is_later_page(&self, page: &str) -> bool {
-        let this = (self.info().run_id, Some(self.info().run_attempt));
+        let this = (self.page_number(), Some(self.info().run_attempt));
         self.run_of_page(page).is_some_and(|run| run > this)
     }
 
     /// Returns true if a URL is that of any attempt of this run.
     fn is_page_of_run(&self, page: &str) -> bool {
         self.run_of_page(page)
-            .is_some_and(|(run, _)| run == self.info().run_id)
+            .is_some_and(|(run, _)| run == self.page_number())
     }
 }
