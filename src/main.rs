@@ -11,13 +11,13 @@ pub mod ops;
 
 use std::process::ExitCode;
 
-/// A plan consists of millions of small values that are freed on another core than they were allocated on.
-/// glibc's allocator needs a third of its time for that (`cargo bench --bench kubernetes`).
+/// A plan allocates millions of small values on one core and frees them on another. glibc's allocator spends a third of
+/// its time on that (`cargo bench --bench kubernetes`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Before anything opens a connection: two providers, or none, would panic at the first use of TLS.
+    // Install the provider before anything opens a connection: with none or two, the first use of TLS would panic.
     if rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .is_err()

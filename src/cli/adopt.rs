@@ -76,7 +76,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(u8::from(found.stacks_that_are(Takeover::Failed).next().is_some()))
 }
 
-/// The plans of the stacks that would change or could not be planned. One of which nothing is there has nothing to compare.
+/// Returns the plans of the stacks that would change or could not be planned. A stack of which nothing runs yet is left
+/// out: there is nothing to compare.
 fn differing(plan: &Plan) -> Plan {
     let stacks = plan.stacks.iter();
     let stacks =

@@ -23,7 +23,7 @@ use konverge_run::{
     compiler::Compilers,
 };
 
-/// The maximum number of boxes in a requested diagram: more than a comment shows, but still readable.
+/// The maximum number of boxes in the diagram of `--output mermaid`: more than in a comment, but still readable.
 const DRAWN: usize = 2_000;
 
 #[derive(Debug, clap::Args)]
@@ -153,11 +153,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     } else {
         0
     };
+    // The process ends after this, so the memory is not freed: that would take a tenth of the time.
     answer.finish_leaking();
     Ok(code)
 }
 
-/// Prints which paths affect stacks: the named ones, or those that the change affects.
+/// Prints the paths that affect each stack: of the named stacks, or of those that the change affects.
 async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let request = OpenRequest {
         selection: match (args.all, args.names.is_empty()) {

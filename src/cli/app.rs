@@ -36,6 +36,7 @@ use konverge_trace::{Recorder, log_filter};
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     report_bugs();
     let args: Vec<OsString> = args.into_iter().collect();
+    // Before the parser, because the words of a completion request are not yet a valid command line.
     if let Some(code) = super::completions::answer(&args, Cli::command) {
         return code;
     }
@@ -61,12 +62,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.use_stderr() {
                 print_usage_error(&error)
             } else {
-                // Printing fails only if nobody reads.
+                // Ignore an error: it only means that nobody reads the output.
                 drop(error.print())
             }
             return ExitCode::from(code);
         }
     };
+    // A worker confines itself while it has a single thread, so it starts before the async runtime.
     if let Command::Worker(args) = &cli.command {
         return super::kcl_worker::run(args);
     }
@@ -109,7 +111,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     code
 }
 
-/// The command line, and the name of its command.
+/// Parses the command line. Also returns the name of its subcommand.
 fn parse(args: &[OsString]) -> Result<(Cli, String), clap::Error> {
     let mut command = super::help_groups::grouped(Cli::command());
     let mut matches = command
@@ -120,7 +122,7 @@ fn parse(args: &[OsString]) -> Result<(Cli, String), clap::Error> {
     Ok((cli, name))
 }
 
-/// Returns a hint for an option of another tool, if the error is about one.
+/// Returns a hint for an option of another tool; `None` if the error is not about such an option.
 fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str> {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -135,7 +137,7 @@ fn foreign_option(error: &clap::Error, args: &[OsString]) -> Option<&'static str
         .find_map(super::foreign_options::hint)
 }
 
-/// The error with that tip in the place of clap's: what it finds is similar in letters, not in meaning.
+/// Replaces clap's suggestion by this hint: clap suggests the option with the most similar letters, not meaning.
 fn with_known_option(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     if let Some(hint) = foreign_option(&error, args) {
         error.remove(ContextKind::SuggestedArg);
@@ -148,7 +150,7 @@ fn with_known_option(mut error: clap::Error, args: &[OsString]) -> clap::Error {
     error
 }
 
-/// Prints what is wrong with the command line. What clap calls a tip is a hint everywhere else.
+/// Prints what is wrong with the command line. A "tip" of clap is printed as a hint, as everywhere else.
 fn print_usage_error(error: &clap::Error) {
     let is_plain = std::env::var_os(variables::NO_COLOR).is_some() || !std::io::stderr().is_terminal();
     let text = if is_plain {
@@ -172,7 +174,8 @@ fn with_hints(text: &str) -> String {
     lines.collect()
 }
 
-/// A bug ends with what to do about it. What went wrong in the code may contain values, so it is shown on request only.
+/// Installs a panic hook that says how to report the bug. A panic message may contain secret values, so it is shown
+/// only with RUST_BACKTRACE.
 fn report_bugs() {
     let in_full = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |bug| {
@@ -279,9 +282,9 @@ impl Command {
     }
 }
 
-/// The inputs of the action and the equivalent environment variables. The runner passes inputs as `INPUT_…`
-/// with hyphens kept; an input that is not set is empty. Only `for-environment` has a default, so that an expression that gives
-/// nothing is known.
+/// The inputs of the action and the equivalent environment variables. The runner passes inputs as `INPUT_…` with
+/// hyphens kept; an input that is not set is empty. Only `for-environment` has a default, so that an expression with an
+/// empty result is noticed.
 const INPUTS: [(&str, &str); 11] = [
     ("INPUT_WORKING-DIRECTORY", variables::KONVERGE_REPO),
     ("INPUT_LIVE", variables::KONVERGE_LIVE),
@@ -296,7 +299,7 @@ const INPUTS: [(&str, &str); 11] = [
     ("INPUT_AGE-IDENTITY", variables::KONVERGE_AGE_IDENTITY),
 ];
 
-/// An input that is refused if it is given and empty.
+/// The input that is refused if it is set, but empty.
 const FOR_ENVIRONMENT: &str = "INPUT_FOR-ENVIRONMENT";
 
 fn context(cli: &Cli) -> CliContext {
@@ -329,7 +332,7 @@ fn context(cli: &Cli) -> CliContext {
 
 /// Starts logging to stderr, masked like all output.
 fn start_logging(context: &CliContext) {
-    // The runner sets it when somebody starts a job again with debug logging.
+    // RUNNER_DEBUG is set when somebody starts a job again with debug logging.
     let debugs = context.env.get(variables::RUNNER_DEBUG).map(String::as_str) == Some("1");
     let verbose = context.global.verbose.max(if debugs { 2 } else { 0 });
     let mut filter = log_filter(
@@ -368,9 +371,9 @@ fn start_logging(context: &CliContext) {
 /// The form of a logged event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LogForm {
-    /// May be colored: only a person reads it.
+    /// For a person. It may be colored.
     Terminal,
-    /// GitHub's runner may read it.
+    /// For a log that GitHub's runner may read as workflow commands.
     Lines,
     Json,
 }
@@ -399,7 +402,7 @@ struct MaskedStderr {
 
 impl std::io::Write for MaskedStderr {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // tracing-subscriber writes one whole event at a time.
+        // tracing-subscriber writes one whole event at a time, so no secret is split between two calls.
         let mut text = self.secrets.mask(&String::from_utf8_lossy(bytes));
         match self.form {
             LogForm::Terminal => {}
@@ -415,7 +418,7 @@ impl std::io::Write for MaskedStderr {
     }
 }
 
-/// Returns when the run was asked to stop and has changed nothing: then it can be dropped, whatever it waits
+/// Returns when the run was asked to stop and has changed nothing yet. Such a run can be dropped, whatever it waits
 /// for.
 async fn may_be_dropped(context: &CliContext) {
     context.cancel.cancelled().await;

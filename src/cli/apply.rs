@@ -62,11 +62,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if session.targets.is_empty() && session.newer.is_none() && !args.opened.names_stacks() {
         context.note("hint: `konverge apply --pending` takes every stack that is not up to date");
     }
+    // A restore brings no new change, so it bypasses no rollout.
     if !args.recorded {
         for note in rollout::passed_by(&session.planning, &session.targets).await? {
             context.say(&note);
         }
     }
+    // A missing stack whose removal is uncertain is not destroyed. It is reported with the results.
     let skipped = konverge_run::SkippedRemovals::split_off_planned(&session.planning, &mut session.targets);
     let what = ConfirmedAction::Apply {
         deletes_all: args.allow_empty,

@@ -117,7 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// The command line of an example: what follows two spaces, a pipe or an arrow is not part of it.
+    /// Returns the words of the command in an example. Text after two spaces, a pipe or an arrow is not part of the
+    /// command.
     fn words(line: &str) -> Option<Vec<String>> {
         let command = line
             .split("  ")

@@ -140,6 +140,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
     let mut shown: Vec<Spec> = built.iter().map(|(_, spec)| spec.clone()).collect();
     if !args.show_secrets {
+        // Markers of secrets are made with this machine's key, so that they are the same in each run.
         let key = MachineKey::read(&context.run());
         shown = redact::specs(&shown, &key.secrets);
         key.keep();
@@ -199,7 +200,7 @@ fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {
     }
 }
 
-/// Prints which stack follows, if there are several.
+/// Prints a heading with the name of the next stack, if there are several stacks.
 fn head(context: &CliContext, stacks: usize, index: usize, stack: Option<&Stack>) {
     if stacks < 2 {
         return;

@@ -12,14 +12,15 @@ use konverge_ci::{
     self as ci, CiOptions, CommentRule, ScheduledTask, ShardMode, workflow_coverage::EVERY_ENVIRONMENT,
 };
 
-/// Arguments of `konverge ci`. KONVERGE_APPROVE contains plan digests: a person who approves the job's
-/// environment approves these plans. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
-/// limits an apply to the stacks whose rule names that environment; `*` stands for all stacks, and an empty name is refused. KONVERGE_SHARD_RESULT is the result of the
-/// shards' jobs as GitHub has it (`needs.JOB.result`), for `--shard all/N` in a later attempt of a run.
-/// KONVERGE_ON_SCHEDULE says what is done on a schedule: `drift` or `apply`. KONVERGE_COMMENT says when a comment is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG holds the
-/// text of a kubeconfig. KONVERGE_PAGE_ARTIFACT names the artifact with the page, if a later step uploads it. With
-/// KONVERGE_PAGE_URL, the address of that artifact, nothing is done but to link it in the job summary and, for a
-/// pull request or a shard of its preview, in the comment. With KONVERGE_TESTS, `true`, stack tests are run instead.
+/// Arguments of `konverge ci`. These variables complete them: KONVERGE_APPROVE has plan digests, which the person
+/// approves who approves the job's environment. KONVERGE_ENVIRONMENT names that environment. KONVERGE_FOR_ENVIRONMENT
+/// limits an apply to the stacks whose rule names that environment; `*` means all stacks, and an empty name is refused.
+/// KONVERGE_SHARD_RESULT is the result of the shards' jobs (`needs.JOB.result`), for `--shard all/N` in a later attempt
+/// of a run. KONVERGE_ON_SCHEDULE is what a scheduled job does: `drift` or `apply`. KONVERGE_COMMENT is when a comment
+/// is written: `always`, `changes` or `never`. KONVERGE_KUBECONFIG is the text of a kubeconfig. KONVERGE_PAGE_ARTIFACT
+/// names the artifact with the page, if a later step uploads it. With KONVERGE_PAGE_URL, the address of that artifact,
+/// the command only links it in the job summary and, for a pull request or a shard of its preview, in the comment. With
+/// KONVERGE_TESTS set to `true` it runs stack tests instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   konverge ci                       in a job of GitHub, Gitea or GitLab: the event decides what is done
@@ -75,6 +76,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         None => ShardMode::Whole,
     };
     let text = |name: &str| context.env.get(name).map(|text| text.trim().to_owned());
+    // The step after the upload of the page only adds its link. It must not preview again.
     if let Some(address) = text(variables::KONVERGE_PAGE_URL).filter(|address| !address.is_empty()) {
         ci::link_page(&context.run(), &address, part).await?;
         return Ok(0);
@@ -124,7 +126,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         page_artifact: text(variables::KONVERGE_PAGE_ARTIFACT).is_some_and(|name| !name.is_empty()),
     };
     let run = context.run();
-    // The result of the run must be published on GitHub.
+    // From here a request to stop must not drop the run: its result has to be published on the forge.
     run.begin_writes()?;
     let ended = if tests {
         ci::run_tests(&run, &options, &JobTester).await?
@@ -135,7 +137,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(ended.code)
 }
 
-/// An expression that gives nothing must not mean every environment.
+/// Returns the error for an empty `for-environment`: an expression with an empty result must not mean every
+/// environment.
 fn empty_environment() -> UserError {
     let what = "`for-environment` (KONVERGE_FOR_ENVIRONMENT) is empty: it is not known which stacks this job may apply";
     UserError::new(ErrorKind::Usage, what).hint(
@@ -143,7 +146,7 @@ fn empty_environment() -> UserError {
     )
 }
 
-/// A variable that is `true` or `false`; absent or empty is `false`.
+/// Reads a variable that is `true` or `false`; absent or empty means `false`.
 fn is_on(context: &CliContext, name: &str) -> Result<bool, UserError> {
     match context.env.get(name).map(|text| text.trim()).unwrap_or_default() {
         "" | "false" => Ok(false),

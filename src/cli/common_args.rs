@@ -22,7 +22,7 @@ pub enum TextOrJson {
     Json,
 }
 
-/// What a command opens: stacks of a revision, or a Spec from a file, on an infrastructure.
+/// The arguments that say what a command works on: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct OpenedTargets {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) struct OpenedTargets {
     without: WithoutArgs,
 }
 
-/// Stacks whose Specs cannot be compiled.
+/// The option `--without`, for stacks whose Specs cannot be compiled.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct WithoutArgs {
     /// Confirm that this stack, whose Spec does not compile, needs nothing that others delete; may be
@@ -52,12 +52,12 @@ pub(super) struct WithoutArgs {
 }
 
 impl OpenedTargets {
-    /// Returns true if the stacks do not depend on the change.
+    /// Returns true if the arguments select stacks by name or select all, so that the change does not matter.
     pub(super) fn names_stacks(&self) -> bool {
         self.stacks.selection() != Selection::Affected
     }
 
-    /// Opens the targets.
+    /// Opens the selected stacks, or the Spec of the file.
     ///
     /// # Errors
     /// Errors of the repository, revisions, configuration, names, core, store or file.
@@ -71,10 +71,10 @@ impl OpenedTargets {
         self.open_request(run, self.request(live, no_wait)?, key).await
     }
 
-    /// Opens the targets of a preview: every stack, if the change adds `konverge.yaml`.
+    /// Opens the targets of a preview. If the change adds `konverge.yaml`, these are all stacks.
     ///
     /// # Errors
-    /// As [`OpenedTargets::open`].
+    /// The same as for [`OpenedTargets::open`].
     pub(super) async fn open_preview(&self, run: &RunContext, live: Live) -> Result<Session, UserError> {
         let request = OpenRequest {
             introduction: true,
@@ -143,10 +143,10 @@ impl Stacks {
         }
     }
 
-    /// The selection of a command that selects all stacks by default ([`every_by_default`]).
+    /// Returns the selection of a command that selects all stacks by default ([`every_by_default`]).
     ///
     /// # Errors
-    /// `--all` is given, which is the default.
+    /// `--all` was given, although it is the default.
     pub(super) fn selection_or_all(&self) -> Result<Selection, UserError> {
         match self.selection() {
             Selection::Affected => Ok(Selection::All),
@@ -163,7 +163,7 @@ pub(super) fn every_by_default(names: clap::Arg) -> clap::Arg {
     names.help("Stacks, by identity, folder, project or glob (`storefront/*`); default: every one")
 }
 
-/// Hides `--all` of such a command: it would repeat the default.
+/// Hides `--all` of a command that selects all stacks by default.
 pub(super) fn all_by_default(all: clap::Arg) -> clap::Arg {
     all.hide(true)
 }
@@ -177,7 +177,7 @@ pub(super) fn live_by_default(live: clap::Arg) -> clap::Arg {
     live.hide(true).value_parser(always)
 }
 
-/// The options that select the change. All commands use the same ones.
+/// The options that select the change, the same for all commands.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Revisions {
     /// Compare with this revision; default: the merge base with the default branch
@@ -206,7 +206,7 @@ pub(super) struct InfrastructureArgs {
 }
 
 impl InfrastructureArgs {
-    /// The cluster from the command line.
+    /// Returns the cluster from the command line.
     pub(super) fn given_cluster(&self) -> GivenCluster {
         self.cluster.given()
     }
@@ -253,7 +253,7 @@ impl From<LiveArg> for Live {
     }
 }
 
-/// A Spec from a file instead of stacks.
+/// The options for a Spec from a file instead of stacks.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct SpecFile {
     /// A Spec file instead of stacks; needs neither a repository nor KCL

@@ -66,7 +66,8 @@ fn completer(find: impl Fn(&str) -> Vec<Suggestion> + Send + Sync + 'static) -> 
     })
 }
 
-/// The context of a question: the repository that the typed command line names, and prints nothing to the terminal.
+/// Returns the context for a completion: of the repository that the typed command line names, and without output on the
+/// terminal.
 fn silent_run() -> RunContext {
     let env: std::collections::BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -89,7 +90,7 @@ fn silent_run() -> RunContext {
     }
 }
 
-/// The value of `--repo` on the command line that is being typed.
+/// Returns the value of `--repo` on the command line that is being typed.
 fn typed_repo() -> Option<String> {
     let words: Vec<String> = std::env::args_os()
         .filter_map(|word| word.into_string().ok())

@@ -1,4 +1,4 @@
-//! `konverge completions SHELL`, and the answer to a shell that asks for a word.
+//! `konverge completions SHELL`, and the response to a shell that requests completions for a word.
 //!
 //! The script that a shell loads asks the program for each word, so stacks, clusters and revisions are those of the
 //! repository (`completers.rs`).
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     }
 }
 
-/// Answers a completion request of a shell; `None` if there is no request. Errors are silent, because the person is
+/// Responds to the completion request of a shell; `None` if there is no request. Errors are silent, because a person is
 /// typing.
 pub(super) fn answer(args: &[std::ffi::OsString], command: impl Fn() -> Command) -> Option<ExitCode> {
     let current_dir = std::env::current_dir().ok();

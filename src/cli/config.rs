@@ -55,8 +55,8 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                         ErrorKind::Usage,
                         "`konverge init` writes one; without it the defaults apply",
                     ),
-                    ErrorOf::InvalidData => (ErrorKind::Config, "save it as UTF-8"),
-                    _ => (ErrorKind::Config, "let the user of this run read it"),
+                    ErrorOf::InvalidData => (ErrorKind::Config, "save the file as UTF-8"),
+                    _ => (ErrorKind::Config, "let the user of this run read the file"),
                 };
                 UserError::from_error(kind, error)
                     .context(path.display())
@@ -69,8 +69,8 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// Removes the keys that are not set, and those that are empty. In the items of a list an empty list stays: in a rule
-/// for stacks it takes the place of an earlier rule's.
+/// Removes the keys that are not set, and those that are empty. Inside the items of a list an empty list stays: in a
+/// rule for stacks it overrides an earlier rule's list.
 fn without_unset(value: Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Object(keys) => keys.is_empty(),

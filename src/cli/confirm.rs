@@ -31,13 +31,13 @@ use konverge_run::{
     redact,
 };
 
-/// Action that the person confirms. It decides what `--yes` means.
+/// The action that the person confirms. It decides what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfirmedAction {
-    /// An apply: the policies for manual applies hold, and a person at a terminal may override them.
-    /// `deletes_all`: a Spec that has become empty may delete everything.
+    /// An apply. The policies for manual applies decide, and a person at a terminal may override them. With
+    /// `deletes_all`, a Spec that has become empty may delete everything.
     Apply { deletes_all: bool },
-    /// Destroying the named stacks: naming a stack approves the number of deletions.
+    /// Destroying the named stacks. Naming a stack already approves the number of deletions.
     Destroy,
 }
 
@@ -87,8 +87,8 @@ pub(super) async fn confirm_apply(
             context.note(&line);
         }
     }
-    // Without changes there is nothing to confirm: the result is recorded, and what could not be planned
-    // fails again with its reason.
+    // Without changes there is nothing to confirm: the apply records the result, and a resource that could not be
+    // planned fails again with its reason.
     let calm = plan.stacks.iter().all(|stack| stack.summary.changed() == 0);
     if !calm {
         check_terminal()?;
@@ -102,14 +102,14 @@ pub(super) async fn confirm_apply(
     Ok(with_sets(Arc::new(ConfirmShownPlan::new(plan))))
 }
 
-/// The JSON of an apply, with what the policy sets found.
+/// Renders an apply as JSON, with the findings of the policy sets.
 pub(super) fn report_with_findings(report: &ApplyReport, decisions: &Decisions, secrets: &Secrets) -> String {
     let mut findings = decisions.findings_by_stack();
     redact::findings(&mut findings, secrets);
     report::json::with_findings(report, &findings)
 }
 
-/// A finding of a policy set, as the person sees it; `None` if the rule is satisfied.
+/// Describes a finding of a policy set for the person at the terminal; `None` if the rule is satisfied.
 fn said(finding: &PolicyFinding) -> Option<String> {
     let what = match finding.verdict {
         Enforcement::Deny => "denied, so this stack will not be applied",
@@ -126,7 +126,7 @@ fn said(finding: &PolicyFinding) -> Option<String> {
     ))
 }
 
-/// `Apply 3 updates, 1 delete to storefront/dev on cluster `dev`? Type `yes`: `
+/// Builds the question, such as ``Apply 3 updates, 1 delete to storefront/dev on cluster `dev`? Type `yes`: ``.
 fn question(what: ConfirmedAction, scope: &ApplyScope) -> String {
     let stacks = match scope.stacks.as_slice() {
         [stack] => stack.to_string(),
@@ -196,7 +196,7 @@ fn check_terminal() -> Result<(), UserError> {
 /// Asks the person at the terminal; anything but `yes` declines.
 ///
 /// # Errors
-/// Declined or interrupted: `nothing` says what was not done.
+/// The person declined, or the run was interrupted. The message begins with `nothing`, which says what was not done.
 async fn confirm(question: &str, nothing: &str, context: &CliContext) -> Result<(), UserError> {
     let answer = context
         .ask(question)
@@ -210,8 +210,7 @@ async fn confirm(question: &str, nothing: &str, context: &CliContext) -> Result<
     Err(UserError::new(ErrorKind::Declined, format!("{nothing}: {why}")))
 }
 
-/// Approves the plans that were shown. The apply plans again under the lease, and by then something may have
-/// changed.
+/// Approves the plans that were shown. The apply plans again under the lease, and is refused if a plan differs by then.
 struct ConfirmShownPlan(BTreeMap<StackId, StackPlan>);
 
 impl ConfirmShownPlan {
@@ -243,12 +242,12 @@ impl Approver for ConfirmShownPlan {
     }
 }
 
-/// Actions that were shown of an approved stack.
+/// The actions of an approved stack, as they were shown.
 struct ShownActions(BTreeMap<ResourceId, Action>);
 
 #[async_trait]
 impl LateApprover for ShownActions {
-    /// Values that became known are accepted; a removal must have been shown.
+    /// Accepts values that became known. A deletion or replacement must have been shown.
     async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
         let plan = late.shown;
         let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
@@ -258,7 +257,7 @@ impl LateApprover for ShownActions {
         Ok(())
     }
 
-    /// The person confirmed that it is to be there.
+    /// Accepts the recreation: the person confirmed a plan in which the object exists.
     async fn recreate(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }

@@ -48,14 +48,14 @@ pub struct CliContext {
     pub current_dir: PathBuf,
     /// The spinner on the terminal; hidden while anything is printed.
     pub spinner: SharedSpinner,
-    /// The notes of the plan that was shown: the progress does not repeat them.
+    /// The notes of the plan that was shown. The progress lines do not repeat them.
     pub shown_notes: ShownNotes,
-    /// Has what the command did until now.
+    /// Records what the command has done so far, for the timeline.
     pub recorder: Recorder,
 }
 
-/// The spinner of a command, while one of its runs uses it. There is never a second one: it could not be hidden while a
-/// question is open.
+/// The spinner that all runs of a command share while one of them draws it. A second spinner could not be hidden while
+/// a question is open.
 pub(super) type SharedSpinner = Arc<Mutex<Weak<Spinner>>>;
 
 /// A spinner, drawn in place until the last run ends.
@@ -67,10 +67,10 @@ impl Drop for Spinner {
     }
 }
 
-/// The target of what a run says, as it is in a log of JSON.
+/// The log target of notes, as it appears in a JSON log.
 pub(super) const NOTES: &str = "konverge::note";
 
-/// Notes, each with its resource.
+/// Notes, each with its stack and resource.
 pub(super) type ShownNotes = Arc<Mutex<HashSet<(StackId, ResourceId, String)>>>;
 
 impl CliContext {
@@ -97,7 +97,7 @@ impl CliContext {
         }
     }
 
-    /// The most affected stacks that a text shows: a terminal gets the first ones, a file or a pipe gets all.
+    /// Returns the maximum number of affected stacks in a text: limited on a terminal, `None` for a file or a pipe.
     pub fn shown_stacks(&self) -> Option<usize> {
         std::io::stdout().is_terminal().then_some(terminal::SHOWN_STACKS)
     }
@@ -110,7 +110,7 @@ impl CliContext {
             && !self.logs_json()
     }
 
-    /// Returns true in a job of a CI service: all of them set `CI`.
+    /// Returns true in a job of a CI service: all CI services set `CI`.
     pub fn in_ci(&self) -> bool {
         is_ci(&self.env)
     }
@@ -144,7 +144,7 @@ impl CliContext {
         }
     }
 
-    /// The spinner, if a run draws one.
+    /// Returns the spinner, if a run draws one.
     pub(super) fn drawn_spinner(&self) -> Option<Arc<Spinner>> {
         let shared = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade()
@@ -165,12 +165,12 @@ impl CliContext {
             .map_or_else(variable, |format| format == LogFormat::Json)
     }
 
-    /// Prints what is done to stderr, masked, unless quiet.
+    /// Prints progress to stderr, masked, unless `--quiet` is set.
     pub fn note(&self, text: &str) {
         self.log(NoteLevel::Info, None, text);
     }
 
-    /// Prints a note to stderr, masked. When quiet, only a warning.
+    /// Prints a note to stderr, masked. With `--quiet`, only warnings are printed.
     pub fn say(&self, note: &Note) {
         let text = self.secrets.mask(&note.to_string());
         let text = if self.logs_json() {
@@ -202,7 +202,7 @@ impl CliContext {
         self.without_spinner(|| write_all(&mut std::io::stderr().lock(), &self.secrets.mask(&ended(text))));
     }
 
-    /// The folder in `--repo` or KONVERGE_REPO, or else the current one.
+    /// Returns the folder of `--repo` or KONVERGE_REPO, or else the current one.
     pub fn repo_dir(&self) -> PathBuf {
         let variable = || {
             self.env

@@ -1,4 +1,4 @@
-//! The second half of `konverge demo`: what a merge does, as far as the machine lets it.
+//! The second half of `konverge demo`: the applies after a merge, with the tools that this machine has.
 
 use super::CliContext;
 use crate::ops::demo::{DemoApply, DemoKind, DemoRepository};
@@ -9,7 +9,7 @@ use konverge_report::{
 };
 use konverge_run::{RunContext, apply};
 
-/// Shows it for each kind that can be shown, and says what is left out and why. Returns true if all went well.
+/// Shows the applies of each kind that works here, and says what is left out and why. Returns true if all went well.
 pub(super) async fn show(
     context: Option<&str>,
     repository: &DemoRepository,

@@ -67,7 +67,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     })
 }
 
-/// Says how the drift is restored, or why it cannot be.
+/// Prints how the drift can be restored, or why it cannot be.
 fn note_what_restores(checked: &DriftReport, context: &CliContext) {
     let drifted = checked.plan.stacks.iter();
     let drifted = drifted.filter(|stack| stack.summary.changed() > 0 && stack.error.is_none());

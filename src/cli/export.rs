@@ -78,7 +78,7 @@ pub struct Args {
 fn output_value(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or("it has the form ALIAS.NAME=VALUE, such as db.endpoint=db.local")?;
+        .ok_or("it must have the form ALIAS.NAME=VALUE, such as db.endpoint=db.local")?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
     Ok((name.to_owned(), value))
 }
@@ -106,7 +106,7 @@ enum LeftOutKind {
 }
 
 impl Args {
-    /// The target of a stack. Only with its folder is the path in the source known.
+    /// Returns the target of a stack. Its path in the source is known only if `--to` is a folder.
     fn target(&self, stack: &StackId, delivery: &DeliveryConfig) -> Result<ExportTarget, UserError> {
         let wrong = |what: &str| Err(UserError::new(ErrorKind::Usage, what));
         if self.tool != Tool::Helm && (self.name.is_some() || self.chart_version.is_some()) {
@@ -146,7 +146,7 @@ impl Args {
         })
     }
 
-    /// The artifact to push; `None` for a folder.
+    /// Returns the artifact to push; `None` if `--to` is a folder.
     fn artifact(&self) -> Result<Option<ArtifactReference>, UserError> {
         let usage = |what: &str| UserError::new(ErrorKind::Usage, what);
         if !self.to.starts_with("oci://") {
@@ -322,7 +322,7 @@ fn summary(exported: &Exported, place: &str) -> String {
     )
 }
 
-/// Says what an apply of Konverge does and the tool does not. All of it stands in `konverge.json` too.
+/// Prints what an apply by Konverge does, but not the tool. `konverge.json` lists the same.
 fn note_losses(context: &CliContext, document: &Document) {
     let stack = &document.stack;
     let note = |text: String| context.note(&format!("{stack}: {text}"));

@@ -1,4 +1,4 @@
-//! Options that people know from other tools, and what does the same here.
+//! Options that people know from other tools, with the equivalent options of Konverge.
 
 /// Returns what to type for an option that `konverge` does not have.
 pub(super) fn hint(argument: &str) -> Option<&'static str> {
@@ -29,7 +29,8 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// A hint names an option that exists here, for one that does not: otherwise the hint would never be seen.
+    /// A hint names only options that exist, for an option that does not: clap would accept an existing one, and never
+    /// show the hint.
     #[test]
     fn hints_name_what_exists() {
         for (option, typed) in [

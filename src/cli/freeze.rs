@@ -41,7 +41,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let (backend, _) = state::open(&context.run(), KeyUse::Look).await?;
     context.run().begin_writes()?;
     apply_freeze::begin(&backend, &args.reason).await?;
-    // Earlier freezes still hold, because whoever set one waits for something: their number is shown.
+    // Earlier freezes stay in force, because whoever froze applies waits for something. Show how many there are.
     let reasons = backend
         .states
         .freeze()

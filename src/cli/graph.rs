@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     Ok(0)
 }
 
-/// Each node, and below it what it depends on.
+/// Formats the graph as text: each node, and below it what it depends on.
 fn text(picture: &GraphExport) -> String {
     let name = |node: &ExportNode| {
         let word = match node.kind {

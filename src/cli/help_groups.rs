@@ -1,8 +1,8 @@
-//! The top help: the commands in groups, so that a reader finds those of the day first.
+//! The top-level help: the commands in groups, so that a reader finds those for daily work first.
 
 use clap::Command;
 
-/// The group of what a CI job and an editor start. The reference has it, the help does not.
+/// The group of the commands that a CI job or an editor starts. The reference lists them, the help does not.
 pub(super) const FOR_MACHINES: (&str, &[&str]) = ("Started by machines", &["ci", "lsp"]);
 
 /// The groups with their commands, in the order of the help.
@@ -36,10 +36,10 @@ pub(super) const GROUPS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// The width of the column with the names.
+/// The width of the column with the names of the commands.
 const NAMES: usize = 12;
 
-/// The command line with its grouped help.
+/// Returns the command line with its help in groups.
 pub(super) fn grouped(root: Command) -> Command {
     let mut text = String::new();
     for (title, names) in GROUPS {

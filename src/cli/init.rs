@@ -83,7 +83,7 @@ impl From<CloudArg> for JobCloud {
 }
 
 impl Args {
-    /// Returns what was said on the command line, or at the terminal if nothing was.
+    /// Returns the setup from the options, or from questions at the terminal if no option was given.
     async fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
         let said = Setup {
             forge: self.forge.into(),
@@ -105,7 +105,7 @@ impl Args {
 /// The most contexts of the kubeconfig that a question offers.
 const OFFERED: usize = 5;
 
-/// Asks a person; an empty answer leaves a comment in the file.
+/// Asks a person for the setup. An empty answer leaves the setting as a comment in the file.
 async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
     let store = answered(
         "Where is the state kept? (such as `s3://my-bucket/konverge`; empty: decide later) ",
@@ -161,7 +161,7 @@ async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
     })
 }
 
-/// Asks until the answer can be read, or is empty.
+/// Asks again until the answer is valid, or empty.
 async fn answered<T>(
     question: &str,
     read: impl Fn(&str) -> Result<T, UserError>,
@@ -179,10 +179,10 @@ async fn answered<T>(
     }
 }
 
-/// Errors that are shown of the core that fits best.
+/// The maximum number of errors that are shown for the core that fits best.
 const SHOWN_ERRORS: usize = 3;
 
-/// Lines of each of them.
+/// The maximum number of lines shown of each error.
 const SHOWN_LINES: usize = 24;
 
 /// Runs the command.
@@ -226,7 +226,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(0)
 }
 
-/// The files are written, and still no command works: the last line of the output says so, as does the exit code.
+/// Returns the error for a repository where no stack compiles although the files are written. It is the last line of
+/// the output, and sets the exit code.
 fn nothing_compiles(cores: &CoreTrials) -> UserError {
     let tried = match cores.rows.as_slice() {
         [row] => format!("the KCL core {} compiles no stack", row.version),

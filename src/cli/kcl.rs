@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             context.note(&format!("KCL {version} is ready: {}", core.library.display()));
         }
         Action::List => {
-            // Also where konverge.yaml is invalid.
+            // List the versions even if konverge.yaml is invalid.
             let needed = toolchains::needed(&run).ok().flatten();
             for known in toolchains::list(&run).await {
                 let version = known.version;

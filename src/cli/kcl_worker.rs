@@ -15,7 +15,7 @@ pub struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let mut stderr = std::io::stderr().lock();
     let error = toolchains::become_worker(&args.sandbox, &mut stderr);
-    // The pool reads this and reports it.
+    // The worker pool reads this line from stderr and reports it.
     let _ = std::io::Write::write_all(&mut stderr, format!("error: {error}\n").as_bytes());
     ExitCode::FAILURE
 }

@@ -1,4 +1,4 @@
-//! `konverge portal`: the pages that show what stands.
+//! `konverge portal`: the pages that show what is applied.
 
 use std::path::PathBuf;
 

@@ -80,6 +80,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         ..run
     };
     let mut session = args.opened.open_preview(&run, live).await?;
+    // Stacks that a changed konverge.adopt.yaml takes over are previewed, too.
     let adopts = if args.opened.names_stacks() || live == Live::Never {
         BTreeSet::new()
     } else {
@@ -99,6 +100,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     adopted_stacks::refuse_changes(&mut preview, &adopts);
     let config = &session.planning.config;
     let stacks = &mut preview.plan.stacks.iter();
+    // A new key is stored only if its markers were shown, and not for a failed preview.
     if stacks.any(|stack| !konverge_run::preview::is_failure(stack, config)) {
         key.keep();
     }
@@ -159,18 +161,18 @@ fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
     }
 }
 
-/// Effects of a change besides its plan.
+/// The effects of a change besides its plan.
 #[derive(Default)]
 struct Effects {
     models: Vec<ModelChange>,
-    /// Only for the comment and the page.
+    /// Findings of the policies. Only the comment and the page show them.
     findings: Vec<PolicyFinding>,
-    /// Only for the comment and the page.
+    /// Changes of permissions. Only the comment and the page show them.
     permissions: Vec<PowerChange>,
 }
 
 impl Effects {
-    /// Adds the findings of the policies to those of the sets, and what a merge changes in permissions.
+    /// Adds the findings of the policies to those of the policy sets, and the permissions that a merge changes.
     fn add_what_a_comment_says(
         &mut self,
         session: &Session,
@@ -188,7 +190,8 @@ impl Effects {
             };
             self.findings.extend(unapproved(config, head)?);
             if let Some(base) = base.as_deref() {
-                // A merge is judged by the rules of the base, too. A base that cannot be read has no rules.
+                // The rules of the base apply, too, because a change may weaken its own. A base that cannot be read has
+                // no rules.
                 let before = Config::load(base.source.as_ref()).unwrap_or_default();
                 self.findings.extend(unapproved(&before, base)?);
                 self.permissions = konverge_ci::permission_changes(config, Some(base), head);
@@ -219,11 +222,11 @@ impl DocumentVisitor for Documents {
     }
 }
 
-/// Notes what a plan was compared with, if that is less than expected.
+/// Prints a note if a plan was compared with less than expected, such as without a cluster.
 fn remark(plan: &Plan, session: &Session, output: PlanOutput) {
     let compares_specs = |stack: &StackPlan| stack.basis == Basis::Spec && stack.error.is_none();
     let is_offline = output == PlanOutput::Text && plan.stacks.iter().any(compares_specs);
-    // The comment of the pull request marks the same secrets by the key of the store.
+    // The secrets in a pull request's comment are marked by the store's key, so these marks differ.
     let own_marks = session.planning.backend.is_none() && session.planning.config.state.url.is_some();
     let note = match (is_offline, own_marks) {
         (true, true) => {
@@ -239,7 +242,7 @@ fn remark(plan: &Plan, session: &Session, output: PlanOutput) {
     session.planning.run.notes.note(note);
 }
 
-/// A plan as text. Of the run it is given what the plan does not say: the number of stacks and of compiled Specs.
+/// Renders a plan as text. The session adds what the plan lacks: the number of stacks and of compiled Specs.
 fn render(
     plan: &Plan,
     session: &Session,
@@ -282,7 +285,7 @@ fn render(
             introduces: session.introduces,
             ..Mode::default()
         },
-        // Markdown gets the limit of a comment, so that it is equal to the comment.
+        // Markdown is the text of the comment, so it has the same size limit.
         budget: if output == PlanOutput::Markdown {
             COMMENT_BUDGET
         } else {

@@ -59,7 +59,7 @@ impl CliContext {
         }
     }
 
-    /// The spinner of all runs of the command.
+    /// Returns the spinner that all runs of the command share.
     fn open_spinner(&self) -> Arc<Spinner> {
         let mut shared = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
@@ -73,7 +73,7 @@ impl CliContext {
         })
     }
 
-    /// Draws nothing until the value is dropped: a spinner would erase what a person types.
+    /// Hides the progress until the returned value is dropped: a spinner would erase what a person types.
     pub(super) fn hide_progress(&self) -> HiddenProgress {
         let spinner = self.drawn_spinner();
         if let Some(spinner) = &spinner {
@@ -97,11 +97,11 @@ impl Drop for HiddenProgress {
     }
 }
 
-/// `⠋ Compiling 312/1020 · 18 s  shop/dev: 3 resources`: the step, its time and the latest note, truncated to the width
-/// of the terminal.
+/// Returns the style of the spinner: `⠋ Compiling 312/1020 · 18 s  shop/dev: 3 resources`. It shows the step, its time
+/// and the latest note, truncated to the width of the terminal.
 fn spinner_style() -> ProgressStyle {
     let took = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // A sink that cannot be written to shows nothing.
+        // Ignore an error: an output that cannot be written to shows nothing.
         let _ = write!(out, "{} s", state.elapsed().as_secs());
     };
     ProgressStyle::with_template("{spinner} {prefix} · {took}  {wide_msg}")
@@ -110,7 +110,7 @@ fn spinner_style() -> ProgressStyle {
 }
 
 impl Screen {
-    /// Returns true for a note that the person has read in the plan.
+    /// Returns true for a note that the person has already read in the plan.
     fn was_shown(&self, event: &RunEvent) -> bool {
         let RunEvent::ResourceNoted { stack, id, note } = event else {
             return false;

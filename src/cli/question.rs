@@ -11,15 +11,16 @@ impl CliContext {
         std::io::stdin().is_terminal() && self.interactive()
     }
 
-    /// Asks, and returns the answer without the space around it; it is empty if the input has ended. No progress is drawn
+    /// Asks, and returns the answer without the space around it; empty at the end of the input. No progress is drawn
     /// while the question is open.
     ///
     /// # Errors
-    /// The run was interrupted: then nobody waits for the answer.
+    /// The run was interrupted while the question was open.
     pub(super) async fn ask(&self, question: &str) -> Result<String, UserError> {
         let _hidden = self.hide_progress();
         write_all(&mut std::io::stderr().lock(), &self.secrets.mask(question));
-        // A thread that reads cannot be stopped, and the end of the process does not wait for it.
+        // A thread that reads stdin cannot be stopped, so it is a thread of its own, and the end of the process does
+        // not wait for it.
         let answer = tokio::task::spawn_blocking(|| {
             let mut answer = String::new();
             std::io::stdin().read_line(&mut answer).map(|_| answer)
@@ -27,7 +28,7 @@ impl CliContext {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {
-                // The cursor stands behind the question.
+                // The cursor is still on the line of the question.
                 write_all(&mut std::io::stderr().lock(), "\n");
                 Err(UserError::new(ErrorKind::Interrupted, "interrupted at a question"))
             }

@@ -1,4 +1,4 @@
-//! `konverge rollout`: how far rollouts are, and what a person does to one.
+//! `konverge rollout`: shows the progress of rollouts, and pauses, resumes or aborts one.
 
 use super::{CliContext, common_args::TextOrJson};
 use crate::ops::rollout::{self, RolloutForm};

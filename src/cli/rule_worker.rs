@@ -1,5 +1,5 @@
-//! `konverge __rules`, an internal command: confines itself, and parses and evaluates rules for the process that started
-//! it.
+//! `konverge __rules`, an internal command: applies the sandbox to itself, then parses and evaluates rules for the
+//! process that started it.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     match rule_evaluator::serve(&args.limits, &mut input, &mut output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The process that started it reads this and reports it.
+            // The process that started this worker reads the line from stderr and reports it.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("error: {error}\n").as_bytes());
             ExitCode::FAILURE
         }

@@ -41,6 +41,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let login = served
         .as_ref()
         .and_then(|(_, config)| config.portal.login.clone());
+    // Without a login, everybody who reaches the port sees every stack.
     if login.is_none() && !args.listen.ip().is_loopback() {
         return Err(UserError::new(
             ErrorKind::Usage,
@@ -84,7 +85,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(0)
 }
 
-/// The states of the configuration that grants the roles; without a login those of the checkout.
+/// Opens the states with the configuration that grants the roles; without a login with the configuration of the
+/// checkout.
 async fn open_states(
     args: &Args,
     run: &RunContext,

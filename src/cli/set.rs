@@ -128,7 +128,7 @@ impl Args {
         Ok(targets.into_iter().map(edit).collect())
     }
 
-    /// The stacks and the attributes of the command line.
+    /// Splits the arguments into stacks and attributes with values.
     fn words(&self) -> Result<(Vec<StackSelector>, Vec<EditTarget>), UserError> {
         let (mut stacks, mut targets) = (Vec::new(), Vec::new());
         for word in &self.words {
@@ -186,6 +186,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             SetRequest::Keep(Box::new(drift))
         }
     };
+    // Edit the commit instead of the working tree: the pull request must contain nothing else.
     if forge.is_some() && commit.is_none() {
         commit = Some(repository.resolve("HEAD")?);
     }
@@ -202,11 +203,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         if let Err(error) = commented
             && !run.cancel.is_cancelled()
         {
-            run.warn("the drift issue has no comment about it", error);
+            run.warn("failed to comment on the drift issue", error);
         }
     }
     let prepared = prepared?;
     let mut result = None;
+    // Check the caller's permission after the edit, which shows the attributes that it sets.
     if let Some(edit) = &dispatched {
         let admitted = edit.admit(&run, &repository, &prepared).await;
         admitted.map_err(|failure| prepared.locate(failure))?;

@@ -84,7 +84,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if let Some(file) = &args.junit {
         let xml = context.secrets.mask_finished(&report::junit(&report));
         let path = context.current_dir.join(file);
-        // A link at that place is replaced, never followed: it may come from the repository.
+        // Replace a link at this path instead of following it: the link may come from the repository.
         atomic_file::write(&path, xml.as_bytes()).map_err(|error| {
             UserError::from_error(ErrorKind::Usage, error)
                 .context("the report cannot be written")

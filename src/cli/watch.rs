@@ -1,4 +1,4 @@
-//! `konverge watch`: what each save changes.
+//! `konverge watch`: shows what each save changes.
 
 use super::{
     CliContext,

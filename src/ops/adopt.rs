@@ -18,7 +18,7 @@ use konverge_run::{
     preview, repository_root, session,
 };
 
-/// Plans the stacks of the working tree of which nothing is recorded. Nothing is written.
+/// Plans the stacks of the working tree that have no recorded state. Nothing is written.
 ///
 /// # Errors
 /// Errors of the repository, the configuration, the core or the store. Errors of a stack are in its plan.
@@ -42,7 +42,7 @@ pub async fn plan(run: &RunContext, given: GivenCluster) -> Result<Plan, UserErr
         .plan)
 }
 
-/// Writes the unchanged stacks into the file, and returns their number.
+/// Writes the stacks that would not change into `konverge.adopt.yaml`, and returns their number.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -55,7 +55,7 @@ pub fn write(run: &RunContext, found: &TakeoverReport) -> Result<usize, UserErro
     Ok(adoption.stacks.len())
 }
 
-/// Writes the file into the root of a repository.
+/// Writes `konverge.adopt.yaml` into the root of a repository.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -67,6 +67,6 @@ pub fn write_file(
     checkout::write(root, FILE_NAME.as_ref(), adoption.text().as_bytes(), existing).map_err(|error| {
         UserError::from_error(ErrorKind::Config, error)
             .context(format!("could not write {}", root.join(FILE_NAME).display()))
-            .hint("make the folder writable and run it again")
+            .hint("make the folder writable and run the command again")
     })
 }

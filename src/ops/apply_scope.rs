@@ -28,7 +28,7 @@ pub struct ApplyScope {
     pub terraform: bool,
 }
 
-/// The scope of a plan of these targets.
+/// Computes the scope of a plan of these targets.
 ///
 /// # Errors
 /// A state cannot be read.
@@ -61,7 +61,7 @@ pub async fn find_scope(
     Ok(scope)
 }
 
-/// The cluster of a stack by its rules, and those on which something of it is recorded.
+/// Returns the cluster that the rules assign to a stack, and those with recorded objects of the stack.
 async fn clusters_of(planning: &Planner, target: &Target) -> Result<BTreeSet<ClusterName>, UserError> {
     let recorded = planning.prior(target).await?;
     let recorded = recorded.into_iter().flat_map(|state| state.resources);
@@ -77,7 +77,8 @@ async fn clusters_of(planning: &Planner, target: &Target) -> Result<BTreeSet<Clu
     Ok(clusters)
 }
 
-/// A cluster as its owner knows it.
+/// Describes a cluster as the person named it: by its name in `konverge.yaml`, or by the context or kubeconfig of the
+/// command line.
 fn place(planning: &Planner, name: &ClusterName) -> String {
     let given = &planning.given;
     if planning.config.clusters.contains_key(name) || *name != cluster_selection::given_name() {

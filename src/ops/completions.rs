@@ -1,4 +1,4 @@
-//! Shell completions: names of stacks, clusters, revisions and contexts. Errors are silent: nothing is suggested then.
+//! Shell completions: names of stacks, clusters, revisions and contexts. Errors are silent: then nothing is suggested.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,21 +7,21 @@ use konverge_base::model::RepoPath;
 use konverge_repo::git::Repository;
 use konverge_run::{KeyUse, OpenRequest, RunContext, Selection, state};
 
-/// The time limit for a completion, because a person is waiting. A slower store is given up.
+/// The time limit for a completion, because a person is waiting. A store that takes longer gives no suggestions.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// One word to offer.
+/// One word that the shell offers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Suggestion {
     /// The word that the shell offers.
     pub word: String,
-    /// Explanation of the word, for a shell that can show it.
+    /// An explanation of the word, for a shell that can show it.
     pub help: String,
 }
 
 impl Suggestion {
-    /// Names come from files and branches that others write, and a shell puts the word on its command line as it is: a
-    /// name with anything but plain characters is not offered.
+    /// Creates a suggestion; `None` for a name with anything but plain characters. Names come from files and branches
+    /// of other people, and a shell puts the word on its command line unescaped.
     fn new(word: impl Into<String>, help: impl Into<String>) -> Option<Self> {
         let word = word.into();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/@+-".contains(c);
@@ -31,7 +31,7 @@ impl Suggestion {
     }
 }
 
-/// The stacks of the working tree: identities; where none begins with what was typed, folders and projects.
+/// Suggests the stacks of the working tree: identities, or folders if no identity begins with the typed text.
 pub async fn stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     offer_stacks(stacks_of_worktree(run).await, typed)
 }
@@ -79,7 +79,7 @@ fn offer_stacks(stacks: BTreeMap<String, RepoPath>, typed: &str) -> Vec<Suggesti
     beginning(by_folder, typed)
 }
 
-/// The clusters of `konverge.yaml` in the working tree.
+/// Suggests the clusters of `konverge.yaml` in the working tree.
 pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let request = OpenRequest {
         selection: Selection::All,
@@ -95,20 +95,20 @@ pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     )
 }
 
-/// Branches and tags.
+/// Suggests branches and tags.
 pub fn revisions(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let names = Repository::discover(&run.dir).and_then(|repository| repository.branches_and_tags());
     let names = names.unwrap_or_default().into_iter();
     beginning(names.filter_map(|name| Suggestion::new(name, "")), typed)
 }
 
-/// The contexts of the kubeconfig that kubectl would use.
+/// Suggests the contexts of the kubeconfig that kubectl would use.
 pub fn contexts(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     let names = init::kubeconfig_contexts(run).into_iter();
     beginning(names.filter_map(|name| Suggestion::new(name, "")), typed)
 }
 
-/// The versions of the KCL core that can be installed.
+/// Suggests the versions of the KCL core that can be installed.
 pub fn cores(typed: &str) -> Vec<Suggestion> {
     let versions = konverge_kcl::versions().into_iter();
     beginning(versions.filter_map(|version| Suggestion::new(version, "")), typed)

@@ -24,7 +24,7 @@ use konverge_publish::{ArtifactReference, Published, RegistryClient};
 use konverge_report::json;
 use konverge_run::{RunContext, repository_root, stack_outputs};
 
-/// Name of the file with which an export describes itself.
+/// The name of the file with which an export describes itself.
 const DOCUMENT: &str = "konverge.json";
 
 /// A compiled stack.
@@ -37,10 +37,10 @@ pub struct CompiledStack {
     pub spec: Spec,
 }
 
-/// The Spec of a stack with the given values of what it reads of other stacks, by `ALIAS.NAME`.
+/// Returns the Spec of a stack with the given values for the outputs that it reads of other stacks, by `ALIAS.NAME`.
 ///
 /// # Errors
-/// A value is missing: no other tool knows what a stack publishes.
+/// A value is missing: no other tool can look up the output of a stack.
 pub fn with_values(
     secrets: &Secrets,
     stack: &Stack,
@@ -55,13 +55,14 @@ pub fn with_values(
         "stack {}: it reads `{missing}` of another stack, which no other tool knows",
         stack.id
     );
-    Err(UserError::new(ErrorKind::Spec, what).hint(format!("give it: `--output-value {missing}=VALUE`")))
+    Err(UserError::new(ErrorKind::Spec, what)
+        .hint(format!("give the value: `--output-value {missing}=VALUE`")))
 }
 
-/// Wraps a compiled stack.
+/// Packages a compiled stack for another tool.
 ///
 /// # Errors
-/// What the target cannot carry, by name.
+/// The Spec has something that the tool cannot represent. The error names each.
 pub fn wrap(
     stack: &CompiledStack,
     target: &ExportTarget,
@@ -79,7 +80,7 @@ pub fn wrap(
     Ok(export(&Bundle::new(&request)?, target)?)
 }
 
-/// Checks that each stack has a folder of its own.
+/// Checks that each stack gets a folder of its own.
 ///
 /// # Errors
 /// Two identities give one name.
@@ -96,10 +97,10 @@ pub fn check_names<'a>(stacks: impl IntoIterator<Item = &'a StackId>) -> Result<
     Ok(())
 }
 
-/// Writes the files of a stack into a folder of its own, in place of what an earlier export of the stack left there.
+/// Writes the files of a stack into a folder of its own, replacing what an earlier export of the stack left there.
 ///
 /// # Errors
-/// The folder holds something else, a link leads there, or the system refuses.
+/// The folder has other files, a link leads there, or the system refuses.
 pub fn write(run: &RunContext, to: &Path, exported: &Exported) -> Result<PathBuf, UserError> {
     let failed = |place: &Path, error: io::Error| {
         UserError::new(ErrorKind::Usage, format!("the export cannot be written: {error}"))
@@ -110,7 +111,8 @@ pub fn write(run: &RunContext, to: &Path, exported: &Exported) -> Result<PathBuf
     fs::create_dir_all(to).map_err(|error| failed(to, error))?;
     let place = to.join(stack_slug(&exported.document.stack));
     let is_there = check_replaced(&place, &exported.document)?;
-    // A reader of the folder sees one export or the other, and a run that is killed leaves the earlier one.
+    // Write beside the folder, then rename: a reader sees the old export or the new one, and a killed run leaves the
+    // old one.
     let fresh = to.join(format!(".konverge-{}", uuid::Uuid::new_v4().simple()));
     let written = write_files(&fresh, exported).and_then(|()| {
         if is_there {
@@ -157,7 +159,7 @@ fn refuse_links(run: &RunContext, to: &Path) -> Result<(), UserError> {
     )
 }
 
-/// Returns true if an earlier export of the stack is there.
+/// Returns true if the folder has an earlier export of the stack. Any other content is an error.
 fn check_replaced(place: &Path, document: &Document) -> Result<bool, UserError> {
     let refuse = |what: &str| {
         UserError::new(ErrorKind::Usage, format!("{what}, and it would be replaced"))

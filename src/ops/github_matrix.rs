@@ -24,10 +24,10 @@ pub struct MatrixEntry {
 }
 
 impl Matrix {
-    /// A matrix of at most `most` jobs for this many stacks: no job is empty.
+    /// Creates a matrix of at most `most` jobs for this many stacks. No job is empty.
     ///
     /// # Errors
-    /// More jobs than GitHub runs in one matrix.
+    /// `most` is more than GitHub runs in one matrix.
     pub fn of_shares(most: NonZeroU32, stacks: usize) -> Result<Self, UserError> {
         let shares = |of| {
             Shard::all(of).map_err(|_| {

@@ -1,4 +1,4 @@
-//! The `graph` use case: the dependency graph of a revision, whole or up to some files.
+//! The `graph` use case: the dependency graph of a revision, or the part of it around some files.
 
 use konverge_base::{
     error::{ErrorKind, UserError},

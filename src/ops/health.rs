@@ -11,7 +11,7 @@ pub use konverge_kubernetes::health::Health;
 use konverge_kubernetes::health::{self, HealthRules, HealthVerdict, Manifest, Related, documents};
 use konverge_run::{RunContext, health_evaluator};
 
-/// A row of the answer.
+/// A row of the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// The id of the object, as in a Spec.
@@ -73,7 +73,7 @@ fn related_objects(objects: &[Manifest]) -> Related {
     }
 }
 
-/// The group and kind that a CRD defines, if one of its versions has a status.
+/// Returns the group and kind that a CRD defines, if one of its versions has a `status`.
 fn reports_status(definition: &Value) -> Option<(String, String)> {
     let versions = definition["spec"]["versions"].as_array()?;
     let status = versions

@@ -1,5 +1,5 @@
-//! The key of the short hashes of secrets where neither the environment nor a store gives one: a file of this user, so
-//! that each run gives a secret the same marker.
+//! The key for the short hashes of secrets, where neither the environment nor a store has one. It is a file of this
+//! user, so that each run shows a secret with the same marker.
 
 use std::{fs, path::PathBuf};
 
@@ -19,7 +19,7 @@ pub struct MachineKey {
 }
 
 impl MachineKey {
-    /// Reads the key. Where there is none, it is random.
+    /// Reads the key, or creates a random one that is not yet written.
     #[must_use]
     pub fn read(run: &RunContext) -> Self {
         let file = match run.var(variables::KONVERGE_REVIEW_KEY) {
@@ -42,7 +42,7 @@ impl MachineKey {
         }
     }
 
-    /// Writes a new key, once something is shown with it. One that cannot be written is for this run alone.
+    /// Writes a new key, once something is shown with it. A key that cannot be written is valid for this run only.
     pub fn keep(&self) {
         if let Some((file, key)) = &self.unwritten
             && let Err(error) = atomic_file::write(file, &key.to_bytes())
@@ -52,8 +52,7 @@ impl MachineKey {
     }
 }
 
-/// Returns the path of the key, outside of the checkout: with the key, somebody could try out which value a marker stands
-/// for.
+/// Returns the path of the key, outside of the checkout: whoever has the key can guess the value behind a marker.
 fn file(run: &RunContext) -> Option<PathBuf> {
     let folder = run.xdg_folder(variables::XDG_STATE_HOME, ".local/state").ok()?;
     run.checkout()

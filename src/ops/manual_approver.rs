@@ -24,7 +24,7 @@ use konverge_run::apply::{ApprovedPlan, Approver, LateApprover, PriorState, Prop
 pub struct ManualApprover {
     /// The effective configuration.
     pub config: Config,
-    /// Everything may be deleted, as the command line says.
+    /// True if the command line allows the apply to delete everything.
     pub deletes_all: bool,
 }
 
@@ -47,7 +47,7 @@ impl Approver for ManualApprover {
     }
 }
 
-/// Policies for the resources of an approved stack that are planned again during its apply.
+/// The policies for resources of an approved stack that are planned again during its apply.
 struct LatePolicies {
     stack: StackId,
     drift: DriftPolicy,
@@ -85,7 +85,7 @@ impl LatePolicies {
 
 const MAX_DESTRUCTIVE: &str = "policy.max_destructive";
 
-/// The policy findings for a stack's plan.
+/// Returns the policy findings for a stack's plan.
 ///
 /// # Errors
 /// A setting of `policy` is invalid.
@@ -121,7 +121,7 @@ pub fn findings(
     Ok(findings)
 }
 
-/// The secrets with a new version, if it must not be written without a review.
+/// Returns a finding with the resources that would get a new version of a secret, if that needs a review.
 fn rotation<'p>(
     rotation: Rotation,
     stack: &StackId,
@@ -145,12 +145,12 @@ fn rotation<'p>(
             "a new version of a secret would be written into {}; `secrets.rotation` is `stop`",
             moved.join(", ")
         ),
-        hint: Some("to write it, merge a pull request whose preview shows the new version".to_owned()),
+        hint: Some("to write the new version, merge a pull request whose preview shows it".to_owned()),
         place: None,
     })
 }
 
-/// The changes and deletions by others since our last write, if they must not be restored.
+/// Returns a finding with the changes and deletions by others since the last apply, if they must not be reverted.
 fn drift<'p>(
     drift: DriftPolicy,
     stack: &StackId,

@@ -5,10 +5,10 @@ use konverge_config::{Config, Notify};
 use konverge_repo::git::Repository;
 use konverge_run::RunContext;
 
-/// The receivers in the konverge.yaml of the working tree, of one kind or of all.
+/// Returns the receivers in the konverge.yaml of the working tree, of one kind or of all.
 ///
 /// # Errors
-/// There is none. konverge.yaml cannot be read.
+/// There is no such receiver, or konverge.yaml cannot be read.
 pub fn receivers(run: &RunContext, kind: Option<&str>) -> Result<Vec<Notify>, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let mut receivers = Config::load(repository.worktree()?.as_ref())?.notify;

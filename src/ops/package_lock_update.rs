@@ -1,4 +1,4 @@
-//! The `kcl lock` use case: writes what pins the packages of stacks into their `kcl.mod.lock`.
+//! The `kcl lock` use case: pins the packages of stacks in their `kcl.mod.lock`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -28,9 +28,9 @@ pub struct LockRequest {
 pub struct LockReport {
     /// The lock file.
     pub file: RepoPath,
-    /// The packages with new entries, with what was found.
+    /// The packages with new entries, each with the commit or checksum that was found.
     pub changed: Vec<(String, String)>,
-    /// The number of packages whose entries are as before.
+    /// The number of packages whose entries did not change.
     pub unchanged: usize,
     /// Hint for a file that git ignores.
     pub hint: Option<String>,
@@ -81,6 +81,7 @@ pub async fn run(
             );
             match locked.await {
                 Ok(report) => {
+                    // Names in kcl.mod and in `--update` may differ in `-` and `_`.
                     let names = report.changed.iter().map(|(name, _)| name.replace('-', "_"));
                     renewed.extend(names);
                     reports.push(report);
@@ -89,14 +90,17 @@ pub async fn run(
             }
         }
     }
+    // A name in `--update` that no package has is probably misspelled.
     let unknown = request
         .renewed
         .iter()
         .find(|name| !renewed.contains(&name.replace('-', "_")));
     if let Some(name) = unknown.filter(|_| failures.is_empty()) {
         let what = format!("no package `{}` is fetched for these stacks", name.escape_debug());
-        failures
-            .push(UserError::new(ErrorKind::Usage, what).hint("name it as `[dependencies]` of kcl.mod does"));
+        failures.push(
+            UserError::new(ErrorKind::Usage, what)
+                .hint("name the package as `[dependencies]` of kcl.mod does"),
+        );
     }
     Ok((reports, failures))
 }
@@ -114,7 +118,7 @@ async fn lock_module(
     let refused = |error: std::io::Error| {
         UserError::from_error(ErrorKind::Layout, error).at(file.to_string(), None, None)
     };
-    // From the disk: a lock that git ignores is in no revision.
+    // Read from the disk: a lock that git ignores is in no revision.
     let content = checkout::read(repository.root(), file.as_str().as_ref()).map_err(refused)?;
     let text = String::from_utf8(content.unwrap_or_default())
         .map_err(|error| package_locks::broken(&file, error.utf8_error().into()))?;

@@ -1,4 +1,4 @@
-//! The portal of `konverge serve`: reads the store, and compares with the commit that is checked out.
+//! The portal of `konverge serve`: reads the store, and compares its states with the commit that is checked out.
 
 mod actions;
 mod settings;
@@ -31,12 +31,12 @@ pub struct StorePortal {
     backend: StateBackend,
     /// The configuration of the default branch; `None` if there is none here.
     served: Option<Arc<ServedConfig>>,
-    /// The head that was opened last. It is opened again when another commit is checked out.
+    /// The head that was opened last. It is opened again after another commit is checked out.
     head: Arc<Mutex<Option<Arc<Head>>>>,
 }
 
 impl StorePortal {
-    /// The portal of a store.
+    /// Creates the portal of a store.
     pub fn new(run: RunContext, backend: StateBackend, served: Option<ServedConfig>) -> Self {
         Self {
             run,
@@ -46,7 +46,7 @@ impl StorePortal {
         }
     }
 
-    /// Returns the present configuration of the default branch.
+    /// Returns the current configuration of the default branch.
     fn branch(&self) -> Result<Option<Arc<BranchConfig>>, UserError> {
         self.served.as_ref().map(|served| served.branch()).transpose()
     }
@@ -72,7 +72,7 @@ impl PortalSource for StorePortal {
 
     async fn index(&self) -> Result<StackIndex, UserError> {
         let head = self.head().await?;
-        // Without links the stacks are shown as well.
+        // Ignore an error: the configuration is only needed for links, and the stacks are shown without them.
         let branch = self.branch().ok().flatten();
         let forge = forge(&self.run, branch.as_deref());
         read_overview(StackSources {

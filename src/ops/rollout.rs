@@ -1,5 +1,5 @@
-//! The `rollout` use cases: how far rollouts are, and what a person does to one. They write the record that the next run of
-//! `konverge ci` finds, and apply nothing.
+//! The `rollout` use cases: show the progress of rollouts, and pause, resume or abort one. They write the record that
+//! the next run of `konverge ci` reads, and apply nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,10 +27,10 @@ use konverge_run::{
 };
 use konverge_state::StoredRollout;
 
-/// Maximum number of attempts of a command while runs move the rollout on.
+/// The maximum number of attempts of a command, while runs change the rollout at the same time.
 const TRIES: u32 = 5;
 
-/// One rollout for programs.
+/// One rollout in the JSON output.
 #[derive(Serialize)]
 struct OneRollout {
     version: u32,
@@ -47,7 +47,7 @@ pub enum RolloutForm {
     Json,
 }
 
-/// One line for each rollout.
+/// Returns one line for each rollout.
 ///
 /// # Errors
 /// There is no store; errors of the store.
@@ -86,7 +86,7 @@ pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserErr
     Ok(text)
 }
 
-/// One line for each rollout that has not ended. No request without `rollouts` in konverge.yaml.
+/// Returns a note for each rollout that has not ended. Sends no request if konverge.yaml has no `rollouts`.
 ///
 /// # Errors
 /// Errors of the store.
@@ -108,7 +108,7 @@ pub async fn under_way(planning: &Planner) -> Result<Vec<Note>, UserError> {
     Ok(lines.flatten().collect())
 }
 
-/// One warning for each rollout whose stacks are applied by hand: a person's apply asks no rollout.
+/// Returns a warning for each rollout whose stacks are applied by hand, because such an apply bypasses the rollout.
 ///
 /// # Errors
 /// Errors of the store.
@@ -140,7 +140,7 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Not
             .filter(|stored| !stored.record.phase.is_over())
             .map(|stored| format!("; it is in {}", short(&planning.config, stored)));
         Note::warning(format_args!(
-            "this apply does not ask the rollout {}: {} of its waves can be changed at once{}",
+            "this apply bypasses the rollout {}: it may change {} of its waves at once{}",
             log(name),
             plural(count, "stack"),
             now.unwrap_or_default()
@@ -149,10 +149,10 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Not
     Ok(counts.into_iter().map(warning).collect())
 }
 
-/// A rollout with its waves.
+/// Describes a rollout with its waves.
 ///
 /// # Errors
-/// As [`list`]; there is no such rollout.
+/// The same as for [`list`]; there is no such rollout.
 pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
     let stored = find(&backend, &config, name).await?;
@@ -191,7 +191,7 @@ pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<S
         let contents = record.held.iter().map(|held| (&held.stack, held.input));
         let contents: BTreeSet<_> = contents.collect();
         text.push_str(&format!(
-            "held: {} of what failed or was aborted; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
+            "held: {} that failed or was aborted; `konverge rollout resume {} --reason TEXT` lets it be applied\n",
             plural(contents.len(), "change"),
             log(name)
         ));
@@ -212,10 +212,10 @@ fn approvals(record: &RolloutRecord, config: &Config) -> String {
     asking_gates(config, record).iter().map(line).collect()
 }
 
-/// Pauses, resumes or aborts a rollout. Returns what it is now.
+/// Pauses, resumes or aborts a rollout, and describes the result.
 ///
 /// # Errors
-/// As [`status`]; there is no reason; the rollout cannot be changed so.
+/// The same as for [`status`]; the reason is empty; the rollout's phase does not allow the change.
 pub async fn change(
     run: &RunContext,
     name: &str,
@@ -230,7 +230,7 @@ pub async fn change(
     run.begin_writes()?;
     for _ in 0..TRIES {
         let stored = find(&backend, &config, name).await?;
-        // Only one clock is at hand: the next run of a job starts to measure the time again.
+        // There is no server's time here, so the next run of a job starts to measure the time again.
         let now = ClockReading {
             local: Timestamp::now(),
             server: None,
@@ -261,7 +261,7 @@ pub async fn change(
     .hint("try again: a run of `konverge ci` changes the rollout at the same time"))
 }
 
-/// The states, and konverge.yaml of the working tree.
+/// Opens the states, and konverge.yaml of the working tree.
 async fn open(run: &RunContext) -> Result<(StateBackend, Config), UserError> {
     let (backend, _) = state::open(run, KeyUse::Look).await?;
     let config = match Repository::discover(&run.dir) {

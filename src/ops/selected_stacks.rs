@@ -14,13 +14,13 @@ use konverge_run::{
 
 /// An opened revision with selected stacks.
 pub struct SelectedStacks {
-    /// The revision that the stacks are of.
+    /// The revision of the stacks.
     pub workspace: Arc<OpenRevision>,
     /// The stacks, sorted by folder, without removed ones.
     pub stacks: Vec<Stack>,
     /// The base of the comparison, if the stacks are those that a change affects.
     pub base: Option<OpenRevision>,
-    /// The analysis of files so far. It is saved at the latest when it is dropped.
+    /// The analysis of files so far. It is saved on drop at the latest.
     pub known: Arc<AnalysisCache>,
 }
 
@@ -37,11 +37,11 @@ pub async fn open(run: &RunContext, request: &OpenRequest) -> Result<SelectedSta
     open_at(run, &repository, request, at).await
 }
 
-/// Opens what is staged, with the stacks that it affects: in the first commit all of them. `git commit` names the index to
-/// its hooks.
+/// Opens the staged files with the stacks that they affect; for the first commit these are all stacks. `git commit`
+/// names the index in the environment of its hooks.
 ///
 /// # Errors
-/// As [`open`]; the index has a conflict.
+/// The same as for [`open`]; the index has a conflict.
 pub async fn open_staged(run: &RunContext, shard: Option<Shard>) -> Result<SelectedStacks, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let selection = match repository.resolve("HEAD") {

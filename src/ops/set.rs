@@ -1,4 +1,4 @@
-//! The `set` use case: edits attributes of stacks in their files, shows what that does to the Specs, and writes it.
+//! The `set` use case: edits attributes of stacks in their files, shows how the Specs change, and writes the files.
 
 mod dispatch;
 mod drift_comment;
@@ -51,7 +51,7 @@ pub struct WantedEdit {
     pub stacks: Vec<StackSelector>,
     /// The attribute or image that is set.
     pub target: EditTarget,
-    /// The files in which it is set.
+    /// The files in which the target is set.
     pub place: EditPlace,
 }
 
@@ -70,7 +70,7 @@ pub struct PreparedEdits {
 }
 
 impl PreparedEdits {
-    /// An error that came when the edits were known, at the place of the edit that is not made.
+    /// Adds the line of the edit to an error that has no line, if the error is about the file of the edit.
     #[must_use]
     pub fn locate(&self, failure: UserError) -> UserError {
         let place = failure.location.as_ref();
@@ -87,9 +87,9 @@ impl PreparedEdits {
 /// Request for edits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetRequest {
-    /// These edits.
+    /// The given edits.
     Edits(Vec<WantedEdit>),
-    /// The live values of a drifted stack.
+    /// The live values of a drifted stack, which the code should keep.
     Keep(Box<StackPlan>),
 }
 
@@ -104,6 +104,7 @@ pub async fn prepare(
     request: &SetRequest,
     goldens: bool,
 ) -> Result<PreparedEdits, UserError> {
+    // Start the workers now, so that they are ready when the revisions are open.
     let early = (*at == RevisionSpec::Worktree).then(|| EarlyCompiler::start(run, repository.root()));
     let revisions = ComparedRevisions::open(run, repository, at, None)?;
     revisions.save_head();
@@ -123,6 +124,7 @@ pub async fn prepare(
         files.extend(golden_files(run, repository, &compilers, &change).await?);
         files.sort_by(|a, b| a.path.cmp(&b.path));
     }
+    // A title is one line, but a reference or a path may contain control characters.
     edited.title.retain(|letter| !letter.is_control());
     Ok(PreparedEdits {
         targets: edited.targets,
@@ -143,7 +145,7 @@ struct Edited {
 }
 
 impl Edited {
-    /// Adds an edit. The same attribute has the same target, whichever request led to it.
+    /// Adds an edit. The same attribute has the same target, whichever request asked for it.
     fn add(&mut self, stack: &Stack, line: EditedLine) {
         let whose = match line.place {
             EditPlace::Stack => format!("stack {}", stack.id),
@@ -247,7 +249,7 @@ async fn golden_files(
 /// # Errors
 /// A file differs from what was edited, a link is in its place, or it cannot be written.
 pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), UserError> {
-    // All files are compared before one is written: the edit is written as a whole or not at all.
+    // Compare all files before one is written: the edit is written as a whole or not at all.
     for file in files {
         let found = checkout::read(root, place(&file.path));
         let found = found.map_err(|error| refused(&file.path, error))?;
@@ -264,6 +266,7 @@ pub fn write(run: &RunContext, root: &Path, files: &[EditedFile]) -> Result<(), 
             continue;
         };
         let mut failure = refused(&file.path, error);
+        // Restore the files that are already written, so that the edit is written as a whole or not at all.
         for written in &files[..index] {
             let restored = checkout::write(root, place(&written.path), &written.before, Existing::Replace);
             if restored.is_err() {
@@ -286,7 +289,7 @@ fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
     UserError::from_error(ErrorKind::Layout, why)
         .context("the edit is not written")
         .at(path.to_string(), None, None)
-        .hint("the files are as they were; put a plain file there that you may write, and run it again")
+        .hint("the files are as they were; put a plain file there that you may write, and run the command again")
 }
 
 #[cfg(test)]

@@ -38,7 +38,8 @@ pub struct ComparedSides<'a> {
 }
 
 impl ComparedSides<'_> {
-    /// The affected stacks with their counterparts at the base. What came and went since the base has none.
+    /// Returns the affected stacks with their counterparts at the base. A stack that was added or removed since the
+    /// base has none.
     pub fn targets(&self, affected: &Affected) -> Vec<Target> {
         let base = self.base.map(|base| &base.layout);
         let stacks = affected.stacks.iter();
@@ -55,14 +56,14 @@ impl ComparedSides<'_> {
     }
 }
 
-/// Compares Specs. A stack whose inputs were compiled before is not compiled again.
+/// Compares Specs, and caches them: a stack whose inputs were compiled before is not compiled again.
 #[derive(Default)]
 pub struct SpecDifference {
     compiled: HashMap<Digest, Result<Spec, UserError>>,
 }
 
 impl SpecDifference {
-    /// The differences of some stacks, masked. A stack that does not compile has an error.
+    /// Returns the differences of some stacks, masked. A stack that does not compile has an error.
     ///
     /// # Errors
     /// The run is interrupted.
@@ -101,7 +102,7 @@ impl SpecDifference {
         Ok(plan)
     }
 
-    /// Compiles those stacks that are not known. A failure is tried again.
+    /// Compiles the stacks that are not in the cache. A failure is not cached, so it is tried again.
     async fn compile<'s>(&mut self, compiler: Compiler<'_>, stacks: impl Iterator<Item = &'s Stack>) {
         let wanted = stacks.filter_map(|stack| {
             let digest = compiler.revision().analysis.input_digest(stack).ok()?;
@@ -116,7 +117,7 @@ impl SpecDifference {
         self.compiled.extend(compiled);
     }
 
-    /// A Spec that was compiled; empty if there is no stack.
+    /// Returns a Spec from the cache; an empty one if there is no stack.
     fn spec(&self, revision: &OpenRevision, stack: Option<&Stack>) -> Result<Spec, UserError> {
         let Some(stack) = stack else {
             return Ok(Spec::default());

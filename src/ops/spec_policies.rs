@@ -1,4 +1,4 @@
-//! The policy sets of a revision on Specs alone: no cluster is asked, and each resource is one that is created.
+//! Evaluates the policy sets of a revision on Specs alone, without a cluster: each resource counts as created.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use konverge_run::{OpenRevision, plan_documents, policy_set_loader, rule_evaluat
 pub struct SpecPolicies<'a> {
     /// The sets.
     pub sets: PolicySets,
-    /// Evaluates them.
+    /// The evaluator of the sets.
     pub evaluator: RuleEvaluator,
     secrets: &'a Secrets,
 }

@@ -34,7 +34,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// The maximum duration of a watch if `apply.ready_timeout` is not set.
 const WATCHED: Duration = Duration::from_secs(600);
 
-/// The selected stacks; for a selection of all, also those that only the states know.
+/// Returns the selected stacks. For a selection of all, stacks that only the states have are included.
 ///
 /// # Errors
 /// Errors of the store.
@@ -55,7 +55,7 @@ pub async fn targets(session: &Session, selection: &Selection) -> Result<Vec<Tar
     Ok(targets)
 }
 
-/// Queries the status once; a stack with an unknown status does not affect the others.
+/// Queries the status once. A stack with an unknown status does not affect the others.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -172,10 +172,10 @@ fn freeze_status(freeze: ApplyFreeze) -> Option<FreezeStatus> {
     })
 }
 
-/// Recorded facts about all stacks.
+/// The recorded facts about all stacks.
 #[derive(Default)]
 struct RecordedStacks {
-    /// The stacks that `konverge ci` would apply, or `--pending`.
+    /// The stacks that `konverge ci`, or an apply with `--pending`, would apply.
     pending: BTreeSet<StackId>,
     index: IndexedStates,
 }
@@ -232,7 +232,7 @@ async fn one(
     status
 }
 
-/// Returns true if the last apply ended because something waits.
+/// Returns true if the last apply ended because a stack has to wait, such as for a rollout.
 fn waits(prior: &Versioned) -> bool {
     let record = prior.receipt.as_ref();
     prior.pending.is_empty() && record.is_some_and(|record| record.result == StackResult::Waiting)
@@ -255,9 +255,11 @@ async fn fill(
         (Some(_), false) => HeadFact::Same,
         (Some(_), true) => HeadFact::Changed,
     };
+    // A renamed stack may still be recorded under its earlier identity.
     let earlier = planning.earlier_identity(&target.id).await?;
     let id = earlier.as_ref().unwrap_or(&target.id);
     let prior = backend.states.load(id).await?;
+    // A retired state is shown only for a destroyed stack, not for one that was moved or forgotten.
     let prior = prior.filter(|prior| !prior.retired || prior.reason == WriteReason::Destroy);
     status.conditions = recorded.conditions(id, prior.as_ref(), head);
     let Some(prior) = prior else {

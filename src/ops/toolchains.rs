@@ -22,9 +22,9 @@ pub struct KnownToolchain {
 /// An installed core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstalledToolchain {
-    /// Its native library.
+    /// The native library of the core.
     pub library: PathBuf,
-    /// The interpreter that hosts it.
+    /// The interpreter that runs the core.
     pub interpreter: PathBuf,
 }
 
@@ -37,7 +37,7 @@ impl From<Toolchain> for InstalledToolchain {
     }
 }
 
-/// The version that `kcl.version` in konverge.yaml of the checkout names; `None` without a file or without the key.
+/// Returns the version that `kcl.version` in konverge.yaml of the checkout names; `None` without the file or the key.
 ///
 /// # Errors
 /// The file is invalid.
@@ -49,10 +49,10 @@ pub fn needed(run: &RunContext) -> Result<Option<String>, UserError> {
     Ok(Config::parse(&text)?.kcl.version)
 }
 
-/// The named version, or else the one that the checkout needs, or else the recommended one.
+/// Returns the named version, or else the one that the checkout needs, or else the recommended one.
 ///
 /// # Errors
-/// As [`needed`].
+/// The same as for [`needed`].
 pub fn chosen(run: &RunContext, named: Option<&str>) -> Result<String, UserError> {
     if let Some(named) = named {
         return Ok(named.to_owned());
@@ -84,7 +84,7 @@ pub async fn install(
     Ok(kcl::install(version, &options, progress).await?.into())
 }
 
-/// Every version, newest first.
+/// Returns every version, newest first.
 pub async fn list(run: &RunContext) -> Vec<KnownToolchain> {
     let checkout = run.checkout();
     let mut all = Vec::new();
@@ -98,13 +98,13 @@ pub async fn list(run: &RunContext) -> Vec<KnownToolchain> {
 /// Finds an installed version.
 ///
 /// # Errors
-/// It is not installed.
+/// The version is not installed.
 pub async fn find(run: &RunContext, version: &str) -> Result<InstalledToolchain, UserError> {
     Ok(Toolchain::find_earlier(version, &run.checkout()).await?.into())
 }
 
-/// Becomes a sandboxed worker; `sandbox` is the pool's JSON with the sandbox settings. Returns only on failure,
-/// with the reason.
+/// Turns this process into a sandboxed worker; `sandbox` is the pool's JSON with the sandbox settings. Returns only on
+/// failure, with the reason.
 pub fn become_worker(sandbox: &str, warn: &mut dyn std::io::Write) -> String {
     match serde_json::from_str::<SandboxLayers>(sandbox) {
         Ok(layers) => layers.enter(warn).to_string(),

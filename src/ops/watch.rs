@@ -1,5 +1,5 @@
-//! The `watch` use case: after each save the stacks that it affects, and how their Specs differ from the base. It writes
-//! nothing, and queries no cluster unless a live plan is asked for.
+//! The `watch` use case: shows after each save which stacks it affects, and how their Specs differ from the base. It
+//! writes nothing, and queries no cluster unless a live plan is requested.
 
 use std::{collections::BTreeSet, slice};
 
@@ -28,7 +28,7 @@ pub struct Watch<'a> {
     run: RunContext,
     repository: &'a Repository,
     request: OpenRequest,
-    /// Plan against the live infrastructure, too.
+    /// Also plan against the live infrastructure.
     live: bool,
     files: FileEvents<'a>,
     opened: Opened,
@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
         request: &OpenRequest,
         live: bool,
     ) -> Result<Self, UserError> {
-        // A file that is saved while the revisions are opened is an event.
+        // Start the watch first: a file that is saved while the revisions are opened must give an event.
         let files = FileEvents::start(repository.root(), |path: &RepoPath| repository.ignores(path))?;
         let opened = Opened::open(run, repository, request).await?;
         let watch = Self {
@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
             opened,
             has_failed: false,
         };
-        // A name that matches nothing is an error at the start; later its stack may come and go.
+        // At the start a name that matches nothing is an error. Later its stack may come and go.
         if let Selection::Named(names) = &request.selection {
             watch
                 .opened
@@ -79,7 +79,7 @@ impl<'a> Watch<'a> {
         Ok(watch)
     }
 
-    /// The event of the start: what differs from the base already.
+    /// Returns the first event: the differences from the base that exist already.
     ///
     /// # Errors
     /// The run is interrupted, or the core is not available.
@@ -91,13 +91,14 @@ impl<'a> Watch<'a> {
     /// Waits for the next save that changes a file. A repository that cannot be read is an event, too.
     ///
     /// # Errors
-    /// As [`Watch::first_event`]; the folder was removed.
+    /// The same as for [`Watch::first_event`]; the folder was removed.
     pub async fn next_event(&mut self) -> Result<WatchEvent, UserError> {
         loop {
             let written = self.files.wait().await?;
             let (files, affected) = match self.read_again(&written).await {
                 Ok(Some(changed)) => changed,
-                // The mistake was undone, so no file differs: the error must not be the last word.
+                // A mistake was undone, so no file differs. Send an event all the same, because the last one was an
+                // error.
                 Ok(None) if self.has_failed => (Vec::new(), self.opened.revisions.affected()),
                 Ok(None) => continue,
                 Err(failure) => {
@@ -116,7 +117,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The files that differ from the event before, with the stacks that they affect; `None` if none differs.
+    /// Returns the files that differ from the last event, with the stacks that they affect; `None` if no file differs.
     async fn read_again(
         &mut self,
         written: &WrittenPaths,
@@ -160,7 +161,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// The stacks that are meant by name, here or at the base: each may come and go. `None`: all.
+    /// Returns the stacks that the names match, here or at the base, because each may come and go; `None` for all.
     fn named(&self) -> Option<BTreeSet<StackId>> {
         let Selection::Named(names) = &self.request.selection else {
             return None;
@@ -178,7 +179,7 @@ impl<'a> Watch<'a> {
         Some(named)
     }
 
-    /// The plan of `konverge preview` for these stacks.
+    /// Returns the plan of `konverge preview` for these stacks.
     async fn live_plan(&self, targets: &[Target]) -> Result<Plan, UserError> {
         let names = targets
             .iter()
@@ -259,6 +260,6 @@ impl Opened {
 }
 
 fn checked_out(repository: &Repository) -> Option<CommitId> {
-    // Without any commit there is none.
+    // A repository without commits has no HEAD.
     repository.resolve("HEAD").ok()
 }

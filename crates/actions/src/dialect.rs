@@ -1,4 +1,4 @@
-//! The differences between the runners.
+//! The differences between the runners of GitHub and Gitea.
 
 use konverge_base::variables;
 use konverge_forge::{ForgeKind, Unsupported};
@@ -6,12 +6,12 @@ use konverge_forge::{ForgeKind, Unsupported};
 /// The web address of github.com.
 const GITHUB: &str = "https://github.com";
 
-/// The forge of a runner, which decides how the runner speaks.
+/// The forge of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// GitHub's.
+    /// GitHub Actions.
     Github,
-    /// Gitea's. It has no summary of a job, no identity of a job, and its pages have no attempts.
+    /// Gitea Actions. There is no job summary and no identity token, and the URL of a run has no attempt.
     Gitea,
 }
 
@@ -24,7 +24,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the web address of the forge, for a runner that names none.
+    /// Returns the web address of the forge, for a runner that does not set the variable.
     pub(crate) fn default_server(self) -> Option<&'static str> {
         match self {
             Self::Github => Some(GITHUB),
@@ -32,7 +32,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the folder of the workflow files.
+    /// Returns the folder of the workflow files in the repository.
     pub(crate) fn workflow_folder(self) -> &'static str {
         match self {
             Self::Github => ".github/workflows",
@@ -40,7 +40,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the full ref of a run from that of its runner. A Forgejo starts a schedule with the bare name of the default branch.
+    /// Returns the full ref of a run. Forgejo starts a schedule with the name of the default branch alone.
     pub(crate) fn full_ref(self, event_name: &str, given: String) -> String {
         if self == Self::Gitea && event_name == "schedule" && !given.starts_with("refs/") {
             return format!("refs/heads/{given}");
@@ -48,10 +48,10 @@ impl Dialect {
         given
     }
 
-    /// Returns the issuer of the identity tokens of a server's jobs.
+    /// Returns the issuer of identity tokens for jobs on a server.
     ///
     /// # Errors
-    /// Its jobs have no identity.
+    /// The forge has no identity tokens.
     pub(crate) fn token_issuer(self, server_url: &str) -> Result<String, Unsupported> {
         match self {
             Self::Github => Ok(match server_url.trim_end_matches('/') {
@@ -66,8 +66,8 @@ impl Dialect {
     }
 }
 
-/// Returns the number in the URL of a run at Gitea or Forgejo, from the variables of its job: the id of the run; at Forgejo the
-/// number that it has in its repository. `variable` returns the value of a variable that is set.
+/// Returns the number in the URL of a job's run: on Gitea the id of the run, on Forgejo its number in the repository. `variable`
+/// returns the value of an environment variable.
 pub fn gitea_page_number<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Option<u64> {
     let is_forgejo = variable(variables::FORGEJO_ACTIONS) == Some("true");
     let number = is_forgejo

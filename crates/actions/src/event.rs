@@ -16,7 +16,7 @@ impl Runner {
     /// Parses the payload of the event.
     ///
     /// # Errors
-    /// An unreadable payload; an event that Konverge does not handle or refuses.
+    /// An unreadable payload; an event that Konverge does not support or refuses.
     pub(super) fn read_event(&self) -> Result<JobEvent, ForgeError> {
         let unreadable = |cause: SharedError| ForgeError::Unusable {
             message: format!("the event's payload {} cannot be read", self.event_path.display()),
@@ -28,11 +28,11 @@ impl Runner {
         self.parse_event(&self.info.event_name, &payload)
     }
 
-    /// Parses an event. `pull_request_target` is refused, because it gives the secrets of the repository to
-    /// code from forks.
+    /// Parses an event. `pull_request_target` is refused, because it gives the secrets of the repository to code
+    /// from forks.
     ///
     /// # Errors
-    /// A payload without mandatory fields; an event that is refused or unknown.
+    /// A payload without required fields; an unknown or refused event.
     pub fn parse_event(&self, name: &str, payload: &Value) -> Result<JobEvent, ForgeError> {
         let p = Payload(payload);
         match name {
@@ -61,7 +61,8 @@ impl Runner {
                 inputs: inputs(payload),
                 ref_name: match self.dialect {
                     Dialect::Github => p.text("/ref")?,
-                    // The payload has the ref as the caller wrote it, perhaps without `refs/heads/`. The runner has the whole name.
+                    // The payload has the ref in the form that the caller typed, perhaps without `refs/heads/`. The
+                    // runner's variable has the full ref.
                     Dialect::Gitea => self.info.ref_name.clone(),
                 },
                 default_branch: p.text("/repository/default_branch")?,
@@ -91,7 +92,7 @@ impl Runner {
             }),
             other => Err(ForgeError::Runner {
                 message: format!("Konverge does not handle the event `{}`", other.escape_debug()),
-                hint: "handled are pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
+                hint: "Konverge handles pull_request, push, merge_group, schedule, workflow_dispatch, workflow_run and repository_dispatch".to_owned(),
             }),
         }
     }
@@ -106,14 +107,16 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Fo
     let base_repository = p
         .text("/pull_request/base/repo/full_name")
         .unwrap_or_else(|_| runner.info.repository.clone());
-    // For a closed pull request, GITHUB_SHA is a commit of the base branch; otherwise it is the test merge. Gitea has none.
+    // `GITHUB_SHA` is the test merge, except for a closed pull request, where it is a commit of the base branch.
+    // Gitea makes no test merge.
     let trial = runner.dialect == Dialect::Github
         && action != "closed"
         && runner.info.ref_name.starts_with("refs/pull/")
         && runner.info.sha != head;
     let (other_base, without_branch) = match runner.dialect {
         Dialect::Github => ("/changes/base", false),
-        // A head that was pushed to `refs/for/main` needs no right to write: it lies in this repository, and has no branch.
+        // A push to `refs/for/main` creates a pull request without write permission. Its head is in this repository
+        // but on no branch, so it must be treated like a fork's.
         Dialect::Gitea => (
             "/changes/ref",
             p.text("/pull_request/head/label")
@@ -129,9 +132,9 @@ fn pull_request(p: &Payload<'_>, runner: &Runner) -> Result<PullRequestEvent, Fo
         default_branch: p.text("/repository/default_branch")?,
         head_branch: p.text("/pull_request/head/ref")?,
         merge_commit: trial.then(|| runner.info.sha.clone()),
-        // A head whose repository is deleted was in a fork.
+        // If the repository of the head was deleted, it was a fork.
         from_fork: home != Some(&base_repository) || without_branch,
-        // A re-run by another user gives it no more permissions.
+        // The sender counts too: a re-run by another user must not give the run more permissions.
         dependabot: runner.info.actor == DEPENDABOT
             || p.text("/sender/login").is_ok_and(|login| login == DEPENDABOT),
         merged: p
@@ -148,8 +151,8 @@ fn branch(name: &str) -> String {
     name.strip_prefix("refs/heads/").unwrap_or(name).to_owned()
 }
 
-/// Returns the pull request in the path of a run, as Gitea names the ref: `konverge.yml@refs/pull/12/head` → 12. A branch may be
-/// called `x@refs/pull/12/head`, so the path is split at its first `@`.
+/// Returns the pull request in Gitea's path of a run: `konverge.yml@refs/pull/12/head` gives 12. The path is split
+/// at its first `@`, because a branch may have the name `x@refs/pull/12/head`.
 fn pull_request_of_run(path: &str) -> Option<u64> {
     let (_, full_ref) = path.split_once('@')?;
     full_ref
@@ -159,8 +162,8 @@ fn pull_request_of_run(path: &str) -> Option<u64> {
         .ok()
 }
 
-/// Returns the last pull request of a merge group: `refs/heads/gh-readonly-queue/main/pr-12-<sha>` → 12. The name of the branch may
-/// contain anything.
+/// Returns the last pull request of a merge group: `refs/heads/gh-readonly-queue/main/pr-12-<sha>` gives 12. The
+/// name of the branch may contain any text.
 fn queued_pull_request(head_ref: &str) -> Option<u64> {
     let last = head_ref.rsplit('/').next()?;
     let (number, sha) = last.strip_prefix("pr-")?.split_once('-')?;
@@ -214,7 +217,8 @@ impl Payload<'_> {
                     "the event's payload has no usable `{}`",
                     path.trim_start_matches('/').replace('/', ".")
                 ),
-                hint: "is GITHUB_EVENT_NAME the event that GITHUB_EVENT_PATH holds?".to_owned(),
+                hint: "check that GITHUB_EVENT_NAME is the event in the file that GITHUB_EVENT_PATH names"
+                    .to_owned(),
             })
     }
 }
@@ -227,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// The variables that a runner of Gitea sets.
+    /// The variables of a Gitea runner.
     fn variables(event: &str) -> HashMap<String, String> {
         let variables = [
             ("GITHUB_EVENT_NAME", event),

@@ -1,8 +1,8 @@
-//! The jobs of GitHub Actions, and of Gitea's Actions, which speak almost the same: variables, the file of the event, outputs,
-//! workflow commands. [`Dialect`] is the difference. Nothing here sends a request.
+//! Jobs of GitHub Actions and of Gitea Actions, which are almost compatible: variables, the payload of the event,
+//! outputs, workflow commands. [`Dialect`] describes the differences. Nothing here sends a request.
 //!
-//! - [`Runner`]: the run and the event that started it
-//! - [`workflow_commands`]: outputs, annotations, and text that the runner must not obey
+//! - [`Runner`]: the run, and the event that started it
+//! - [`workflow_commands`]: outputs, annotations, and escaping of text that the runner must not interpret
 
 mod dialect;
 mod event;

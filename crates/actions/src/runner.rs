@@ -1,4 +1,4 @@
-//! The runner's environment: the event, the repository, the files for outputs.
+//! The environment of a runner: the event, the repository, the files for outputs.
 
 use std::{collections::HashMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
@@ -13,7 +13,7 @@ use konverge_base::{
 };
 use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
 
-/// The environment of a runner of GitHub, or of Gitea.
+/// The environment of a runner of GitHub or Gitea.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runner {
     pub(super) dialect: Dialect,
@@ -24,7 +24,7 @@ pub struct Runner {
     pub(super) event_path: PathBuf,
     /// The file for outputs.
     output: Option<PathBuf>,
-    /// The file for the job summary, if the forge shows one.
+    /// The file for the job summary; `None` if the forge shows no summary.
     summary: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ impl Runner {
     /// Reads the environment.
     ///
     /// # Errors
-    /// The first variable that is missing or invalid.
+    /// The first missing or invalid variable.
     pub fn from_env(env: &HashMap<String, String>, dialect: Dialect) -> Result<Self, ForgeError> {
         let optional = |name: &str| env.get(name).filter(|value| !value.is_empty()).cloned();
         let required = |name: &str| {
@@ -43,7 +43,7 @@ impl Runner {
         };
         let unusable = |name: &str, value: &str| ForgeError::Runner {
             message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-            hint: "the runner sets it; does the workflow's `env:` overwrite it?".to_owned(),
+            hint: "remove it from the workflow's `env:`: the runner sets it".to_owned(),
         };
         let repository = required(variables::GITHUB_REPOSITORY)?;
         if repository.split('/').filter(|part| is_name(part)).count() != 2
@@ -68,10 +68,10 @@ impl Runner {
             Some(value) => value.parse().map_err(|_| unusable(name, &value)),
         };
         let workflow_file = match dialect {
-            // `owner/name/.github/workflows/konverge.yml@refs/heads/main`
+            // The value has the form `owner/name/.github/workflows/konverge.yml@refs/heads/main`.
             Dialect::Github => optional(variables::GITHUB_WORKFLOW_REF)
                 .and_then(|place| Some(place.split('@').next()?.rsplit('/').next()?.to_owned())),
-            // The name of the workflow is that of its file.
+            // In Gitea the name of a workflow is its file name, unless the file sets another.
             Dialect::Gitea => optional(variables::GITHUB_WORKFLOW)
                 .filter(|name| (name.ends_with(".yml") || name.ends_with(".yaml")) && is_name(name)),
         };
@@ -107,7 +107,7 @@ impl Runner {
             },
             event_path: required(variables::GITHUB_EVENT_PATH)?.into(),
             output: optional(variables::GITHUB_OUTPUT).map(PathBuf::from),
-            // Gitea's runner names a file, which nobody is shown.
+            // Gitea's runner sets a file too, but Gitea shows it to nobody.
             summary: optional(variables::GITHUB_STEP_SUMMARY)
                 .filter(|_| dialect == Dialect::Github)
                 .map(PathBuf::from),
@@ -181,10 +181,10 @@ impl CiJob for Runner {
     }
 
     fn add_summary(&self, markdown: &str) -> Result<(), ForgeError> {
-        // GitHub shows nothing of a summary above 1 MiB.
+        // GitHub shows nothing at all if a summary exceeds 1 MiB.
         const LIMIT: u64 = 1_048_576 - 1024;
         let there = self.summary_length();
-        // A note takes the place of a text without room, so that a reader sees that something is missing.
+        // A short note replaces the text, so that a reader knows that something is missing.
         if there + markdown.len() as u64 > LIMIT {
             let note = "\n**Not shown**: the summary of this step is full.\n";
             if there + note.len() as u64 > LIMIT {
@@ -215,7 +215,7 @@ impl CiJob for Runner {
     }
 }
 
-/// Returns true for a valid name of an owner or a repository, which cannot change a path.
+/// Returns true for a valid name of an owner or a repository, which is safe in a path.
 pub fn is_name(part: &str) -> bool {
     !part.is_empty()
         && part != "."

@@ -1,22 +1,22 @@
-//! The texts that the runner reads: outputs, the job summary, annotations. Pure text functions;
-//! [`Runner`](super::Runner) knows the files.
+//! Texts for the runner: outputs, the job summary, annotations. Pure functions; [`Runner`](super::Runner) has the
+//! files.
 //!
-//! The runner obeys `::command::` at the start of a line of stdout and stderr, and `##[command]` anywhere in
-//! one. Text from others is therefore printed only escaped, or between `::stop-commands::` and its token.
+//! The runner interprets `::command::` at the start of a line of stdout or stderr, and `##[command]` anywhere in a
+//! line. So text by others is only printed escaped, or between `::stop-commands::` and its token.
 
 use konverge_base::model::{
     check_run::{Annotation, Level},
     text::is_hidden,
 };
 
-/// The number of annotations that the runner keeps per step and level.
+/// The maximum number of annotations that the runner shows for each step and level.
 const MOST: usize = 10;
 
-/// The maximum length of a message. The runner truncates a longer one.
+/// The maximum length of a message in characters; the runner truncates longer ones.
 const MESSAGE: usize = 4_000;
 
-/// Writes one `name=value` for the file GITHUB_OUTPUT, as a heredoc with a random delimiter: no value can end it and
-/// set an output of its own.
+/// Writes an output `name=value` for the file GITHUB_OUTPUT. The delimiter of the heredoc is random, so a value
+/// cannot end it and set another output.
 pub fn output(name: &str, value: &str) -> String {
     loop {
         let delimiter = format!("konverge_{}", uuid::Uuid::new_v4().simple());
@@ -26,7 +26,8 @@ pub fn output(name: &str, value: &str) -> String {
     }
 }
 
-/// Writes annotations as workflow commands: at most ten of each level; the tenth counts the rest.
+/// Writes annotations as workflow commands, at most ten of each level. If there are more, the tenth has the number
+/// of the others.
 pub fn annotations(notes: &[Annotation]) -> Vec<String> {
     let mut lines = Vec::new();
     for level in [Level::Error, Level::Warning, Level::Notice] {
@@ -60,7 +61,7 @@ fn annotation(note: &Annotation) -> String {
     let mut properties = Vec::new();
     if !note.file.is_empty() {
         properties.push(format!("file={}", property(&note.file)));
-        // The runner drops an annotation with a column but no line.
+        // The runner drops an annotation that has a column but no line.
         if let Some(line) = note.line {
             properties.push(format!("line={line}"));
             if let Some(column) = note.column {
@@ -78,8 +79,8 @@ fn annotation(note: &Annotation) -> String {
     )
 }
 
-/// Escapes the data of a command. `##[` is broken up, because the old form is read anywhere in a line; hidden
-/// characters are escaped.
+/// Escapes the message of a command. `##[` is broken up, because the runner finds this older form anywhere in a
+/// line. Hidden characters are made visible.
 fn data(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.replace("##[", "#\u{2009}#[").chars() {

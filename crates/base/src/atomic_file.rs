@@ -1,12 +1,12 @@
-//! Writes a file atomically: into a temporary file in the same folder, which is then renamed. The
-//! last of two writers wins. Only this user may read the file.
+//! Writes a file atomically: into a temporary file in the same folder, which is then renamed. If two processes write at
+//! once, the last one wins. Only the current user may read the file.
 
 use std::{
     io::{Result, Write as _},
     path::Path,
 };
 
-/// Writes a file that may be lost: a cache. Missing folders are created.
+/// Writes a file whose loss does no harm, such as a cache entry. Missing folders are created.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -14,7 +14,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_and(path, bytes, |_| Ok(()))
 }
 
-/// Writes a file like [`write()`], but one that must not be lost: it is on the disk when this returns.
+/// Writes a file like [`write()`], and syncs it to the disk before the call returns.
 ///
 /// # Errors
 /// Errors of [`write()`].
@@ -25,7 +25,7 @@ pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<()> {
 fn write_and(path: &Path, bytes: &[u8], finish: impl Fn(&std::fs::File) -> Result<()>) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    // A temporary file is made for this user only, and keeps that when it is renamed.
+    // The temporary file is created with permissions for this user only, and keeps them when it is renamed.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     finish(file.as_file())?;

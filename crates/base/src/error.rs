@@ -1,6 +1,6 @@
-//! The top-level error: every room's own error becomes a [`UserError`] when it leaves the room.
+//! The top-level error: the error of each crate becomes a [`UserError`] when it reaches a caller.
 //!
-//! It always says what went wrong, where (if there is a place), why (its causes) and what to do next (hints).
+//! A [`UserError`] says what failed, where (if it has a location), why (its causes) and what to do next (hints).
 
 use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
@@ -49,7 +49,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Usage => 64,
@@ -60,14 +60,14 @@ impl ErrorKind {
         }
     }
 
-    /// Returns true if nothing failed: somebody else has to decide or to finish first (exit codes 3 and 4). The result
-    /// of a stack is then *stopped*, not *failed*.
+    /// Returns true if nothing failed, but a person must decide or another run must finish first (exit codes 3 and 4).
+    /// The result of a stack is then *stopped*, not *failed*.
     pub fn is_stop(self) -> bool {
         matches!(self, Self::Unreviewed | Self::Policy | Self::LeaseHeld)
     }
 }
 
-/// A place in a file. The path is relative to the repository if there is one; line and column start at 1.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
     /// The file, as a path from the root of the checkout.
@@ -93,25 +93,25 @@ impl fmt::Display for Location {
     }
 }
 
-/// An error for a person.
+/// An error as it is shown to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserError {
     /// The kind of failure, which decides the exit code.
     pub kind: ErrorKind,
-    /// One sentence: what failed and why.
+    /// The message, one sentence: what failed and why.
     pub message: String,
-    /// The place of the failure, if there is one.
+    /// The location of the failure, if there is one.
     pub location: Option<Location>,
     /// The next steps. Commands are in backticks.
     pub hints: Vec<String>,
-    /// The errors one by one, if the message holds several.
+    /// The single errors, if the message combines several.
     pub causes: Box<[Cause]>,
-    /// The error of the room, for decisions: a decision never rests on a text.
+    /// The typed error that this one was made from. Code decides by this error, never by the message.
     pub source: RoomError,
 }
 
-/// The cause that an error holds as its `#[source]`. It can be cloned, and two of them are equal if they say the same.
-/// One pointer wide, so that results stay small.
+/// An error as the `#[source]` of another one. It can be cloned, and two of them are equal if their texts are equal.
+/// It is one pointer wide, so that results stay small.
 #[derive(Clone)]
 pub struct SharedError(Arc<Box<dyn Error + Send + Sync>>);
 
@@ -122,7 +122,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for SharedError {
 }
 
 impl SharedError {
-    /// Puts what failed before the cause: `context: cause`.
+    /// Adds a description of what failed before the cause: `context: cause`.
     #[must_use]
     pub fn context(self, context: impl Into<String>) -> Self {
         let (context, cause) = (context.into(), self);
@@ -130,7 +130,7 @@ impl SharedError {
     }
 }
 
-/// What failed, above its cause.
+/// The description of what failed, with the cause as its source.
 #[derive(Debug, thiserror::Error)]
 #[error("{context}")]
 struct Context {
@@ -161,8 +161,8 @@ impl PartialEq for SharedError {
 
 impl Eq for SharedError {}
 
-/// The typed error that a [`UserError`] was made of. It may hold unmasked text, so it is never printed. Comparisons
-/// ignore it: two errors are equal if their texts are. One pointer wide, so that results stay small.
+/// The typed error that a [`UserError`] was made from. It may contain unmasked secrets, so it is never printed.
+/// Comparisons of errors ignore it. It is one pointer wide, so that results stay small.
 #[derive(Clone, Default)]
 pub struct RoomError(Option<SharedError>);
 
@@ -180,17 +180,17 @@ impl PartialEq for RoomError {
 
 impl Eq for RoomError {}
 
-/// One of several errors that one message holds.
+/// One of several errors that a message combines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The place, if there is one.
+    /// The location, if there is one.
     pub location: Option<Location>,
     /// The problem.
     pub message: String,
 }
 
 impl UserError {
-    /// An error without a place and hints.
+    /// Creates an error without a location or hints.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -202,7 +202,7 @@ impl UserError {
         }
     }
 
-    /// An error that says what the error of a room and its causes say, and keeps it.
+    /// Creates an error whose message is that of a typed error and its causes. The typed error becomes its source.
     pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
         let error = error.into();
         let failure = Self::new(kind, chain(&*error));
@@ -212,14 +212,14 @@ impl UserError {
         }
     }
 
-    /// Keeps the error of the room that this one was made of.
+    /// Sets the typed error that this error was made from.
     #[must_use]
     pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
         self.source = RoomError(Some(error.into()));
         self
     }
 
-    /// The error of the room, if it is of this type.
+    /// Returns the typed error that this error was made from, if it has this type.
     pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
         self.source.0.as_ref()?.downcast_ref()
     }
@@ -231,7 +231,7 @@ impl UserError {
         self
     }
 
-    /// Sets the place.
+    /// Sets the location.
     #[must_use]
     pub fn at(mut self, file: impl Into<String>, line: Option<u32>, column: Option<u32>) -> Self {
         self.location = Some(Location {
@@ -249,7 +249,7 @@ impl UserError {
         self
     }
 
-    /// The JSON form: `{"kind","message","file","line","column","hints"}`.
+    /// Returns the JSON form: `{"kind","message","file","line","column","hints"}`.
     pub fn body(&self) -> ErrorBody {
         let location = self.location.as_ref();
         ErrorBody {
@@ -263,8 +263,8 @@ impl UserError {
     }
 }
 
-/// Rust's standard library ends the text of a system error with its number: ` (os error 2)`. The number does not help a
-/// person.
+/// Removes the number with which Rust's standard library ends the text of a system error: ` (os error 2)`. The number
+/// does not help the reader.
 fn without_error_numbers(text: String) -> String {
     const START: &str = " (os error ";
     let mut parts = text.split(START);
@@ -296,11 +296,11 @@ impl Error for UserError {}
 /// The value of `error` in JSON output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// See [`ErrorKind`].
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// One sentence.
+    /// The message, one sentence.
     pub message: String,
-    /// The file, if there is a place.
+    /// The file, if the error has a location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line, from 1.
@@ -314,7 +314,7 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// Adds an error of the same stack that has a cause of its own.
+    /// Adds an error of the same stack that has another cause.
     pub fn add(&mut self, other: Self) {
         self.message = format!("{}; and {}", self.message, other.message);
         let new = other.hints.into_iter().filter(|hint| !self.hints.contains(hint));
@@ -323,14 +323,15 @@ impl ErrorBody {
     }
 }
 
-/// The outermost object of an error in JSON output.
+/// The outermost object of the JSON output of a command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorDocument {
-    /// The one error of this document.
+    /// The error of the command.
     pub error: ErrorBody,
 }
 
-/// The causes of an error, outermost first, joined by `: ` without repeating what a parent already printed.
+/// Returns the causes of an error, outermost first, joined by `: `. A text that an outer error already has is not
+/// repeated.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -342,8 +343,8 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
         }
         source = cause.source();
     }
-    // A minimal image may have no certificates, and then no client can be built, even for a clear-text
-    // server.
+    // A minimal container image may have no CA certificates. Then no HTTP client can be built, even for a server
+    // without TLS.
     const NO_CERTIFICATES: &str =
         " (install the package `ca-certificates`, or name a bundle in SSL_CERT_FILE)";
     if text.contains("No CA certificates") && !text.contains(NO_CERTIFICATES) {

@@ -1,5 +1,5 @@
-//! Timeouts after a stop request. A peer (a store, a cluster, GitHub, a receiver of
-//! notifications) that answers gets time to finish running requests; a peer that does not answer gets little.
+//! Timeouts after a stop request (Ctrl-C, or a cancelled job). A peer (a store, a cluster, GitHub, a receiver of
+//! notifications) that responds gets time to finish running requests; a peer that does not respond gets little.
 
 use std::{
     sync::{
@@ -15,19 +15,20 @@ use tokio_util::sync::CancellationToken;
 /// The timeouts for requests to a peer after a stop request.
 #[derive(Debug, Clone, Copy)]
 pub struct StopTimeouts {
-    /// For a request, if no request was answered or abandoned since.
+    /// The timeout of a request if the peer's state is unknown: no request was answered or abandoned since the stop
+    /// request.
     unknown: Duration,
-    /// For a request to a peer that has answered since.
+    /// The timeout of a request to a peer that has answered since the stop request.
     answering: Duration,
-    /// For a request to a peer of which the last request was abandoned.
+    /// The timeout of a request to a peer whose last request was abandoned.
     silent: Duration,
-    /// For all requests together, from the first one after the stop request.
+    /// The timeout of all requests together, from the first one after the stop request.
     all: Option<Duration>,
 }
 
 impl StopTimeouts {
-    /// The timeouts of stores and clusters. A run stores what it has done whenever it ends, so there is no limit for
-    /// all requests.
+    /// The timeouts of stores and clusters. A run must store its results before it ends, so there is no limit for
+    /// all requests together.
     pub const STORED: Self = Self {
         unknown: Duration::from_millis(700),
         answering: Duration::from_secs(5),
@@ -36,7 +37,7 @@ impl StopTimeouts {
     };
 
     /// The timeouts of a forge. GitHub's runner kills a job 7.5 seconds after the stop request, and the results must be
-    /// at the forge by then. One call without an answer does not use up the time of the others.
+    /// posted by then. One call without a response does not use up the time of the others.
     pub const FORGE: Self = Self {
         unknown: Duration::from_millis(1_500),
         answering: Duration::from_millis(1_500),
@@ -58,7 +59,7 @@ impl StopTimeouts {
 #[error("no answer came, and the run was asked to stop")]
 pub struct Stopped;
 
-/// The stop request, as the requests to one peer see it. Clones share what is known of the peer.
+/// The stop request as it applies to one peer. Clones share the state of the peer.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: CancellationToken,
@@ -67,7 +68,7 @@ pub struct Interrupt {
     end: Arc<OnceLock<Instant>>,
 }
 
-/// The state of a peer since the stop request. At first nothing is known of it, which is 0.
+/// The states of a peer since the stop request. 0 means that the state is unknown.
 const ANSWERS: u8 = 1;
 const SILENT: u8 = 2;
 
@@ -78,12 +79,12 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Creates the stop request as one store or cluster sees it. The token asks the run to stop.
+    /// Creates the stop request for a store or a cluster. The token is cancelled when the run must stop.
     pub fn new(asked: CancellationToken) -> Self {
         Self::with(asked, StopTimeouts::STORED)
     }
 
-    /// Creates the stop request as one peer sees it. The token asks the run to stop.
+    /// Creates the stop request for a peer with these timeouts. The token is cancelled when the run must stop.
     pub fn with(asked: CancellationToken, timeouts: StopTimeouts) -> Self {
         Self {
             asked,
@@ -102,10 +103,10 @@ impl Interrupt {
     /// a limit.
     ///
     /// # Errors
-    /// The run was asked to stop, and the peer does not answer.
+    /// The run was asked to stop, and the peer does not respond in time.
     pub async fn unless_silent<T>(&self, request: impl Future<Output = T>) -> Result<T, Stopped> {
         tokio::select! {
-            // An answer that arrives at the last moment counts.
+            // A response that arrives together with the timeout still counts.
             biased;
             answer = request => {
                 if self.is_asked() {
@@ -120,7 +121,7 @@ impl Interrupt {
         }
     }
 
-    /// Pauses; ends early when the run is asked to stop.
+    /// Waits for a time. The wait ends early when the run is asked to stop.
     pub async fn pause(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
@@ -131,7 +132,7 @@ impl Interrupt {
     async fn silence(&self) {
         self.asked.cancelled().await;
         let start = Instant::now();
-        // The first request after the stop request starts the time for all of them.
+        // The timeout of all requests begins with the first request after the stop request.
         let end = self.timeouts.all.map(|all| *self.end.get_or_init(|| start + all));
         let until = async |time: Duration| {
             let until = end.map_or(start + time, |end| end.min(start + time));
@@ -144,7 +145,7 @@ impl Interrupt {
             ANSWERS => until(self.timeouts.answering).await,
             _ => {
                 until(self.timeouts.unknown).await;
-                // Another request may have been answered in the meantime.
+                // Another request may have been answered in the meantime, which shows that the peer responds.
                 if self.peer.load(Ordering::Relaxed) == ANSWERS {
                     until(self.timeouts.answering).await;
                 }

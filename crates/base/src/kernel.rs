@@ -1,4 +1,4 @@
-//! The calls to the kernel that only Linux has, and what stands in for them on macOS.
+//! System calls that only Linux has, and replacements for other systems.
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use elsewhere::{die_with_parent, is_process_file_system};
@@ -20,7 +20,7 @@ mod linux {
         Ok(set_pdeathsig(Signal::SIGKILL)?)
     }
 
-    /// Returns true for a folder of the file system of processes, wherever it is mounted.
+    /// Returns true if a folder is in the `/proc` file system, wherever that is mounted.
     pub(crate) fn is_process_file_system(folder: &Path) -> bool {
         statfs(folder).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
     }
@@ -30,7 +30,7 @@ mod linux {
 mod elsewhere {
     use std::{io, path::Path};
 
-    /// Does nothing: no other kernel ends a process with its parent.
+    /// Does nothing: only Linux can kill a process together with its parent.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "as on Linux, where the kernel may refuse it"
@@ -39,7 +39,7 @@ mod elsewhere {
         Ok(())
     }
 
-    /// Returns false: no other kernel has this file system.
+    /// Returns false: only Linux has the `/proc` file system.
     pub(crate) fn is_process_file_system(_: &Path) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! The vocabulary of all other crates: the plain data that flows ([`model`]), errors, secrets and their masking, YAML,
-//! and a few small things around processes and files.
+//! The common types of all other crates: the plain data types ([`model`]), errors, secrets and their masking, YAML,
+//! and helpers for processes and files.
 
 pub mod atomic_file;
 pub mod checkout;

@@ -1,4 +1,4 @@
-//! Runs other programs: without a shell, with a chosen environment and a deadline. A child never outlives
+//! Runs other programs: without a shell, with a chosen environment and a deadline. A child process never outlives
 //! this process.
 //!
 //! This is the only file where `unsafe` is allowed: the process options below need `pre_exec`.
@@ -19,22 +19,22 @@ pub struct Program {
     executable: Executable,
     /// The arguments; never passed through a shell.
     pub args: Vec<OsString>,
-    /// The whole environment, or `None` to inherit ours.
+    /// The whole environment; `None` to inherit that of this process.
     pub env: Option<Vec<(OsString, OsString)>>,
-    /// Added to the environment.
+    /// Variables that are added to the environment.
     pub extra_env: Vec<(OsString, OsString)>,
-    /// The folder that it runs in; the current one without.
+    /// The working directory; `None` for the current one.
     pub dir: Option<PathBuf>,
-    /// The input.
+    /// The standard input.
     pub stdin: Vec<u8>,
     /// The program is killed after this time.
     pub deadline: Duration,
     /// The maximum number of bytes on standard output, and on standard error; the program is killed if it
     /// writes more.
     pub most_output: usize,
-    /// The maximum size of a file that it, or a program that it starts, writes.
+    /// The maximum size of a file that the program or its children write, in bytes.
     pub most_file_bytes: Option<u64>,
-    /// The maximum address space of it and of each program that it starts.
+    /// The maximum address space of the program and of each of its children, in bytes.
     pub most_memory: Option<u64>,
 }
 
@@ -43,34 +43,34 @@ pub struct Program {
 pub struct ProcessResult {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the program, if any.
     pub signal: Option<i32>,
-    /// All that it wrote to its output.
+    /// The standard output.
     pub stdout: Vec<u8>,
-    /// All that it wrote to its error output.
+    /// The standard error.
     pub stderr: Vec<u8>,
 }
 
-/// The program could not be run to its end.
+/// The error for a program that could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ProcessError {
     /// The program does not exist.
     #[error("`{0}` was not found")]
     NotFound(PathBuf),
-    /// It could not be started, or communication with it failed.
+    /// The program could not be started, or communication with it failed.
     #[error("`{path}` could not be run")]
     Io { path: PathBuf, source: std::io::Error },
-    /// It wrote too much output and was killed.
+    /// The program wrote too much output and was killed.
     #[error("`{path}` wrote more than {limit} bytes and was stopped")]
     TooMuch { path: PathBuf, limit: usize },
-    /// It exceeded its deadline and was killed.
+    /// The program exceeded its deadline and was killed.
     #[error("`{path}` did not end within {} s and was stopped", deadline.as_secs())]
     Deadline { path: PathBuf, deadline: Duration },
 }
 
 impl Program {
-    /// A program with our environment, no input and a deadline of ten minutes.
+    /// Creates a program with the environment of this process, no input and a deadline of ten minutes.
     pub fn new(executable: Executable) -> Self {
         Self {
             executable,
@@ -93,10 +93,10 @@ impl Program {
         self
     }
 
-    /// Runs the program to its end, whatever its exit code.
+    /// Runs the program to its end. A nonzero exit code is not an error.
     ///
     /// # Errors
-    /// It cannot be started, or exceeds its deadline (then it is killed).
+    /// The program cannot be started, exceeds its deadline or writes too much output (then it is killed).
     pub async fn run(&self) -> Result<ProcessResult, ProcessError> {
         let path = self.executable.path();
         let io = |source: std::io::Error| match source.kind() {
@@ -116,8 +116,8 @@ impl Program {
             command.env_clear().envs(env.iter().map(|(k, v)| (k, v)));
         }
         command.envs(self.extra_env.iter().map(|(k, v)| (k, v)));
-        // Programs that this one starts must not come from the checkout either. A chosen environment without a `PATH`
-        // stays so.
+        // Programs that this one starts must not come from the checkout either, so the `PATH` is filtered. A chosen
+        // environment without a `PATH` stays without one.
         if self
             .env
             .as_ref()
@@ -136,13 +136,13 @@ impl Program {
         let stdout = child.stdout.take().expect("stdout was asked for");
         let stderr = child.stderr.take().expect("stderr was asked for");
         let feed = async {
-            // A program that does not read its input may close the pipe.
+            // The error is ignored: a program that does not read its input may close the pipe.
             let _ = stdin.write_all(&self.stdin).await;
             drop(stdin);
             Ok(())
         };
         let all = async {
-            // All three at once: a full pipe that nobody reads would block the program.
+            // All three run at once: if nobody read one of the pipes, the program would block when it is full.
             let (stdout, stderr, ()) = tokio::try_join!(self.read(stdout), self.read(stderr), feed)?;
             let status = child.wait().await.map_err(io)?;
             Ok(ProcessResult {
@@ -152,7 +152,7 @@ impl Program {
                 stderr,
             })
         };
-        // The child is killed when it is dropped: after the deadline, and after too much output.
+        // Dropping the future kills the child: after the deadline, and after too much output.
         match tokio::time::timeout(self.deadline, all).await {
             Ok(ended) => ended,
             Err(_) => Err(ProcessError::Deadline {
@@ -164,7 +164,7 @@ impl Program {
 }
 
 impl Program {
-    /// Reads all output. Stops reading if there is too much, and the program is killed.
+    /// Reads all output. Returns an error as soon as there is too much, so that the program is killed.
     async fn read(&self, from: impl AsyncRead + Unpin) -> Result<Vec<u8>, ProcessError> {
         let mut all = Vec::new();
         let mut bounded = from.take((self.most_output as u64).saturating_add(1));
@@ -184,7 +184,7 @@ impl Program {
     }
 }
 
-/// Limits a resource of the child.
+/// Sets a resource limit of the child.
 #[allow(unsafe_code)]
 fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
     let Some(most) = most else { return };
@@ -194,17 +194,18 @@ fn limit(command: &mut Command, resource: Resource, most: Option<u64>) {
     }
 }
 
-/// Forbids core dumps of this process: they would hold the secrets of its memory. Where the kernel hands dumps to a
-/// program, it ignores every limit but this one: a limit of one byte refuses such a dump, too (core(5)). A process that
-/// is not dumpable at all would hide its files in memory from Terraform.
+/// Forbids core dumps of this process, because they would contain the secrets in its memory.
+///
+/// The limit is one byte, not zero: if the kernel pipes dumps to a program, it ignores every other limit (core(5)). The
+/// process stays dumpable, because otherwise Terraform could not open its in-memory files through `/proc`.
 pub fn forbid_core_dumps() {
     if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 1, 1) {
         tracing::debug!(%error, "core dumps could not be forbidden");
     }
 }
 
-/// Makes the kernel kill the child when this process dies, however it dies. Only Linux can: elsewhere a child of a
-/// process that is killed lives until its pipes end.
+/// Makes the kernel kill the child when this process dies for any reason. Only Linux can do this: elsewhere a child of
+/// a killed process lives until its pipes are closed.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let parent = nix::unistd::getpid();
@@ -212,7 +213,7 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(move || {
             kernel::die_with_parent()?;
-            // A parent that died before the call above gives no signal any more.
+            // If the parent died before the call above, no signal will come.
             if nix::unistd::getppid() != parent {
                 return Err(std::io::Error::other("the parent is gone"));
             }

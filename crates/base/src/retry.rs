@@ -1,6 +1,6 @@
-//! The one retry policy, used for all outside systems. The clients' own retries are off.
+//! The retry policy for all external systems. The built-in retries of the clients are off.
 //!
-//! Only what may be repeated is retried: an idempotent request, or one whose effect was looked up first.
+//! Only requests that may be repeated are retried: idempotent ones, or those whose effect was looked up first.
 
 use std::{future::Future, time::Duration};
 
@@ -10,18 +10,18 @@ use tracing::Instrument as _;
 
 use crate::spans;
 
-/// The meaning of an error for the next attempt.
+/// The decision about the next attempt after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
     /// A retry cannot succeed.
     GiveUp,
     /// A retry may succeed.
     Retry,
-    /// The server said when to retry (`retry-after`).
+    /// A retry is allowed after this time (the header `retry-after`).
     RetryAfter(Duration),
 }
 
-/// How long a server asks to wait (`retry-after` in seconds).
+/// Returns the time that a server asks to wait (the header `retry-after`, in seconds).
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     seconds.trim().parse().ok().map(Duration::from_secs)
@@ -32,11 +32,11 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 pub struct RetryPolicy {
     /// The number of attempts, including the first.
     pub attempts: u32,
-    /// The wait after the first attempt; it doubles each time, with jitter.
+    /// The wait after the first attempt. It doubles after each further attempt, with jitter.
     pub first: Duration,
-    /// The maximum of a single wait, unless the server asked for a longer one.
+    /// The maximum of a single wait, unless the server asks for a longer one.
     pub longest: Duration,
-    /// The maximum of all waits together; a longer `retry-after` gives up at once.
+    /// The maximum of all waits together. A longer `retry-after` ends the retries at once.
     pub total: Duration,
 }
 
@@ -77,6 +77,7 @@ impl RetryPolicy {
                 RetryDecision::Retry => jitter(backoff),
                 RetryDecision::RetryAfter(asked) => asked,
             };
+            // A wait that would exceed the total is not begun: the caller would only learn of the error later.
             if attempt >= self.attempts || start.elapsed().saturating_add(wait) > self.total {
                 return Err(error);
             }
@@ -90,7 +91,7 @@ impl RetryPolicy {
     }
 }
 
-/// A random wait between half and the whole of `wait`, so that many clients do not return at once.
+/// Returns a random time between half of `wait` and `wait`, so that many clients do not retry at the same moment.
 fn jitter(wait: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_bytes()[0];
     wait / 2 + wait.mul_f64(f64::from(random) / 510.0)

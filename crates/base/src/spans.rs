@@ -1,15 +1,15 @@
-//! The spans of a run: the run itself, its stages, stacks and requests, and what it waits for.
+//! The tracing spans of a run: the run itself, its stages, its stacks, its requests and its waits.
 //!
-//! A stage is a time of the run, and holds no other span: what is done in it belongs to the run.
+//! A stage is a period of the run and contains no other span: the work during a stage belongs to the run.
 //!
-//! Their fields are names and numbers, and never a value, a header, a path or a body.
+//! The fields of the spans are names and numbers, and never a value, a header, a path or a body.
 
 use tracing::{Span, debug_span, field::Empty, info_span};
 
 /// The target of all spans.
 pub const TARGET: &str = "konverge::span";
 
-/// One command.
+/// Creates the span of a command.
 pub fn run(command: &str) -> Span {
     info_span!(target: TARGET, "run", of = command)
 }
@@ -20,7 +20,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Starts with a stage, such as `compile and plan`.
+    /// Starts the first stage, such as `compile and plan`.
     pub fn start(name: &str) -> Self {
         Self {
             _span: info_span!(target: TARGET, "stage", of = name),
@@ -33,17 +33,17 @@ impl Stages {
     }
 }
 
-/// The work on one stack, such as `plan`.
+/// Creates the span of a piece of work on one stack, such as `plan`.
 pub fn stack(stack: &dyn std::fmt::Display, work: &str) -> Span {
     info_span!(target: TARGET, "stack", of = %stack, work)
 }
 
-/// One HTTP request to a host.
+/// Creates the span of one HTTP request to a host.
 pub fn request(method: &str, host: &str) -> Span {
     debug_span!(target: TARGET, "request", of = host, method, status = Empty, bytes = Empty)
 }
 
-/// The answer to a request: its status, and the size of its body if it is known.
+/// Records the response to a request: its status, and the size of its body if that is known.
 pub fn answered(request: &Span, status: u16, bytes: Option<u64>) {
     request.record("status", status);
     if let Some(bytes) = bytes {
@@ -51,7 +51,7 @@ pub fn answered(request: &Span, status: u16, bytes: Option<u64>) {
     }
 }
 
-/// A time in which nothing is done, such as `a lease`.
+/// Creates the span of a wait, such as `a lease`.
 pub fn wait(what: &str) -> Span {
     info_span!(target: TARGET, "wait", of = what)
 }

@@ -1,17 +1,17 @@
-//! The environment variables that Konverge reads: the one list. No other file spells their names, and
-//! `docs/reference/environment.md` is made of it.
+//! The environment variables that Konverge reads, in one list. No other file contains their names as text, and
+//! `docs/reference/environment.md` is generated from it.
 #![expect(missing_docs, reason = "`SECTIONS` says what each one is")]
 
-/// Variables that belong together.
+/// A section of the list: variables that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct VariableSection {
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
-    /// An introduction to all of them, as Markdown; may be empty.
+    /// The introduction, as Markdown; may be empty.
     pub introduction: &'static str,
-    /// The variables with their meanings, as Markdown.
+    /// The variables, each with its meaning, as Markdown.
     pub variables: &'static [(&'static [&'static str], &'static str)],
-    /// The text after them, as Markdown; may be empty.
+    /// The text after the variables, as Markdown; may be empty.
     pub more: &'static str,
 }
 
@@ -190,7 +190,7 @@ pub const MYSQL_PWD: &str = "MYSQL_PWD";
 pub const VAULT_ADDR: &str = "VAULT_ADDR";
 pub const VAULT_NAMESPACE: &str = "VAULT_NAMESPACE";
 
-/// All of them, with what they are.
+/// All sections.
 pub const SECTIONS: [VariableSection; 4] = [
     VariableSection {
         title: "Konverge's own",

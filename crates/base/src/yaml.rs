@@ -1,8 +1,8 @@
-//! YAML, read and written only here: inside, everything is a [`serde_json::Value`] with the key order kept.
+//! Reads and writes YAML. All other code uses [`serde_json::Value`], whose keys keep their order.
 //!
-//! It reads as `kubectl` does (`0123` is octal, `yes` is a boolean, `<<` merges) but rejects duplicate keys.
-//! It writes so that Kubernetes' own reader gets every string back. A format whose owner reads scalars otherwise is read
-//! by the rules of that owner ([`ScalarRules`]).
+//! YAML is read as `kubectl` reads it (`0123` is octal, `yes` is a boolean, `<<` merges), but duplicate keys are
+//! rejected. It is written so that Kubernetes' own parser reads every string as a string. Formats of other tools are
+//! read with the rules of their own parsers ([`ScalarRules`]).
 
 mod error;
 mod json_layout;
@@ -32,8 +32,8 @@ impl From<serde_saphyr::Error> for YamlError {
     }
 }
 
-/// Words of the library that are meant for its callers and do not help the author of the text, with our
-/// replacement.
+/// Phrases in error messages of the YAML library that are meant for programmers, each with a replacement for the author
+/// of the text.
 const FOR_CALLERS: [(&str, &str); 16] = [
     ("expected mapping start", "must be a mapping (`key: value`)"),
     ("expected sequence start", "must be a list"),
@@ -55,13 +55,13 @@ const FOR_CALLERS: [(&str, &str); 16] = [
     (", set DuplicateKeyPolicy in Options if acceptable", ""),
     (
         "multiple YAML documents detected; use from_str_multiple or from_str_multiple_with_options",
-        "there may be one document only, and a second begins here: take out `---` and what follows it",
+        "only one document is allowed, and a second begins here: remove `---` and the text after it",
     ),
 ];
 
 const POSITIVE: &str = "must be a whole number, not negative and not too large";
 
-/// Removes `line 3 column 3: …`, which the library writes before its message: the position has its own fields
+/// Removes `line 3 column 3: …`, with which the library begins its messages: the position has its own fields
 /// here.
 fn without_place(message: &str) -> &str {
     let message = message.trim_start_matches("error: ");
@@ -71,7 +71,7 @@ fn without_place(message: &str) -> &str {
     }
 }
 
-/// A value with the line where it begins.
+/// A value with the line at which it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed<T> {
     /// The line, from 1, if known.
@@ -91,12 +91,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Placed<T> {
     }
 }
 
-/// A value whose scalars are not read yet: the owner of the format decides what those without quotes are.
+/// A value whose scalars are not interpreted yet: what an unquoted scalar means depends on the tool that owns the
+/// format.
 #[derive(Debug, Clone)]
 pub struct Written(serde_saphyr::Spanned<node::Node>);
 
 impl Default for Written {
-    /// Nothing, which no text says.
+    /// Creates the value of a missing key.
     fn default() -> Self {
         let nowhere = serde_saphyr::Location::UNKNOWN;
         Self(serde_saphyr::Spanned {
@@ -108,22 +109,22 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Returns the value by the rules of an owner. `text` is the whole text that this was parsed from.
+    /// Interprets the value with the rules of a tool. `text` must be the whole text that the value was parsed from.
     ///
     /// # Errors
-    /// A number or a key is none for that owner.
+    /// A number or a key is invalid for that tool.
     pub fn read(mut self, text: &str, rules: ScalarRules) -> Result<Value, YamlError> {
         node::read_scalars(&mut self.0, text, rules)?;
         Ok(node::into_value(self.0.value))
     }
 
-    /// Returns a scalar as it is written, without quotes; `None` for a list and a mapping. `text` is the whole text that
-    /// this was parsed from.
+    /// Returns a scalar as it is written, without quotes; `None` for a list or a mapping. `text` must be the whole text
+    /// that the value was parsed from.
     pub fn as_text(&self, text: &str) -> Option<String> {
         node::scalar_text(&self.0, text)
     }
 
-    /// Returns what `kubectl` takes a scalar for; `None` for a list and a mapping.
+    /// Returns a scalar as `kubectl` reads it; `None` for a list or a mapping.
     pub fn by_kubectl(&self) -> Option<&Value> {
         match &self.0.value {
             node::Node::Scalar(value) => Some(value),
@@ -131,7 +132,7 @@ impl Written {
         }
     }
 
-    /// Returns an error at this value.
+    /// Creates an error at the position of this value.
     pub fn error(&self, message: &str) -> YamlError {
         node::error_at(self.0.defined, message.to_owned())
     }
@@ -147,7 +148,7 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { legacy_octal_numbers: true }
 }
 
-/// Returns the [`options`] for values whose numbers [`ScalarRules`] read, also those that JSON does not have.
+/// Returns the [`options`] for values that [`ScalarRules`] interprets, which allow numbers that JSON does not have.
 fn options_for_nodes() -> serde_saphyr::Options {
     serde_saphyr::options! {
         legacy_octal_numbers: true,
@@ -163,7 +164,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options()).map_err(YamlError::from)
 }
 
-/// Parses one document like [`from_str`], into a type with values that are [`Written`].
+/// Parses one document like [`from_str`], into a type that contains [`Written`] values.
 ///
 /// # Errors
 /// Errors of [`from_str`].
@@ -171,8 +172,9 @@ pub fn from_written_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError>
     serde_saphyr::from_str_with_options(text, options_for_nodes()).map_err(YamlError::from)
 }
 
-/// Parses one document like [`from_str`], however long it is: the bounds on the count of its parts follow its length.
-/// Text that is JSON is read as JSON, which has no bounds that YAML has (a key of more than 1,024 characters).
+/// Parses one document like [`from_str`], however long it is: the limits on the number of its nodes grow with its
+/// length. A text that is JSON is parsed as JSON, which does not have the limits of YAML (such as keys of at most 1,024
+/// characters).
 ///
 /// # Errors
 /// Errors of [`from_str`].
@@ -188,13 +190,13 @@ pub fn from_long_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str_with_options(text, options).map_err(YamlError::from)
 }
 
-/// Reads text that is JSON, which is faster than to read it as YAML.
+/// Parses a text that is JSON, which is faster than parsing it as YAML; `None` if it is not JSON.
 fn as_json<T: DeserializeOwned>(text: &str) -> Option<T> {
     let is_json = text.trim_start().starts_with(['{', '[']);
     is_json.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// Parses every non-empty document of a `---`-separated text. Text that is JSON is one document.
+/// Parses every non-empty document of a `---`-separated text. A text that is JSON is one document.
 ///
 /// # Errors
 /// The text is not YAML.
@@ -231,8 +233,8 @@ pub fn to_string<T: Serialize>(value: &T) -> String {
     write(value, serde_saphyr::ser_options! { folded_wrap_chars: 1_000_000 })
 }
 
-/// Writes a value like [`to_string`], with quotes around each text: readers differ in what they take for a date or a
-/// number.
+/// Writes a value like [`to_string`], but with quotes around each string, because parsers differ in what they read as a
+/// date or a number.
 pub fn to_quoted_string<T: Serialize>(value: &T) -> String {
     write(value, serde_saphyr::ser_options! { quote_all: true })
 }
@@ -271,7 +273,7 @@ mod tests {
         let error = from_str::<Value>("a: 1\n---\nb: 2\n").unwrap_err();
         assert_eq!(error.line, Some(3));
         assert!(
-            error.message.starts_with("there may be one document only"),
+            error.message.starts_with("only one document is allowed"),
             "{error}"
         );
     }

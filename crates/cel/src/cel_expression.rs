@@ -1,6 +1,7 @@
-//! A CEL expression: parsed within a limit of its length and its nesting, and evaluated. CEL has no loops except those over
-//! lists and maps, no input and no output. Nothing here limits what an evaluation costs: policies are evaluated in processes
-//! that can be ended (`crates/policy-sets/src/workers/`), and rules of readiness have few loops (`crates/kubernetes/src/health/cel.rs`).
+//! A CEL expression: parsed with limits for length and nesting, and evaluated. CEL has no loops except over lists
+//! and maps, and no I/O. Nothing here limits the cost of an evaluation: policies are evaluated in worker processes
+//! that can be killed (`crates/policy-sets/src/workers/`), and health rules may have only few nested loops
+//! (`crates/kubernetes/src/health/cel.rs`).
 
 use std::collections::BTreeMap;
 
@@ -17,10 +18,10 @@ use cel::{
 pub const LONGEST: usize = 4096;
 /// The maximum nesting of an expression.
 const DEEPEST: u32 = 60;
-/// The stack size of the parser in bytes; only the used part is allocated.
+/// The stack size of the parser's thread in bytes. Only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
 
-/// A function of a context that gets its arguments uncopied.
+/// A function for a context that receives its arguments without a copy.
 pub type CelFunction = Box<
     dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync,
 >;
@@ -31,30 +32,30 @@ pub struct CelExpression {
     expression: IdedExpr,
 }
 
-/// Why an expression cannot be used, in one line.
+/// Reasons why an expression cannot be parsed, as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CelSyntaxError {
-    /// It is longer than [`LONGEST`] bytes.
+    /// The expression is longer than [`LONGEST`] bytes.
     #[error("an expression may have at most {LONGEST} bytes")]
     TooLong,
-    /// It is nested too deeply.
+    /// The expression is nested too deeply.
     #[error("nested more than {DEEPEST} levels deep")]
     TooDeep,
-    /// There is no thread to parse it.
+    /// The thread of the parser cannot be started.
     #[error("{0}")]
     Thread(std::io::Error),
-    /// The parser refuses it.
+    /// The text is not CEL.
     #[error("{0}")]
     NotCel(String),
 }
 
-/// Why an expression has no value.
+/// Reasons why an evaluation fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CelError {
     /// A field or an item does not exist.
     #[error("{0}")]
     Missing(String),
-    /// Anything else.
+    /// Any other reason.
     #[error("{0}")]
     Other(String),
 }
@@ -63,7 +64,7 @@ impl CelExpression {
     /// Parses an expression.
     ///
     /// # Errors
-    /// Too long, nested too deeply, or not CEL; in one line.
+    /// The text is too long, nested too deeply, or not CEL.
     pub fn compile(source: &str) -> Result<Self, CelSyntaxError> {
         Self::compile_with(source, &Env::stdlib())
     }
@@ -71,13 +72,12 @@ impl CelExpression {
     /// Parses an expression with the macros of an environment.
     ///
     /// # Errors
-    /// Errors of [`CelExpression::compile`].
+    /// The same as for [`CelExpression::compile`].
     pub fn compile_with(source: &str, env: &Env) -> Result<Self, CelSyntaxError> {
         if source.len() > LONGEST {
             return Err(CelSyntaxError::TooLong);
         }
-        // The parser recurses as deep as the expression, before the limit can be checked: it gets a stack
-        // that is large enough.
+        // The parser recurses before the nesting limit can be checked, so it runs on a thread with a large stack.
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
             let parsing = thread
@@ -88,19 +88,19 @@ impl CelExpression {
         })
     }
 
-    /// The names of the functions that it calls, operators included.
+    /// Returns the names of all called functions, including operators.
     pub fn functions(&self) -> Vec<String> {
         let references = self.expression.references();
         references.functions().into_iter().map(str::to_owned).collect()
     }
 
-    /// The names of the variables that it reads.
+    /// Returns the names of all variables that the expression reads.
     pub fn variables(&self) -> Vec<String> {
         let references = self.expression.references();
         references.variables().into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns true if it reads a variable.
+    /// Returns true if the expression reads this variable.
     pub fn reads(&self, variable: &str) -> bool {
         self.expression.references().has_variable(variable)
     }
@@ -117,34 +117,34 @@ impl CelExpression {
         Ok(Self { expression })
     }
 
-    /// How many loops are within each other.
+    /// Returns the maximum number of nested loops.
     pub fn nested_loops(&self) -> u32 {
         nested_loops(&self.expression)
     }
 
-    /// The value for a context.
+    /// Evaluates the expression in a context.
     ///
     /// # Errors
-    /// The evaluation failed.
+    /// The evaluation fails.
     pub fn evaluate<'v>(&self, context: &Context<'_, 'v>) -> Result<Box<dyn Val + 'v>, CelError> {
         let value = CelValue::resolve_val(&self.expression, context);
         value.map(CowVal::into_owned).map_err(failed)
     }
 
-    /// The string that it returns; `None` if it returns something else.
+    /// Evaluates the expression to a string; `None` if the value has another type.
     ///
     /// # Errors
-    /// Errors of [`CelExpression::evaluate`].
+    /// The same as for [`CelExpression::evaluate`].
     pub fn text(&self, context: &Context) -> Result<Option<String>, CelError> {
         let value = self.evaluate(context)?;
         let text = value.downcast_ref::<CelString>();
         Ok(text.map(|text| text.inner().to_owned()))
     }
 
-    /// Returns true if it is true of these numbers.
+    /// Returns true if the expression is true for these numbers.
     ///
     /// # Errors
-    /// Errors of [`CelExpression::holds`].
+    /// The same as for [`CelExpression::holds`].
     pub fn holds_for(&self, numbers: &BTreeMap<&str, f64>) -> Result<bool, CelError> {
         let mut context = Context::default();
         for (name, number) in numbers {
@@ -153,10 +153,10 @@ impl CelExpression {
         self.holds(&context)
     }
 
-    /// Returns true if it is true.
+    /// Returns true if the expression is true.
     ///
     /// # Errors
-    /// Errors of [`CelExpression::evaluate`]; or it returns something else than true or false.
+    /// The same as for [`CelExpression::evaluate`]; also a value that is not a boolean.
     pub fn holds(&self, context: &Context) -> Result<bool, CelError> {
         let value = self.evaluate(context)?;
         value.downcast_ref::<CelBool>().map_or_else(
@@ -179,13 +179,13 @@ fn failed(error: ExecutionError) -> CelError {
     }
 }
 
-/// The levels of an expression.
+/// Returns the nesting depth of an expression.
 fn depth(expression: &IdedExpr) -> u32 {
     1 + parts(expression).into_iter().map(depth).max().unwrap_or(0)
 }
 
 fn nested_loops(expression: &IdedExpr) -> u32 {
-    // A loop over nothing only binds a name (`cel.bind`).
+    // `cel.bind` expands to a loop over an empty list, which only binds a name.
     let is_loop = match &expression.expr {
         Expr::Comprehension(one) => {
             !matches!(&one.iter_range.expr, Expr::List(list) if list.elements.is_empty())
@@ -196,7 +196,7 @@ fn nested_loops(expression: &IdedExpr) -> u32 {
     u32::from(is_loop) + inner.unwrap_or(0)
 }
 
-/// The expressions in an expression.
+/// Returns the direct parts of an expression.
 fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
     match &expression.expr {
         Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),

@@ -1,5 +1,5 @@
-//! JSON as a value of CEL. Texts are borrowed, and a copy of a list or a map only counts. The crate's own lists and maps
-//! are copied as a whole for each item of a loop.
+//! Converts JSON to CEL values. Strings are borrowed, and copies of a list or a map share one reference-counted
+//! value: the lists and maps of the `cel` crate are copied entirely for each item of a loop.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use cel::{
 };
 use serde_json::Value;
 
-/// The value of CEL for a JSON value. Integers are `int` whatever their sign, as in Kubernetes.
+/// Converts a JSON value. All integers become `int`, as in Kubernetes, and never `uint`.
 pub fn to_cel(value: &Value) -> Box<dyn Val + '_> {
     match value {
         Value::Null => Box::new(CelNull),
@@ -35,27 +35,27 @@ pub fn to_cel(value: &Value) -> Box<dyn Val + '_> {
     }
 }
 
-/// A list whose copies share its items.
+/// Creates a list whose copies share the items.
 pub fn shared_list<'v>(items: Vec<Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
     Box::new(Shared::new(CelList::from(items), Vec::new()))
 }
 
-/// A map whose copies share its entries. A loop goes through its keys in their order, so that the same input gives the same
-/// texts. The crate's own maps have no order.
+/// Creates a map whose copies share the entries. Loops visit the keys in sorted order, so that the same input gives
+/// the same messages; maps of the `cel` crate have no order.
 pub fn shared_map<'v>(entries: HashMap<CelMapKey<'v>, Box<dyn Val + 'v>>) -> Box<dyn Val + 'v> {
     let mut keys: Vec<_> = entries.keys().cloned().collect();
     keys.sort();
     Box::new(Shared::new(CelMap::from(entries), keys))
 }
 
-/// Shares a text, a list or a map between copies. To the crate it is the value itself.
+/// A string, a list or a map that copies share. For the `cel` crate it behaves like the value itself.
 #[derive(Debug)]
 struct Shared<'k, C>(Arc<Held<'k, C>>);
 
 #[derive(Debug)]
 struct Held<'k, C> {
     value: C,
-    /// The keys of a map in their order.
+    /// The sorted keys of a map.
     keys: Vec<CelMapKey<'k>>,
 }
 
@@ -155,7 +155,7 @@ impl<C: Val + Clone> Val for Shared<'_, C> {
     where
         Self: 'v,
     {
-        // The items themselves are shared, so this copies one level.
+        // The items are shared, so this copies only one level.
         Box::new(self.0.value.clone()).into_builtin()
     }
 }

@@ -1,4 +1,4 @@
-//! The CEL expressions that health rules and policies share: values and evaluation.
+//! CEL expressions for health rules and policies: values and evaluation.
 
 pub mod cel_expression;
 pub mod cel_value;

@@ -1,6 +1,6 @@
-//! Takes over stacks that ran before Konverge came. A pull request that changes `konverge.adopt.yaml` previews the stacks
-//! that the file names, and its review counts for those of which every value stays. After the merge the review gate
-//! compares as always.
+//! Takes over stacks that ran before Konverge was used. A pull request that changes `konverge.adopt.yaml` previews the
+//! stacks that the file names, and its review counts for each stack whose values all stay the same. After the merge,
+//! the review gate compares the plan with the review, as for any other stack.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,11 @@ pub(super) use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// Returns the stacks that an apply leaves alone while the repository is taken over: those without a recorded state
+/// Returns the stacks that an apply leaves alone while `konverge.adopt.yaml` exists: those without a recorded state
 /// whose first apply no merged pull request has shown.
 ///
 /// # Errors
-/// The file is invalid; errors of the store.
+/// `konverge.adopt.yaml` is invalid; errors of the store.
 pub(super) async fn left_alone(
     tip: &dyn Source,
     head: &OpenRevision,

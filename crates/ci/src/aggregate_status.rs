@@ -1,5 +1,5 @@
-//! The status of a preview with shards: one status for all shards, which is the one to require. It combines
-//! the statuses of the shards in this run. A shard that died has no status, and that is not a success.
+//! The combined status of a preview with shards, which branch protection can require. It combines the statuses of all
+//! shards in this run. A shard that died has no status, so the combined status is no success.
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
@@ -17,14 +17,14 @@ use konverge_base::{
 use konverge_forge::{CiJob, CommitStatus, Forge, ForgeError, JobEvent, StatusState, preview_of};
 use konverge_run::RunContext;
 
-/// Sets the combined status to pending. The status of an earlier run for the same commit is no longer valid,
-/// and no `success` may remain while a shard is running. Any shard may be the first of its run, or be re-run
-/// alone, so each one must do this.
+/// Sets the combined status to pending. A status of an earlier run for the same commit is outdated, and no `success`
+/// may remain while a shard is running. Any shard may be the first of its run, or be re-run alone, so each shard must
+/// do this.
 ///
-/// GitHub allows 80 writes per minute, and a matrix has up to 256 jobs: if `pending` of this run is set
-/// already, it is not set again. In the first attempt of a run only the job after all shards sets another
-/// status for the run, so an outdated answer is harmless. And then no shard has reported in this run yet
-/// whose status could be taken for this attempt's. Only a re-run shard withdraws its own status.
+/// GitHub allows 80 writes per minute, and a matrix has up to 256 jobs. So a shard does not set `pending` if a shard of
+/// this run has set it. In the first attempt of a run, only the final job sets another status for the run, so an
+/// outdated response is harmless, and no shard has a status from an earlier attempt. Only a re-run shard also resets
+/// its own status.
 pub(super) async fn open_status(
     publisher: &Publisher<'_>,
     head: &CommitId,
@@ -64,7 +64,7 @@ fn is_of_attempt(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     status.target_url.as_deref() == Some(&runner.attempt_url())
 }
 
-/// Sets the status of a failed run to `error` if it is pending or was not set, so that a required status does not
+/// Sets the status of a failed run to `error` if the status is pending or missing, so that a required status does not
 /// wait for ever. A job on `workflow_run` may have set the status of another base branch instead.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub(super) async fn end_open(
     context: &str,
     why: &str,
 ) -> Result<(), ForgeError> {
-    // If the list of statuses cannot be read, the status is set all the same: `error` permits no merge.
+    // If the statuses cannot be listed, `error` is set nevertheless, because it permits no merge.
     let statuses = client.newest_statuses(head).await.unwrap_or_default();
     let elsewhere = format!("{} into ", preview_of(None, None));
     let mut seen = BTreeSet::new();
@@ -85,7 +85,7 @@ pub(super) async fn end_open(
     for status in &statuses {
         let is_it = status.context == context
             || (context == preview_of(None, None) && status.context.starts_with(&elsewhere));
-        // The list has the newest first: only the first status of a name is in force.
+        // The newest status comes first in the list, so only the first status of each name is in force.
         if !is_it || !seen.insert(&status.context) {
             continue;
         }
@@ -96,7 +96,7 @@ pub(super) async fn end_open(
             open.push(status.context.as_str());
         }
     }
-    // The run failed before it set a status: without one, a required status would wait for ever.
+    // The run failed before it set a status. Without a status, a required one would wait for ever.
     if !has_reported {
         open.push(context);
     }
@@ -114,7 +114,7 @@ pub(super) async fn end_open(
     Ok(())
 }
 
-/// Sets the combined status on the event's head. It needs no checkout, and fails if it cannot publish.
+/// Sets the combined status on the head of the event. Needs no checkout, and fails if the status cannot be published.
 pub(super) async fn run(
     run: &RunContext,
     runner: &dyn CiJob,
@@ -142,7 +142,7 @@ pub(super) async fn run(
         run.notes.note(NOT_AGAIN);
     }
     let whole = preview_of(None, into);
-    // The base branch may have changed since this run started. Then a later run may have judged the same commit.
+    // If the base branch has changed, a later run may have set the status of the same commit.
     let newest = statuses.iter().find(|status| status.context == whole);
     if newest.is_some_and(|newest| is_of_later_run(newest, runner)) {
         run.notes.note(OVERTAKEN);
@@ -157,8 +157,8 @@ pub(super) async fn run(
     })
 }
 
-/// Returns the head whose shards were previewed, if this job may report them, and the target branch if it is not the
-/// default branch. Only statuses are read and set, so the forge is not asked for the default branch.
+/// Returns the head whose shards were previewed, if this job may report their status, and the target branch if it is
+/// not the default branch. The job only reads and sets statuses, so it does not ask the forge for the default branch.
 fn judged_commit(
     run: &RunContext,
     event: &JobEvent,
@@ -174,7 +174,7 @@ fn judged_commit(
     };
     if !authority.trust.grants().publishes {
         run.notes
-            .note("this job may not write: the workflow on `workflow_run` sets the status");
+            .note("this job has no write permission: the workflow on `workflow_run` sets the status");
         return Ok(None);
     }
     let into = authority.elsewhere().map(str::to_owned);
@@ -185,11 +185,11 @@ fn judged_commit(
     })
 }
 
-/// Returns the combined state: success if the newest status of every shard in this run is a success.
+/// Combines the statuses of all shards in this run: success if the newest status of every shard is a success.
 ///
-/// A re-run of failed jobs leaves the statuses of the other shards from an earlier attempt. They count only if GitHub says
-/// that all jobs of the shards `succeeded`: a job that was started again and died before it set a status leaves its
-/// earlier success behind, too.
+/// After a re-run of failed jobs, the other shards still have statuses from an earlier attempt. These count only if
+/// GitHub reports that all jobs of the shards `succeeded`, because a re-run job that died leaves its earlier success
+/// behind.
 fn verdict(
     shares: impl Iterator<Item = Shard>,
     into: Option<&str>,
@@ -211,7 +211,7 @@ fn verdict(
     }
     let attempt = runner.info().run_attempt;
     let listed = |words: &str, shares: &[String]| format!("{words} shards {}", shares.join(", "));
-    // The worst decides: a failure, then a shard without a result, then a result that may be outdated.
+    // The worst result wins: a failure, then a shard without a result, then a result that may be outdated.
     if !failed.is_empty() {
         return (StatusState::Failure, listed("could not be previewed:", &failed));
     }

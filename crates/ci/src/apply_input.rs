@@ -1,4 +1,4 @@
-//! The input of the apply of one commit: the pending stacks, the reviews that count, and who approves the plans.
+//! The input for the apply of one commit: the pending stacks, the reviews that count, and the approver of the plans.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,22 +26,22 @@ use konverge_run::{
     apply::{ApplyOptions, Approver},
 };
 
-/// The input of an apply.
+/// The commit that is applied, with its manual approvals.
 pub(super) struct ApplyTarget<'a> {
-    /// The commit.
+    /// The commit to apply.
     pub head: &'a CommitId,
     /// The default branch.
     pub branch: &'a DefaultBranch,
-    /// The manual approvals.
+    /// The digests that were approved by hand.
     pub approved: Approved,
-    /// The approvers.
+    /// The people whose approvals of digests count.
     pub agreeing: DispatchApprovers,
 }
 
 /// The stacks that this run applies.
 pub(super) struct StacksToApply {
     pub targets: Vec<Target>,
-    /// The removals that it skips.
+    /// The removals that the run skips.
     pub skipped: Option<SkippedRemovals>,
     pub newer: Arc<NewerCommits>,
 }
@@ -68,8 +68,8 @@ impl StacksToApply {
         })
     }
 
-    /// Removes the stacks that a newer run applied from a report, and adds the skipped removals. Returns the commit of each
-    /// removed stack.
+    /// Removes from a report the stacks that a newer run has applied, and adds the skipped removals. Returns the newer
+    /// commit of each removed stack.
     pub(super) fn complete(&self, report: &mut ApplyReport) -> BTreeMap<StackId, CommitId> {
         let newer = self.newer.take_out_of(report);
         if let Some(skipped) = &self.skipped {
@@ -79,7 +79,7 @@ impl StacksToApply {
     }
 }
 
-/// Returns the policies for the plans of a commit, with the facts that they need.
+/// Returns the policies for the plans of a commit, with the facts about people that they need.
 ///
 /// # Errors
 /// The tip of the default branch cannot be read.

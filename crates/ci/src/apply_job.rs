@@ -1,4 +1,5 @@
-//! After a merge: applies reviewed pending changes. `crates/run/src/pending_stacks.rs` finds them.
+//! The apply after a merge: applies pending changes that were reviewed. `crates/run/src/pending_stacks.rs` finds the
+//! stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ use konverge_run::{
 /// The label of issues about unreviewed changes.
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
-/// Applies a commit of the default branch. Approved digests may also stand for drift, which is restored first.
+/// Applies a commit of the default branch. Approved digests that match known drift restore it first.
 pub(super) async fn run(
     job: &Job,
     branch: &DefaultBranch,
@@ -51,7 +52,8 @@ pub(super) async fn run(
     approved: Approved,
     agreeing: DispatchApprovers,
 ) -> Result<JobResult, UserError> {
-    // Check the approvers before anything is opened: a digest that nobody may approve stops the whole run.
+    // The approvers are checked before anything is opened, because a digest that nobody may approve stops the whole
+    // run.
     if !approved.is_empty() {
         match &agreeing {
             DispatchApprovers::Environment => reviewers::require_run_approval(job).await?,
@@ -65,7 +67,7 @@ pub(super) async fn run(
     } else {
         restore::restore(job, branch, &approved.digests, &agreeing).await?
     };
-    // A digest that restored drift must not be reported as unmatched by the apply.
+    // A digest that restored drift must not be reported as unmatched by the apply below.
     let mut approved = approved;
     if let Some(restored) = &restored {
         approved
@@ -73,7 +75,7 @@ pub(super) async fn run(
             .retain(|digest| !restored.digests.contains(digest));
     }
     match restored.map(|restored| restored.result) {
-        // Every digest stood for drift, so pending changes are left to another run.
+        // Every digest matched drift, so this run leaves the pending changes to another one.
         Some(restored) if approved.is_empty() => Ok(restored),
         Some(restored) => {
             let applied = apply_approved(job, branch, head, approved, agreeing).await?;
@@ -112,8 +114,8 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             "applying what was reviewed",
         )
         .await;
-    // A repository without a store is not taken into use yet: its merges succeed with a note. Digests ask for an apply,
-    // which then fails with the missing setting.
+    // A repository without a store does not use Konverge yet, so its merges succeed with a note. Digests request an
+    // apply, which then fails with the missing setting.
     let config = configured(job, &tip.branch.tip).await;
     if let Ok(config) = &config
         && config.state.url.is_none()
@@ -139,7 +141,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     publisher
         .status(head, &job.apply_status(), state, &description)
         .await;
-    // Receivers come last: one that does not answer must not delay the status.
+    // Notifications are sent last, because a receiver that does not respond must not delay the status.
     match (&notices, &result) {
         (Some(notices), Ok(applied)) => {
             let decisions = ApplyDecisions {
@@ -163,7 +165,7 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
     } = result?;
     let matched = &decisions.matched;
     publisher.note_unmatched(&given.difference(matched).copied().collect());
-    // A person who typed digests must notice that they had no effect: the run fails.
+    // The user who entered digests must notice that none of them matched, so the run fails.
     let in_vain = typed && !given.is_empty() && matched.is_empty() && report.stacks.is_empty();
     Ok(JobResult {
         code: match apply::exit_code(&report, &job.run) {
@@ -181,19 +183,19 @@ async fn configured(job: &Job, tip: &CommitId) -> Result<Config, UserError> {
     Ok(Config::load(job.repository.revision(tip)?.as_ref())?)
 }
 
-/// An apply that has ended.
+/// A finished apply of one commit.
 struct AppliedCommit {
     report: ApplyReport,
     decisions: Decisions,
-    /// The stacks that were skipped because they have a newer commit.
+    /// The stacks that were skipped because a newer commit was applied to them.
     newer: BTreeMap<StackId, CommitId>,
-    /// The stacks that are left alone while the repository is taken over.
+    /// The stacks that are left alone while `konverge.adopt.yaml` exists.
     left_alone: BTreeSet<StackId>,
-    /// True if stacks were held back for another environment, or a rollout waits.
+    /// True if stacks wait for another environment, or a rollout waits.
     waits_for_others: bool,
-    /// The rollouts that stopped.
+    /// The events of rollouts that stopped.
     rollout_events: Vec<RolloutEvent>,
-    /// The stacks that their rollouts keep back as before. Receivers are not notified of them again.
+    /// The stacks that wait for their rollout as in an earlier run. Receivers are not notified of them again.
     kept_back: BTreeSet<StackId>,
 }
 
@@ -223,7 +225,7 @@ impl AppliedCommit {
         applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the stacks that were stopped as unreviewed.
+    /// Returns the stacks that were stopped because a change was not reviewed.
     fn stopped_stacks(&self) -> Vec<StackId> {
         let stopped = self.decisions.stopped.iter().map(|stopped| &stopped.plan.id);
         stopped
@@ -244,7 +246,8 @@ async fn apply_pending(
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
     let mut stages = Stages::start("find pending stacks");
     let (backend, revision) = open_head(job, head, &config).await?;
-    // Before the pending stacks are listed: a newer record then tells that another run may have applied some of them.
+    // The records are loaded before the pending stacks are listed. So a newer record shows later that another run may
+    // have applied some of these stacks.
     let records = RolloutRecords::load(&backend, &config).await;
     warn_of_overdue_drift(job, &backend, &config).await;
     for line in records.overdue(&config) {
@@ -256,7 +259,7 @@ async fn apply_pending(
     workflow_coverage::warn(job, &config, &revision);
     let mut pending = StacksToApply::find(job, &tip, &revision, &backend).await?;
 
-    // Without a pending stack the forge is not asked for pull requests.
+    // Without a pending stack no review is needed, so the forge is not asked for pull requests.
     let reviews = if pending.targets.is_empty() {
         MergedReviews::default()
     } else {
@@ -272,12 +275,13 @@ async fn apply_pending(
         &pending.targets,
     )
     .await?;
-    // A digest may stand for a stack that is not taken over yet, which only its plan shows: then all are planned.
+    // A digest may belong to a stack that is not taken over yet. Only its plan can show that, so all stacks are
+    // planned.
     if tip.approved.digests.is_empty() {
         pending.targets.retain(|target| !left_alone.contains(&target.id));
     }
-    // Split: rollouts decide about their own stacks later, and stacks of other environments belong to other jobs.
-    // Deployments and review records need the whole list, so it is kept.
+    // Split: rollouts decide about their own stacks later, and stacks of other environments belong to other jobs. The
+    // whole list is kept for deployments and review records.
     let all_pending = pending.targets.clone();
     let records = records.with_earlier(&backend, &config, &pending.targets).await;
     let targets = std::mem::take(&mut pending.targets);
@@ -289,7 +293,7 @@ async fn apply_pending(
         elsewhere,
     } = scope.select(split.free, &guarded)?;
     pending.targets = targets;
-    // Apply: one write to the index announces all stacks, in place of one write for each.
+    // Apply: one write to the index announces all stacks, instead of one write per stack.
     let ids: Vec<_> = pending.targets.iter().map(|target| target.id.clone()).collect();
     backend.states.announce_run(known, &ids).await?;
     let gate = review_gate(job, &tip, &config, &backend.secrets, &reviews)?;
@@ -304,7 +308,8 @@ async fn apply_pending(
         mut report,
         mut decisions,
     } = apply::run(&planning, &pending.targets, &options).await?;
-    // Rollouts come after the free stacks: by `after`, a stack of a wave may wait for one that this run has just applied.
+    // Rollouts come after the stacks outside of rollouts, because `after` may let a stack of a wave wait for one of
+    // these.
     let carried = CarriedCommit {
         commit: head,
         planning: &planning,
@@ -322,7 +327,7 @@ async fn apply_pending(
         guarded: &split.by_rollout,
     };
     let rollouts = rollout::run(job, &tip, carried, &scope, guarded, succeeded).await;
-    // Report: one list of all outcomes, also of stacks that were refused or held back before the apply.
+    // Report: one list with all outcomes, also those of stacks that were refused or held back before the apply.
     decisions.extend(rollouts.decisions);
     report.stacks.extend(rollouts.outcomes);
     let is_stopped = |outcome: &&StackOutcome| outcome.result == StackResult::Stopped;
@@ -339,15 +344,16 @@ async fn apply_pending(
     report
         .stacks
         .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
-    // Everything below is published.
+    // Everything below is published, so secrets are masked here.
     redact::report(&mut report, planning.secrets());
-    // All stacks were planned because a digest may stand for any. Those that no digest matched are left alone after all.
+    // All stacks were planned because a digest may belong to any of them. A stack that no digest matched is left alone.
     let is_meant = |digest: &Digest| tip.approved.digests.contains(digest);
     report.stacks.retain(|stack| {
         stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(&stack.digest)
     });
     left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
-    // Somebody rolled these stacks back on purpose. Whoever merged another change can do nothing about them.
+    // Somebody rolled these stacks back on purpose. The author of another merge can do nothing about them, so they are
+    // not reported.
     if let Some(revision) = planning.wanted.head() {
         let is_stopped = |target: &&Target| {
             let mut stopped = decisions.stopped.iter();
@@ -360,7 +366,8 @@ async fn apply_pending(
             .stopped
             .retain(|stopped| !left.contains(&stopped.plan.id));
     }
-    // Clean up. Skipped removals are not in the list, so the reviews that they still need would look used.
+    // Clean up. The removals that were skipped are not in this list, so their reviews would look used. Then no review is
+    // deleted.
     if pending.skipped.is_none() {
         // A stack whose rollout carries an older commit still needs the reviews of the head.
         let of_head = |stack: &&StackOutcome| !rollouts.of_older_commits.contains(&stack.id);
@@ -372,7 +379,7 @@ async fn apply_pending(
     }
     save_index(job, &backend).await;
 
-    // Publish.
+    // Publish the result.
     let counted = planning.counts();
     let info = RunInfo {
         head: Some(head.clone()),
@@ -400,7 +407,7 @@ async fn apply_pending(
     };
     feedback.publish_result(job, publisher).await;
     if let Some(deployments) = deployments {
-        // The deployment of an older commit was ended by its rollout.
+        // The rollout has already ended the deployment of an older commit.
         let of_head = |stack: &&StackOutcome| !rollouts.deployed_before.contains(&stack.id);
         let of_head = ApplyReport {
             version: report.version,
@@ -419,7 +426,7 @@ async fn apply_pending(
     })
 }
 
-/// Ends a merge into a repository that has no store yet. Nothing is applied, as its previews said.
+/// Ends the run of a merge into a repository that has no store yet. Nothing is applied, as the preview announced.
 async fn without_store(head: &CommitId, publisher: &Publisher<'_>) -> JobResult {
     let text = "nothing is applied: konverge.yaml configures no store (`state.url`)";
     publisher
@@ -455,17 +462,18 @@ async fn open_head(
     Ok((backend, revision))
 }
 
-/// Warns if the last drift check is too long ago. A schedule that does not run cannot report that itself.
+/// Warns if the last drift check is too long ago, because a schedule that does not run cannot report that itself.
 async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Config) {
     if let Some(since) = DriftSchedule::load(job, backend, config).await.overdue() {
         job.run.notes.warning(&format!(
-            "no successful drift check for {}; does the scheduled job still run?",
+            "no successful drift check for {}: check that the scheduled job still runs",
             report::age(since)
         ));
     }
 }
 
-/// Saves the index. A failure is a warning: the index only serves speed, and the next run looks up what is missing.
+/// Saves the index. A failure is only a warning: the index makes runs faster, and the next run reads missing entries
+/// from the states.
 async fn save_index(job: &Job, backend: &StateBackend) {
     if let Err(error) = backend.states.save_index().await {
         job.run
@@ -474,7 +482,7 @@ async fn save_index(job: &Job, backend: &StateBackend) {
     }
 }
 
-/// Returns the plans that were stopped and the findings of the policies, without secrets.
+/// Returns the stopped plans and the findings of the policies, with masked secrets.
 fn masked_result(decisions: &Decisions, planning: &Planner) -> (Vec<StoppedPlan>, Vec<PolicyFinding>) {
     let mut stopped = decisions.stopped.clone();
     for stopped in &mut stopped {
@@ -485,29 +493,29 @@ fn masked_result(decisions: &Decisions, planning: &Planner) -> (Vec<StoppedPlan>
     (stopped, findings)
 }
 
-/// The result of an apply, as it is published.
+/// The result of an apply in the form that is published.
 struct ApplyFeedback<'a> {
     head: &'a CommitId,
     report: &'a ApplyReport,
-    /// The plans that were stopped as unreviewed.
+    /// The plans that were stopped because a change was not reviewed.
     stopped: &'a [StoppedPlan],
     info: &'a RunInfo,
-    /// The stacks that were skipped because they have a newer commit.
+    /// The stacks that were skipped because a newer commit was applied to them.
     newer: &'a BTreeMap<StackId, CommitId>,
-    /// The number of stacks that are left alone while the repository is taken over.
+    /// The number of stacks that are left alone while `konverge.adopt.yaml` exists.
     left_alone: usize,
     /// The pending stacks of other environments.
     elsewhere: &'a [Target],
     /// The commits of the branch since the last apply, the head first.
     arrived: Vec<CommitId>,
-    /// The pull requests whose changes were applied, besides those.
+    /// The pull requests whose changes were applied, besides those of `arrived`.
     pulls: BTreeSet<u64>,
     /// The findings of the policies when the plans were approved or stopped.
     findings: &'a [PolicyFinding],
 }
 
 impl ApplyFeedback<'_> {
-    /// Reports to each applied pull request, and maintains an issue for each unreviewed stack.
+    /// Reports to each applied pull request, and keeps one issue for each unreviewed stack.
     async fn publish_result(&self, job: &Job, publisher: &Publisher<'_>) {
         let Self {
             head,
@@ -531,8 +539,8 @@ impl ApplyFeedback<'_> {
                 .merged_outcome(head, &self.arrived, &self.pulls, report, info)
                 .await;
         }
-        // A stack that was not pending has no differences, so its issue may be closed. A stack of another environment was
-        // not planned, and one with a newer commit belongs to a newer run.
+        // A stack that was not pending has no differences, so its issue may be closed. But a stack of another
+        // environment was not planned, and a stack with a newer commit belongs to a newer run.
         let settled = |stack: &str| {
             let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
             let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
@@ -572,8 +580,8 @@ fn unreviewed_issue(
     (marker, title, body)
 }
 
-/// Returns true if nothing in the stack is left that needs an approval. A stack that waits for its rollout was not planned,
-/// so it has no serial.
+/// Returns true if nothing of the stack still needs an approval. A stack that waits for its rollout was not planned, so
+/// it has no serial and does not count.
 fn was_approved(stack: &StackOutcome) -> bool {
     apply::has_succeeded(stack.result) || (stack.result == StackResult::Waiting && stack.serial.is_some())
 }

@@ -1,4 +1,4 @@
-//! The files of a run for later steps: the result as JSON, the preview as a page.
+//! Writes files of a run for later steps of the job: the result as JSON, the preview as a page.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use konverge_base::{
     variables,
 };
 
-/// The folder in the workspace, for the output of a docker action.
+/// The folder in the workspace for the files of a docker action.
 const FOLDER: &str = ".konverge";
 
 impl Publisher<'_> {
@@ -33,8 +33,8 @@ impl Publisher<'_> {
     fn write_file(&self, what: &str, extension: &str, text: &str, output: &str) -> Option<String> {
         let run = &self.job.run;
         let name = format!("konverge-{}.{extension}", uuid::Uuid::new_v4().simple());
-        // Only the docker action gets inputs as variables. Its folders have other paths in the following
-        // steps; only the workspace is common to both.
+        // Only the docker action gets inputs as variables. Later steps see its folders at other paths, but the
+        // workspace is the same for all steps.
         let workspace = self.job.runner.info().workspace.as_ref();
         let workspace = workspace.filter(|_| run.var(variables::INPUT_COMMAND).is_some());
         let written = match workspace {
@@ -62,8 +62,8 @@ impl Publisher<'_> {
     }
 }
 
-/// Writes a file into a folder of the workspace that git ignores. The content of the workspace belongs to the pull request, so
-/// no link in it is followed.
+/// Writes a file into a folder of the workspace that git ignores. The pull request controls the content of the
+/// workspace, so no link in it is followed.
 fn write_in_workspace(workspace: &Path, name: &str, text: &str) -> io::Result<()> {
     let folder = Path::new(FOLDER);
     write(workspace, &folder.join(".gitignore"), b"*\n", Existing::Keep)?;

@@ -1,4 +1,4 @@
-//! Check runs at the pull request's head, one per changed stack, and whether that head is still the newest.
+//! Check runs at the pull request's head, one per changed stack, and the current state of the pull request.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use konverge_forge::ForgeError;
 use konverge_report::checks;
 
 impl Publisher<'_> {
-    /// Creates the check runs of a plan and returns the URLs of those for one stack.
+    /// Creates the check runs of a plan, and returns the URL of the check run of each stack.
     ///
-    /// A refusal of one check run does not affect the others; an error that concerns all of them ends the
-    /// loop. Either is reported once.
+    /// If one check run is refused, the others are still created. An error that concerns all of them ends the loop.
+    /// Both are reported once.
     pub(crate) async fn checks(&self, head: &CommitId, plan: &Plan) -> BTreeMap<StackId, String> {
         let mut links = BTreeMap::new();
-        // A forge without check runs shows the same in the comment.
+        // A forge without check runs has the same text in the comment.
         let Some(Ok(forge)) = self.client.map(|client| client.checks()) else {
             return links;
         };
@@ -58,7 +58,7 @@ impl Publisher<'_> {
         links
     }
 
-    /// Asks for the state of the pull request after its preview was made. Without an answer the preview is not recorded as
+    /// Reads the state of the pull request after its preview was made. If that fails, the preview is not recorded as
     /// reviewed.
     pub(crate) async fn fetch_pull_request(&self, number: u64, head: &CommitId) -> PullRequestNow {
         let Some(client) = self.client else {
@@ -94,13 +94,13 @@ impl Publisher<'_> {
     }
 }
 
-/// The current state of a previewed pull request.
+/// The state of a pull request after its preview was made.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PullRequestNow {
-    /// True if it has another head: the preview says so, and the newer run's preview stays.
+    /// True if the pull request has a newer head. The preview then says so, and does not replace that of the newer run.
     pub superseded: bool,
-    /// True if the forge says that it is not merged. Otherwise the preview may be a re-run, and nobody saw it before the
-    /// merge.
+    /// True if the forge confirms that the pull request is not merged. Otherwise this may be a re-run whose preview
+    /// nobody saw before the merge.
     pub unmerged: bool,
 }
 

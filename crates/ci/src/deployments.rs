@@ -1,6 +1,6 @@
-//! GitHub deployments of an apply: one per environment, from before its first stack is changed until the run
-//! ends. A refusal by GitHub is reported once, and no further request is sent. `queued_deployments.rs` has those of stacks
-//! that wait for their rollout.
+//! GitHub deployments of an apply: one per environment, which starts before its first stack is changed and ends with
+//! the run. After an error of GitHub, which is reported once, no further request is sent. The deployments of stacks
+//! that wait for their rollout are in `queued_deployments.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,10 +27,10 @@ use konverge_run::{
     apply::{ApprovedPlan, Approver, PriorState, ProposedPlan, Refusal},
 };
 
-/// The maximum number of environments with a deployment per run: each needs three writes, and GitHub allows
-/// 80 per minute.
+/// The maximum number of environments with a deployment in a run, because each needs three writes and GitHub allows 80
+/// per minute.
 pub(super) const MOST: usize = 20;
-/// The number of deployments among which the last successful one is searched.
+/// The number of recent deployments in which the last successful one is searched.
 const LOOKED_AT: usize = 5;
 
 /// The deployments of one run.
@@ -43,12 +43,12 @@ pub(super) struct Deployments {
     made: Mutex<DeploymentIds>,
 }
 
-/// Identifies a deployment within a commit. The deployment of a rollout lasts over all runs that carry the commit.
+/// The key of a deployment of a commit. The deployment of a rollout lasts over all runs that carry the commit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DeploymentKey {
-    /// The environment in a rule, or else the stack itself.
+    /// The environment that a rule names, or else the identity of the stack.
     pub environment: String,
-    /// The rollout of its stacks.
+    /// The rollout of the stacks, if they are in one.
     pub rollout: Option<String>,
 }
 
@@ -60,10 +60,11 @@ pub(super) struct DeploymentIds {
 }
 
 impl Deployments {
-    /// Returns `None` if deployments are not configured, or the job has no client.
+    /// Creates the deployments of a run; `None` if they are not configured, or the job has no client.
     ///
     /// # Errors
-    /// Deployments are configured and the forge has none: then a store that was restored from a backup would not be noticed.
+    /// Deployments are configured but the forge has none, so a store that was restored from a backup would not be
+    /// noticed.
     pub(crate) fn new(
         job: &Job,
         config: &Config,
@@ -102,7 +103,7 @@ impl Deployments {
     /// Creates the deployment of a stack, if it has none yet. Called before the stack is changed.
     async fn begin(&self, plan: &StackPlan) {
         let key = self.key_of(&plan.id);
-        // The lock is held during the request: two stacks of an environment share its deployment, which is created once.
+        // The lock is held during the request, because two stacks may share the deployment of their environment.
         let mut made = self.made.lock().await;
         if made.refused || made.ids.contains_key(&key) {
             return;
@@ -128,12 +129,13 @@ impl Deployments {
             .warn(&format!("{forge} has no deployment of this apply"), error);
     }
 
-    /// Refuses a stack whose last successful deployment is later than its state and has a commit that the state does not
-    /// know. Then the store was put back to an earlier day, and the apply would create again what exists. Only the forge knows,
-    /// because a store that was put back lost its own record.
+    /// Returns an error if the last successful deployment of a stack is newer than its state and has a commit that the
+    /// state does not contain. Then the store was restored from a backup, and the apply would create existing objects
+    /// again. Only the forge can show this, because the restored store lost its own record.
     async fn check_last(&self, plan: &StackPlan, past: &PriorState) -> Result<(), UserError> {
         let key = self.key_of(&plan.id);
         let mut made = self.made.lock().await;
+        // If the forge refuses requests, this additional check is skipped with one warning, and the apply goes on.
         if made.refused {
             return Ok(());
         }
@@ -148,12 +150,13 @@ impl Deployments {
         let Some((sha, created)) = last.and_then(|last| Some((last.sha, last.created_at?))) else {
             return Ok(());
         };
+        // A state that has the deployed commit, or was written later, is not an older one from a backup.
         let is_known = past.commits.iter().any(|commit| commit.as_str() == sha);
         if is_known || past.written.is_some_and(|written| written >= created) {
             return Ok(());
         }
         let what = format!(
-            "{} was deployed from {} after its state was written: the store may have been put back",
+            "{} was deployed from {} after its state was written: the store may have been restored from a backup",
             plan.id,
             sha.get(..7).unwrap_or(&sha).escape_debug()
         );
@@ -173,8 +176,8 @@ impl Deployments {
     ) -> Result<Option<Deployment>, ForgeError> {
         let forge = self.client.deployments()?;
         let all = forge.list_deployments(&key.environment, None).await?;
-        // The deployment of a rollout names no stack. In an environment with the name of the stack it can only be of this
-        // stack.
+        // The deployment of a rollout names no stack. But in an environment with the name of this stack, it can only
+        // belong to this stack.
         let is_alone = key.environment == stack.as_str();
         let own = all
             .into_iter()
@@ -215,8 +218,8 @@ impl Deployments {
         Ok(id)
     }
 
-    /// Sets the final states of the deployments. Called at the end of the run, with the stacks of its commit. `carried` are
-    /// the commits that rollouts carry, if this is the newest commit.
+    /// Sets the final state of each deployment, at the end of the run. `carried` has the commits that rollouts carry,
+    /// if this is the newest commit.
     pub(crate) async fn end(&self, report: &ApplyReport, carried: Option<&BTreeSet<CommitId>>) {
         let mut made = self.made.lock().await;
         self.end_waiting(report, carried, &mut made).await;
@@ -262,7 +265,7 @@ impl Deployments {
     }
 }
 
-/// Returns the final state of an environment's stacks, with a description.
+/// Returns the final state for the stacks of an environment, with a description.
 pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (DeploymentState, String) {
     let count = |wanted: &[StackResult]| stacks.iter().filter(|s| wanted.contains(&s.result)).count();
     let bad = count(&[StackResult::Failed, StackResult::Stopped, StackResult::HeldBack]);
@@ -280,7 +283,7 @@ pub(super) fn final_state(stacks: &[&StackOutcome], interrupted: bool) -> (Deplo
     }
 }
 
-/// Approves as the review gate does, and creates the deployment of each approved stack before anything is changed.
+/// Approves a plan by the review gate, and creates the deployment of an approved stack before it is changed.
 pub(super) struct DeploymentApprover {
     pub gate: ReviewGate,
     pub deployments: Arc<Deployments>,
@@ -289,7 +292,7 @@ pub(super) struct DeploymentApprover {
 #[async_trait]
 impl Approver for DeploymentApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
-        // The store is judged before the plan. Whoever approves the digest of the plan says that the state is right.
+        // The store is checked before the plan, because an approval of the plan would confirm a state that is wrong.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.gate.is_given(&proposed.plan.digest) {
             self.deployments.check_last(proposed.plan, past).await?;

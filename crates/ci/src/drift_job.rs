@@ -1,5 +1,5 @@
-//! The scheduled drift check: compares live resources with what was applied. One issue per stack, closed when the drift
-//! is gone.
+//! The scheduled drift check: compares live resources with what was applied last. Each stack with drift has one issue,
+//! which is closed when the drift is gone.
 
 use std::collections::BTreeMap;
 
@@ -39,10 +39,10 @@ use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// The file of the jobs of a forge that has no folder of workflows, which is GitLab.
+/// The file with the jobs of GitLab, which has no folder of workflows.
 const PIPELINE: &str = ".gitlab-ci.yml";
 
-/// Checks the applied stacks, with the code of the default branch.
+/// Checks the applied stacks for drift, with the code of the default branch.
 pub(super) async fn run(job: &Job, head: &CommitId) -> Result<JobResult, UserError> {
     let publisher = Publisher::new(job);
     let result = check_and_publish(job, head, &publisher).await;
@@ -58,7 +58,8 @@ async fn check_and_publish(
     head: &CommitId,
     publisher: &Publisher<'_>,
 ) -> Result<JobResult, UserError> {
-    // Open. Only a job that restores drift may create the key of the hashes: a check may have no right to write.
+    // Open. Only a job that restores drift may create the hash key: a job that only checks may have no write
+    // permission.
     let mut stages = Stages::start("open");
     job.repository.ensure(head, job.credentials.as_ref()).await?;
     let config = Config::load(job.repository.revision(head)?.as_ref())?;
@@ -67,7 +68,7 @@ async fn check_and_publish(
         Reconcile::Restore => KeyUse::Make,
     };
     let Some(backend) = job.backend(&config, key).await? else {
-        // Without a store nothing records what was applied.
+        // Without a store, no record says what was applied.
         return Ok(JobResult {
             code: 0,
             text: "there is nothing to compare with: konverge.yaml configures no store (`state.url`)\n"
@@ -112,13 +113,13 @@ async fn check_and_publish(
     let checked = drift::run(&planning, &due, budget).await?;
     let plan = &checked.plan;
     stages.next("restoring drift");
-    // An apply would not help a delivered stack that is as applied and whose controller is not well.
+    // An apply does not help a stack whose objects are as applied but whose delivery controller is unhealthy.
     let policy_check = policy_check.for_restoring();
     let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
     let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
     let Restored { report, findings } = reconcile::run(&planning, policy_check, &ours, plan, &behind).await?;
     let restored = restored_stacks(&report);
-    // Publish. The history is recorded first, because the issues say since when a stack differs.
+    // Publish. The history is recorded first, because the issues say since when a stack has drift.
     rounds.record_run(&checked, &restored, &job.run.url());
     let info = RunInfo {
         head: Some(head.clone()),
@@ -148,7 +149,7 @@ async fn check_and_publish(
     let issues = publish_issues(publisher, &looked, &info, &label).await;
     rounds.note_issues(&issues);
     notices.notify_drift(plan, &restored).await;
-    // The history holds the numbers of the issues, and the portal's pages are made from the saved history.
+    // The history contains the numbers of the issues, and the pages of the portal are built from the saved history.
     rounds.remember(job, &backend, |stack| ids.contains(stack)).await;
     if let Some(url) = pages {
         publish_pages(job, &backend, head, &url).await;
@@ -164,7 +165,7 @@ async fn check_and_publish(
     })
 }
 
-/// Writes the pages of the portal. A failure is a warning: a drift check does not fail because the pages are old.
+/// Writes the pages of the portal. A failure is only a warning: outdated pages must not fail a drift check.
 async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: &str) {
     let publish = async {
         let config = portal::BranchConfig::load_at(&job.repository, head.clone())?;
@@ -193,7 +194,7 @@ async fn publish_pages(job: &Job, backend: &StateBackend, head: &CommitId, url: 
     }
 }
 
-/// Returns the applied stacks, each with its code at the head if it still has some.
+/// Returns the applied stacks, each with its code at the head if it still exists there.
 pub(super) async fn applied(
     backend: &StateBackend,
     known: &Proven<IndexedStates>,
@@ -242,18 +243,17 @@ fn drifted_stacks(plan: &Plan) -> impl Iterator<Item = &StackPlan> {
 /// The results of a drift check.
 pub(super) struct DriftResult<'a> {
     pub checked: &'a DriftReport,
-    /// The stacks that were restored after it.
+    /// The stacks that were restored after the check.
     pub restored: &'a [StackId],
     pub rounds: &'a DriftSchedule,
     pub known: &'a Proven<IndexedStates>,
-    /// The commit with the stacks' code.
+    /// The commit that has the code of the stacks.
     pub head: Option<&'a OpenRevision>,
 }
 
 impl DriftResult<'_> {
-    /// Returns how a reader can keep the drift of a stack. `konverge set` needs code to write the value into, and a live object
-    /// that has it.
-    /// `workflows` is the folder of the workflows, where the forge has one.
+    /// Returns how a reader can keep the drift of a stack in the code. `konverge set` needs code that it can edit, and
+    /// a live object with the value. `workflows` is the folder of workflows, if the forge has one.
     fn keeping(&self, stack: &StackPlan, workflows: Option<&str>) -> DriftKeeping {
         let has_code = |head: &&OpenRevision| head.layout.stack(&stack.id).is_some();
         let is_set = stack
@@ -274,8 +274,8 @@ impl DriftResult<'_> {
     }
 }
 
-/// Returns true if the repository has the workflow `konverge-keep`, by the file name that the guide gives it. Where the forge has
-/// no folder of workflows, it is a job of the pipeline.
+/// Returns true if the repository has the workflow `konverge-keep`, under the file name from the guide. On a forge
+/// without a folder of workflows, this is a job of the pipeline.
 fn has_keep_workflow(source: &dyn Source, folder: Option<&str>) -> bool {
     let Some(folder) = folder else {
         return has_keep_job(source);
@@ -285,7 +285,8 @@ fn has_keep_workflow(source: &dyn Source, folder: Option<&str>) -> bool {
     paths.any(|path| source.files().contains_key(&path))
 }
 
-/// Returns true if the pipeline has the job `konverge-keep`. It is read as lines, since the file may be of several documents and have tags of GitLab's own.
+/// Returns true if the pipeline has the job `konverge-keep`. The file is searched by lines, because it may have several
+/// YAML documents and tags that only GitLab knows.
 fn has_keep_job(source: &dyn Source) -> bool {
     let file = RepoPath::normalize(PIPELINE).and_then(|path| source.read_path(&path).ok().flatten());
     file.is_some_and(|bytes| {
@@ -295,7 +296,7 @@ fn has_keep_job(source: &dyn Source) -> bool {
     })
 }
 
-/// Sets the step's outputs about the drift that was not restored, with the digests that restore it.
+/// Sets the outputs of the step about drift that was not restored, with the digests that restore it.
 pub(super) fn publish_what_is_left(publisher: &Publisher<'_>, looked: &DriftResult<'_>) {
     let unrestorable = &looked.checked.unrestorable;
     let restorable = looked
@@ -309,8 +310,8 @@ pub(super) fn publish_what_is_left(publisher: &Publisher<'_>, looked: &DriftResu
     ]);
 }
 
-/// Maintains one issue for each checked stack with drift; those of the others are closed. Returns the number of the issue
-/// of each stack.
+/// Keeps one issue for each checked stack with drift, and closes the issues of the other checked stacks. Returns the
+/// number of each stack's issue.
 pub(super) async fn publish_issues(
     publisher: &Publisher<'_>,
     looked: &DriftResult<'_>,
@@ -353,6 +354,7 @@ pub(super) async fn publish_issues(
         (marker, title, body)
     };
     let issues = looked.left().map(issue).collect();
+    // A stack that could not be compared may still have drift, so its issue stays open.
     let calm = |stack: &&StackPlan| stack.summary.changed() == 0 && stack.error.is_none();
     let gone = known.entries.iter().filter(|(_, entry)| !entry.is_known());
     let settled: Vec<_> = plan

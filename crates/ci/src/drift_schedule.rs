@@ -1,4 +1,4 @@
-//! Schedules drift checks: which stacks are due, and the history of their checks.
+//! Schedules drift checks: selects the stacks that are due, and keeps the history of their checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +16,10 @@ use konverge_config::{Config, Span};
 use konverge_run::{StateBackend, Target, drift::DriftReport};
 use konverge_state::{DriftCheck, DriftHistory, KnownDrift};
 
-/// The default maximum age of the last successful run.
+/// The default age after which the last successful run is too old.
 const STALE_AFTER: Span = Span::seconds(2 * 24 * 3600);
 
-/// The drift history, with the current time.
+/// The drift history, with the time of this run.
 pub(super) struct DriftSchedule {
     history: DriftHistory,
     now: Timestamp,
@@ -27,7 +27,7 @@ pub(super) struct DriftSchedule {
 }
 
 impl DriftSchedule {
-    /// Loads the history. An unreadable history is no reason not to check: a new one is started.
+    /// Loads the history. If it is unreadable, the check starts a new one.
     pub(crate) async fn load(job: &Job, backend: &StateBackend, config: &Config) -> Self {
         let history = backend.states.drift_history().await.unwrap_or_else(|error| {
             job.run.warn("the drift history could not be read", error);
@@ -40,7 +40,7 @@ impl DriftSchedule {
         }
     }
 
-    /// Returns the targets that are due: the least recently checked first, at most `most`.
+    /// Returns at most `most` targets that are due, the least recently checked first.
     pub(crate) fn select_due(&self, mut targets: Vec<Target>, most: Option<u32>) -> Vec<Target> {
         targets.sort_by_cached_key(|target| (self.last_checked(&target.id), target.id.clone()));
         targets.truncate(most.map_or(usize::MAX, |most| most.max(1) as usize));
@@ -53,7 +53,7 @@ impl DriftSchedule {
         (since > self.stale_after).then_some(since)
     }
 
-    /// Returns the stacks whose last check found one of these differences, each with its digest.
+    /// Returns the stacks whose last check found a difference with one of these digests, each with the digest.
     pub(crate) fn stacks_with(&self, digests: &BTreeSet<Digest>) -> BTreeMap<StackId, Digest> {
         let known = self.history.stacks.iter();
         let known = known.filter_map(|(stack, check)| Some((stack, check.drift.as_ref()?.digest)));
@@ -63,17 +63,18 @@ impl DriftSchedule {
             .collect()
     }
 
-    /// Records the results of a run, and what was restored.
+    /// Records the results of a run, and the stacks that it restored.
     pub(crate) fn record_run(&mut self, checked: &DriftReport, restored: &[StackId], run: &str) {
         self.record_stacks(checked, restored, run);
         let plan = &checked.plan;
-        // One stack that cannot be compared makes the check overdue in the end: nobody would see its drift.
+        // A run with a stack that cannot be compared is not successful. So the check becomes overdue if this goes on,
+        // because nobody would see the drift of the stack.
         if plan.stacks.iter().all(|stack| stack.error.is_none()) {
             self.history.good = Some(self.now);
         }
     }
 
-    /// Records the results of some stacks, and what was restored.
+    /// Records the results of some stacks, and which of them were restored.
     pub(crate) fn record_stacks(&mut self, checked: &DriftReport, restored: &[StackId], run: &str) {
         self.now = Timestamp::now();
         for stack in &checked.plan.stacks {
@@ -86,7 +87,7 @@ impl DriftSchedule {
                 since: before.as_ref().map_or(self.now, |seen| seen.since),
             };
             let drift = match (&stack.error, stack.summary.changed()) {
-                // A failed check neither finds drift nor ends it: the earlier finding stays.
+                // A failed check neither finds drift nor ends it, so the earlier finding stays.
                 (Some(_), _) => before,
                 (None, 0) => None,
                 (None, _) if restored.contains(&stack.id) => None,
@@ -124,7 +125,7 @@ impl DriftSchedule {
         }
     }
 
-    /// Returns the time since which a stack differs.
+    /// Returns the time at which the drift of a stack was first found.
     pub(crate) fn since(&self, stack: &StackId) -> Timestamp {
         let seen = self
             .history
@@ -134,7 +135,7 @@ impl DriftSchedule {
         seen.map_or(self.now, |seen| seen.since)
     }
 
-    /// Returns how long each difference has been known.
+    /// Returns how long each present difference has been known.
     pub(crate) fn known_for(&self) -> BTreeMap<StackId, Duration> {
         let seen = |check: &DriftCheck| check.drift.as_ref().map(|seen| self.time_since(seen.since));
         let stacks = self.history.stacks.iter();
@@ -143,7 +144,7 @@ impl DriftSchedule {
             .collect()
     }
 
-    /// Returns the least recently checked of these stacks, and how long ago that was; `None` if it was never checked.
+    /// Returns the stack that was least recently checked, and how long ago that was; `None` if it was never checked.
     pub(crate) fn least_recently_checked<'a>(
         &self,
         stacks: impl IntoIterator<Item = &'a StackId>,
@@ -152,7 +153,7 @@ impl DriftSchedule {
         Some((stack, self.last_checked(stack).map(|at| self.time_since(at))))
     }
 
-    /// Saves the history of the stacks that are still known.
+    /// Saves the history of the stacks that `keep` accepts.
     pub(crate) async fn remember(self, job: &Job, backend: &StateBackend, keep: impl Fn(&StackId) -> bool) {
         if let Err(error) = backend.states.save_drift_history(self.history, keep).await {
             job.run.warn("the drift history could not be written", error);
@@ -163,7 +164,7 @@ impl DriftSchedule {
         self.history.stacks.get(stack).map(|check| check.at)
     }
 
-    /// Returns the time since then. Clocks of different machines may differ, so a future time counts as now.
+    /// Returns the time since a moment. Clocks of machines may differ, so a moment in the future counts as now.
     fn time_since(&self, then: Timestamp) -> Duration {
         Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
-//! [`EnvironmentScope`]: the stacks that a job applies. With `for-environment` they are those whose rule names that environment,
-//! so that GitHub's own reviewers, wait timers and OIDC subjects guard it. A stack that comes after a pending stack of another
-//! environment is held back; the next run of the job catches up.
+//! [`EnvironmentScope`]: the stacks that a job applies. With `for-environment` these are the stacks whose rule names
+//! that environment, so that GitHub's own reviewers, wait timers and OIDC subjects guard it. A stack that comes after a
+//! pending stack of another environment is held back until the next run of the job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) struct ScopedTargets {
 }
 
 impl<'a> EnvironmentScope<'a> {
-    /// Creates the scope of a job; without an environment it covers every stack.
+    /// Creates the scope of a job. Without an environment, the scope covers every stack.
     ///
     /// # Errors
     /// No rule names the environment.
@@ -72,8 +72,8 @@ format!("rules name {}", known.join(", ").escape_debug())
         environment_of(&self.rules, target)
     }
 
-    /// Selects the stacks of the job among all that are pending. A stack that comes after one of a rollout (`guarded`) is held
-    /// back.
+    /// Selects the stacks of the job from all pending ones. A stack that comes after a stack of a rollout (`guarded`)
+    /// is held back.
     ///
     /// # Errors
     /// The `after` rules form a cycle.
@@ -90,7 +90,7 @@ format!("rules name {}", known.join(", ").escape_debug())
             });
         }
         let all: Vec<_> = pending.iter().chain(guarded).cloned().collect();
-        // Stacks that are destroyed are sorted in reverse: each waits for the stacks that depend on it.
+        // Destroyed stacks have the reverse order: each waits for the stacks that depend on it.
         let leaving = all.iter().filter(|target| target.head.is_none());
         let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
         let order = StackOrder::build(self.config, &all)?.taking_down(&leaving);
@@ -99,8 +99,8 @@ format!("rules name {}", known.join(", ").escape_debug())
             pending.into_iter().partition(|target| self.covers(target));
         // Sort by wave, so that a stack comes after all stacks that may block it.
         own.sort_by_key(|target| waves.get(&target.id).copied());
-        // Maps each stack to the stacks of other environments that it waits for. A stack that waits for it waits for
-        // these, too, so a chain of `after` names its real cause.
+        // Maps each stack to the stacks of other environments that it waits for, directly or through other stacks, so
+        // that a chain of `after` names its real cause.
         let mut blocked: BTreeMap<StackId, BTreeSet<StackId>> = elsewhere
             .iter()
             .chain(guarded)
@@ -153,15 +153,16 @@ format!("rules name {}", known.join(", ").escape_debug())
             ),
         )
         .hint(if guarded.is_empty() {
-            "the next run of this job applies it, once the job of that environment has ended well"
+            "the next run of this job applies the stack, after the job of that environment has succeeded"
         } else {
-            "the next run applies it, once that is done"
+            "the next run applies the stack, after the earlier one is applied"
         });
         apply::stopped_outcome(target, StackResult::HeldBack, &failure)
     }
 }
 
-/// Returns the environment that a rule gives a stack. Its folder is matched: a pull request may choose the identity.
+/// Returns the environment that a rule gives a stack. Rules match the folder, because a pull request may choose the
+/// identity.
 fn environment_of(rules: &StackRules<'_>, target: &Target) -> Option<String> {
     rules.for_place(&target.id, target.folder()).environment
 }

@@ -1,4 +1,4 @@
-//! The commits after the applied one, as the forge knows them: the checkout of a job is shallow.
+//! The commits after the applied one, read from the forge, because the checkout of a job is shallow.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,7 +9,7 @@ use konverge_base::{error::UserError, model::CommitId};
 use konverge_forge::{DefaultBranch, Forge, ForgeError};
 use konverge_run::BranchHistory;
 
-/// The default branch at the forge, seen from a commit.
+/// The default branch at the forge, compared with one commit.
 pub(super) struct ForgeHistory {
     client: Option<Arc<dyn Forge>>,
     head: CommitId,
@@ -44,7 +44,7 @@ impl BranchHistory for ForgeHistory {
     }
 }
 
-/// Returns the commits in a branch's tip that are not in a commit.
+/// Returns the commits in the tip of a branch that `commit` does not contain.
 async fn after(
     client: &dyn Forge,
     commit: &CommitId,
@@ -53,7 +53,7 @@ async fn after(
     if commit == tip {
         return Ok(BTreeSet::new());
     }
-    // `None`: the tip does not contain the commit (force push). Then no commit counts as newer, because the force push
-    // may be a rollback.
+    // `None` means that the tip does not contain the commit, after a force push. Then no commit counts as newer,
+    // because the force push may be a rollback.
     Ok(client.commits_after(commit, tip).await?.unwrap_or_default())
 }

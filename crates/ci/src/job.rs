@@ -11,40 +11,40 @@ use konverge_repo::git::{GitCredentials, Repository};
 use konverge_report::RunInfo;
 use konverge_run::{RunContext, cluster_selection::Live};
 
-/// The options besides the environment.
+/// The options of `konverge ci` that do not come from the environment.
 #[derive(Debug, Clone, Default)]
 pub struct CiOptions {
-    /// The use of the live infrastructure; `None` means `required`, and `never` for forks.
+    /// The setting that decides if plans query the live infrastructure; `None` means `required`, and `never` for forks.
     pub live: Option<Live>,
-    /// The part of the preview that this job handles.
+    /// The part of the preview that this job does.
     pub part: ShardMode,
-    /// True if GitHub says that the last job of every shard succeeded, in this attempt of the run or in an earlier one.
+    /// True if GitHub reports that the last job of every shard succeeded, in this attempt of the run or an earlier one.
     pub shards_succeeded: bool,
-    /// Plan digests. A person who approves the job's environment approves these plans. Empty if there are none.
+    /// The digests of plans that a person approves by approving the environment of the job. Empty if there are none.
     pub approve: String,
-    /// The environment of the job, which GitHub does not expose to jobs: only users who approve the run in it
-    /// approve the digests.
+    /// The environment of the job, which GitHub does not show to jobs. Only users who approve the run in this
+    /// environment approve the digests.
     pub environment: Option<String>,
-    /// The environment whose stacks the job applies, and no others; `None`: all stacks.
+    /// The only environment whose stacks the job applies; `None` for all stacks.
     pub for_environment: Option<String>,
     /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
-    /// The rule when a comment is written.
+    /// The rule that decides if a comment is written on the pull request.
     pub comment: CommentRule,
-    /// True if a later step uploads the preview's page as an artifact of the run.
+    /// True if a later step uploads the page of the preview as an artifact of the run.
     pub page_artifact: bool,
 }
 
-/// When a comment is written on a pull request.
+/// The rule that decides if a comment is written on a pull request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommentRule {
     /// Writes a comment for each preview and each apply.
     #[default]
     Always,
-    /// Writes a comment only if a preview has changes, failures or denials. Otherwise the comment of an earlier push is
-    /// deleted.
+    /// Writes a comment only if a preview has changes, failures or denials. Otherwise it deletes the comment of an
+    /// earlier push.
     Changes,
-    /// Never.
+    /// Writes no comment.
     Never,
 }
 
@@ -63,7 +63,7 @@ impl JobResult {
         text: String::new(),
     };
 
-    /// Joins two results. The first exit code that is not 0 counts.
+    /// Combines two results. The first exit code that is not 0 wins.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             code: match self.code {

@@ -1,5 +1,5 @@
-//! Decides which events start a job of a workflow, by the workflow's `on` and the job's `if`. A part that cannot be evaluated
-//! here may hold.
+//! Decides which events start a job of a workflow, by the workflow's `on` and the job's `if`. A condition that cannot
+//! be evaluated here counts as possibly true.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub fn may_start(workflow: &Value, job: &Value, event: &str) -> bool {
         }
 }
 
-/// Returns true if a condition may hold at an event. A condition that is not understood may.
+/// Returns true if a condition may be true for an event. A condition that cannot be parsed may be true.
 fn may_hold(condition: &str, event: &str) -> bool {
     let text = condition.trim();
     let inner = text.strip_prefix("${{").and_then(|rest| rest.strip_suffix("}}"));
@@ -37,7 +37,7 @@ fn may_hold(condition: &str, event: &str) -> bool {
     }
 }
 
-/// The possible values of a part of a condition at an event. Both are possible if it is unknown.
+/// The possible values of a part of a condition for an event. If the part is unknown, both values are possible.
 #[derive(Clone, Copy)]
 struct Outcome {
     may_hold: bool,
@@ -65,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// A parser of a condition. The tokens are in reverse order: the next one is the last.
+/// A parser of conditions. The tokens are in reverse order, so that the next one is popped from the end.
 struct ConditionReader<'a> {
     tokens: Vec<&'a str>,
     event: &'a str,
@@ -120,7 +120,8 @@ impl<'a> ConditionReader<'a> {
             ("github.event_name", text) | (text, "github.event_name") if text.starts_with('\'') => {
                 Outcome::known(text[1..].eq_ignore_ascii_case(self.event))
             }
-            // A job for one of several schedules. Other events have no schedule, so the text compared with is empty.
+            // The job is for one of several schedules. Another event has no schedule, so the comparison is with an
+            // empty text.
             ("github.event.schedule", text) | (text, "github.event.schedule")
                 if text.starts_with('\'') && self.event != "schedule" =>
             {
@@ -131,7 +132,7 @@ impl<'a> ConditionReader<'a> {
         if is_equal { outcome } else { outcome.not() }
     }
 
-    /// Reads a name or a text; a call of a function as an empty text.
+    /// Reads a name or a text. A function call is read as an empty text.
     fn operand(&mut self) -> &'a str {
         let first = match self.tokens.last() {
             Some(&token) if !["(", ")", "||", "&&", "==", "!="].contains(&token) => token,
@@ -156,7 +157,7 @@ impl<'a> ConditionReader<'a> {
     }
 }
 
-/// Splits a condition into tokens. A text keeps its first quote, which tells it from a name.
+/// Splits a condition into tokens. A text keeps its first quote, so that it differs from a name.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut rest = text.trim_start();

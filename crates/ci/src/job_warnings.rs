@@ -1,4 +1,4 @@
-//! [`JobWarnings`]: the warnings of a job, which its forge shows as annotations.
+//! [`JobWarnings`]: collects the warnings of a job, which the forge shows as annotations.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use konverge_base::{
 use konverge_forge::CiJob;
 use konverge_run::{Notes, RunContext};
 
-/// Prints notes as before, and keeps the warnings.
+/// Passes all notes on, and collects the warnings.
 pub(super) struct JobWarnings {
     notes: Arc<dyn Notes>,
     secrets: Secrets,
@@ -20,7 +20,7 @@ pub(super) struct JobWarnings {
 }
 
 impl JobWarnings {
-    /// Wraps the notes of a run. Returns the collected warnings and the run that collects them.
+    /// Wraps the notes of a run. Returns the collector, and the run that uses it.
     pub(super) fn of_run(run: &RunContext) -> (Arc<Self>, RunContext) {
         let warnings = Arc::new(Self {
             notes: Arc::clone(&run.notes),
@@ -34,8 +34,8 @@ impl JobWarnings {
         (warnings, run)
     }
 
-    /// Annotates the job with the warnings. Called at its end, because the runner keeps ten annotations of a level, and the last
-    /// of them counts the rest.
+    /// Annotates the job with the warnings. Called at the end of the job, because the runner shows only ten annotations
+    /// of a level, and the last of these gives the number of the remaining ones.
     pub(super) fn annotate(&self, job: &dyn CiJob) {
         let said = std::mem::take(&mut *self.lock());
         let annotation = |text: &String| Annotation {

@@ -1,5 +1,4 @@
-//! The `ci` use case: handles the event of a GitHub Actions run. `trust::authority` alone decides what the job may
-//! do.
+//! The `ci` use case: handles the event of a CI job. Only `trust::authority` decides what the job may do.
 //!
 //! | event | what happens |
 //! |---|---|
@@ -76,7 +75,7 @@ use konverge_run::{RunContext, forge, sandbox_rule};
 /// Handles the event.
 ///
 /// # Errors
-/// No GitHub Actions environment, an event that is refused, an unusable repository or configuration.
+/// The environment is not that of a CI job, the event is refused, or the repository or configuration is unusable.
 pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
     let mut runner = forge::open_job(&run.env)?;
     let (warnings, run) = JobWarnings::of_run(run);
@@ -98,15 +97,15 @@ async fn begin(
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
     let client = connect(run, runner.as_ref())?;
-    // Ask for the attempt before anything is written: it tells the comment and the status of a job from those of its
-    // retry.
+    // The attempt is read before anything is written, because it distinguishes the comment and the status of this job
+    // from those of a retry.
     *runner = with_attempt(runner, client.as_deref()).await?;
-    // The caller needs the client for the summary even if everything after this fails.
+    // The caller needs the client for the summary, even if everything after this fails.
     connected.clone_from(&client);
     if options.part != ShardMode::Whole {
         shard_mode::refuse_for(&event)?;
     }
-    // The combined status needs no checkout, so it does not open a job.
+    // The combined status needs no checkout, so no job is opened for it.
     if let ShardMode::Verdict(of) = options.part {
         return aggregate_status::run(
             run,
@@ -136,8 +135,8 @@ fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>
     Ok(client)
 }
 
-/// Returns the job with its attempt. Without a token the attempt is not asked for: such a job writes nothing that
-/// another attempt could own.
+/// Returns the job with the number of its attempt. Without a token the number is not read: such a job publishes nothing
+/// that another attempt could overwrite.
 async fn with_attempt(
     runner: &Arc<dyn CiJob>,
     client: Option<&dyn Forge>,
@@ -148,7 +147,7 @@ async fn with_attempt(
     })
 }
 
-/// Opens the job of an event; `None` if there is nothing to do.
+/// Opens the job of an event; `None` if the event needs none.
 async fn open_job(
     run: &RunContext,
     options: &CiOptions,
@@ -182,7 +181,7 @@ async fn open_job(
     Ok(Some(job))
 }
 
-/// Returns who started the run. A preview decides nothing by it, so the forge is not asked.
+/// Returns the user who started the run. A preview does not depend on this user, so the forge is not asked.
 async fn starter(
     runner: &dyn CiJob,
     event: &JobEvent,
@@ -195,7 +194,8 @@ async fn starter(
     }
 }
 
-/// Decides what the job may do, and asks the forge for the default branch if needed. `None` if there is nothing to do.
+/// Decides what the job may do, and reads the default branch from the forge if needed. `None` if there is nothing to
+/// do.
 async fn authority(
     run: &RunContext,
     event: &JobEvent,
@@ -208,7 +208,8 @@ async fn authority(
             None => Authority::decide(event, caller, DefaultBranchLookup::Never)?,
             Some(client) => {
                 let branch = client.default_branch().await?;
-                // The branch may have been rewritten since the push. Its tip needs no second request.
+                // The branch may have been rewritten since the push. If the commit is its tip, no second request is
+                // needed.
                 let holds = match Authority::commit_of(event) {
                     Some(commit) if *commit != branch.tip => {
                         client.commits_after(commit, &branch.tip).await?.is_some()
@@ -254,7 +255,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
         ) => apply_job::run(job, branch, head, approved.clone(), agreeing.clone()).await,
         (Task::Drift { head }, Some(_), _) => drift_job::run(job, head).await,
         (Task::Restore { approved }, Some(branch), _) => restore::run(job, branch, approved.clone()).await,
-        // `Authority::decide` grants none of them without an answer from GitHub.
+        // `Authority::decide` grants none of these tasks without a response from the forge.
         (Task::Outside(_) | Task::Apply { .. } | Task::Drift { .. } | Task::Restore { .. }, ..) => {
             Err(UserError::new(
                 ErrorKind::Github,
@@ -265,7 +266,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
     }
 }
 
-/// Opens the repository that the job has checked out.
+/// Opens the checkout of the job.
 fn checkout(run: &RunContext) -> Result<Repository, UserError> {
     Repository::discover(&run.dir).map_err(|error| match error {
         GitError::NotARepository(_) => UserError::from(error).hint(

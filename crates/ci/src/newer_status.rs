@@ -1,15 +1,14 @@
-//! Checks whether a later run has already set the status of the same commit, so that an older run does not overwrite
-//! it.
+//! Finds out whether a later run has set the status of the same commit, so that an older run does not overwrite it.
 
 use super::job::Job;
 use konverge_base::model::CommitId;
 use konverge_forge::{CiJob, CommitStatus, Forge, ForgeError};
 
-/// Returns true if a later run, or a later attempt of this run, has set the status of the same commit. That happens
+/// Returns true if a later run, or a later attempt of this run, has set the status of the same commit. This happens
 /// when the base of a pull request changes.
 ///
 /// # Errors
-/// GitHub does not list the statuses.
+/// The forge cannot list the statuses.
 pub(super) async fn has_newer_status(
     job: &Job,
     client: Option<&dyn Forge>,
@@ -25,7 +24,7 @@ pub(super) async fn has_newer_status(
 }
 
 pub(super) const OVERTAKEN: &str =
-    "a later run looks at the same commit, so the status that it has set is left as it is";
+    "a newer run has set the status of this commit, so this run leaves it unchanged";
 
 pub(super) fn is_of_later_run(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     let page = status.target_url.as_deref();
@@ -37,7 +36,7 @@ pub(super) fn is_of_run(status: &CommitStatus, runner: &dyn CiJob) -> bool {
     page.is_some_and(|page| runner.is_page_of_run(page))
 }
 
-/// Returns the newest status with this context, if it is among the newest statuses of the commit.
+/// Returns the newest status with a context, if it is among the newest statuses of the commit.
 pub(super) async fn newest_status(
     client: Option<&dyn Forge>,
     head: &CommitId,

@@ -1,4 +1,4 @@
-//! The news of an apply and of a drift check, and which of them a receiver gets.
+//! The news of an apply or a drift check, and which of them each receiver gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +17,21 @@ use konverge_run::apply;
 
 /// Decisions about the stacks of an apply that are not in its report.
 pub(super) struct ApplyDecisions<'a> {
-    /// The stacks that were stopped as unreviewed.
+    /// The stacks that were stopped because a change was not reviewed.
     pub(super) unreviewed: &'a [StackId],
     /// The stacks that a policy or a freeze stopped.
     pub(super) denied: &'a BTreeSet<StackId>,
     /// The stacks whose approved plan writes a new version of a secret.
     pub(super) rotated: &'a BTreeSet<StackId>,
-    /// The stacks with a workflow around their apply that failed.
+    /// The stacks for which a workflow before or after the apply failed.
     pub(super) failed_workflows: &'a BTreeSet<StackId>,
-    /// The rollouts that stopped.
+    /// The events of rollouts that stopped.
     pub(super) rollouts: &'a [RolloutEvent],
-    /// The stacks that a rollout still holds back. This run did not try to apply them, so there is no news about them.
+    /// The stacks that a rollout still holds back. This run did not try them, so there is no news about them.
     pub(super) kept_back: &'a BTreeSet<StackId>,
 }
 
-/// One event with its stacks. An event without stacks concerns all stacks.
+/// One event with its stacks. Without stacks, the event concerns all of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct News {
     pub(super) topic: NotifyEvent,
@@ -39,16 +39,16 @@ pub(super) struct News {
     fact: Fact,
 }
 
-/// A stack of the news.
+/// A stack of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NewsStack {
     pub(super) id: StackId,
     folder: RepoPath,
-    /// The number of things that [`Fact`] counts.
+    /// The number that the notification shows for this stack; [`Fact`] says what is counted.
     count: usize,
 }
 
-/// A fact about the event besides its stacks.
+/// Details of an event besides its stacks.
 #[derive(Debug, Clone, PartialEq)]
 enum Fact {
     None,
@@ -56,7 +56,7 @@ enum Fact {
     NotStarted(String),
     Restored,
     Overridden,
-    /// The reason why each stack waits.
+    /// The reason why each stack waits, by stack.
     Waits(BTreeMap<StackId, WaitReason>),
 }
 
@@ -69,7 +69,8 @@ impl News {
         }
     }
 
-    /// Creates the news of an apply without a report. The message of the error may contain values, so only its kind is sent.
+    /// Creates the news of an apply that did not start. The message of the error may contain secrets, so only its kind
+    /// is sent.
     pub(super) fn not_started(failure: &UserError) -> Self {
         let kind = serde_json::to_value(failure.kind).ok();
         let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
@@ -79,7 +80,7 @@ impl News {
         }
     }
 
-    /// Returns the detail of the notification, besides its stacks.
+    /// Returns the details of the notification besides its stacks.
     pub(super) fn detail(&self) -> NotifyDetail {
         let count = self.stacks.iter().map(|stack| stack.count).sum();
         match &self.fact {
@@ -98,7 +99,7 @@ impl News {
     }
 }
 
-/// Selects the news for a receiver: the events that it asks for, about the stacks that it selects.
+/// Selects the news for a receiver: the configured events, about the stacks that match.
 pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
     let mut selected: Vec<News> = Vec::new();
     for news in news {
@@ -115,7 +116,8 @@ pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
         if news.stacks.is_empty() && !concerns_all {
             continue;
         }
-        // An event that the receiver gets under another name joins the news of that name: one message, not two.
+        // An event that the receiver gets under a more general name is added to the news of that name, so that one
+        // message is sent.
         match selected.iter_mut().find(|earlier| earlier.topic == topic) {
             Some(earlier) => earlier.stacks.extend(news.stacks),
             None => selected.push(news),
@@ -124,7 +126,7 @@ pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
     selected
 }
 
-/// Returns the news of an apply. Skipped stacks follow from the others and are not named.
+/// Returns the news of an apply. Skipped stacks are a result of other news, so they are not named.
 pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> Vec<News> {
     let select = |wanted: &dyn Fn(&StackOutcome) -> bool| -> Vec<_> {
         let those = report.stacks.iter().filter(|stack| wanted(stack));
@@ -143,6 +145,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
         is_failed_job(stack)
             || (stack.result == StackResult::Failed && decisions.failed_workflows.contains(&stack.id))
     };
+    // The groups exclude each other, so that a receiver gets one message about a failure of a stack.
     let has_failed = |stack: &StackOutcome| {
         matches!(stack.result, StackResult::Failed | StackResult::Stopped)
             && !is_denied(stack)
@@ -154,6 +157,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     };
     let is_written =
         |stack: &StackOutcome| matches!(stack.result, StackResult::Applied | StackResult::Waiting);
+    // A success is news only if the whole apply ended well.
     let ended_well = apply::ended_well(report) || apply::only_waits(report);
     let mut all = vec![
         News::new(NotifyEvent::Unreviewed, {
@@ -203,7 +207,8 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     all
 }
 
-/// Returns the reason why each stack waits. Only a rollout inside a cluster records none: it waits for its promotion.
+/// Returns the reason why each stack waits. Only a rollout inside a cluster records none, because it always waits for
+/// its promotion.
 fn wait_reasons(report: &ApplyReport) -> BTreeMap<StackId, WaitReason> {
     let waiting = report
         .stacks
@@ -217,7 +222,7 @@ fn wait_reasons(report: &ApplyReport) -> BTreeMap<StackId, WaitReason> {
     waiting.map(|stack| (stack.id.clone(), reason(stack))).collect()
 }
 
-/// Returns true if a stack waits for a person. One that waits for a bake or for another wave of its rollout does not.
+/// Returns true if a stack waits for a person, and not for a bake time or another wave of its rollout.
 fn waits_for_somebody(stack: &StackOutcome) -> bool {
     let is_of_rollout = |waiting: Waiting| waiting.wave.is_some() || waiting.reason == WaitReason::Wave;
     let is_asked = |waiting: Waiting| matches!(waiting.reason, WaitReason::Approval | WaitReason::Resume);
@@ -236,7 +241,7 @@ fn of_rollout(event: &RolloutEvent) -> News {
     News::new(event.topic, stacks.collect())
 }
 
-/// Returns true if Jobs of hooks failed, and nothing else did.
+/// Returns true if only Jobs of hooks failed.
 fn is_failed_job(stack: &StackOutcome) -> bool {
     let mut failed = stack
         .resources
@@ -248,7 +253,7 @@ fn is_failed_job(stack: &StackOutcome) -> bool {
         && failed.all(|resource| resource.action == Action::Run)
 }
 
-/// Returns the news of a drift check. A new version of a secret is a difference until it is applied.
+/// Returns the news of a drift check. A new version of a secret counts as drift until it is applied.
 pub(super) fn of_drift(plan: &Plan, restored: &[StackId]) -> Vec<News> {
     let select = |wanted: &dyn Fn(&StackPlan) -> bool| -> Vec<_> {
         let those = plan.stacks.iter().filter(|stack| wanted(stack));

@@ -1,5 +1,5 @@
-//! Sends notifications of applies and drift, by `notify` of the effective configuration. A failed delivery is
-//! a warning.
+//! Sends notifications about applies and drift to the receivers in `notify` of the effective configuration. A failed
+//! delivery is only a warning.
 
 use super::{
     job::Job,
@@ -22,7 +22,7 @@ pub(super) struct Notifications<'a> {
 }
 
 impl<'a> Notifications<'a> {
-    /// Creates them from the configuration of the default branch.
+    /// Creates the notifications from the configuration of the default branch.
     pub(crate) fn new(job: &'a Job, config: &Config) -> Self {
         Self {
             job,
@@ -30,17 +30,17 @@ impl<'a> Notifications<'a> {
         }
     }
 
-    /// Notifies about an apply. A run with nothing to do is not reported.
+    /// Sends notifications about an apply. A run without any news sends none.
     pub(crate) async fn applied(&self, report: &ApplyReport, decisions: ApplyDecisions<'_>) {
         self.send(&news::of_apply(report, &decisions)).await;
     }
 
-    /// Notifies about an apply without a report.
+    /// Sends notifications about an apply that did not start.
     pub(crate) async fn not_applied(&self, failure: &UserError) {
         self.send(&[News::not_started(failure)]).await;
     }
 
-    /// Notifies about drift, and what was restored.
+    /// Sends notifications about drift, and about the stacks that were restored.
     pub(crate) async fn notify_drift(&self, plan: &Plan, restored: &[StackId]) {
         self.send(&news::of_drift(plan, restored)).await;
     }

@@ -30,28 +30,28 @@ pub(super) struct OpenedChange {
     pub targets: Vec<Target>,
     pub affected: Affected,
     pub stacks_in_repository: usize,
-    /// The configuration of the proposal.
+    /// The configuration in the proposal itself.
     pub proposed: Config,
-    /// Changes of permissions that the merge would bring.
+    /// The permissions that the merge would change.
     pub permission_changes: Vec<PowerChange>,
-    /// Changes that the configuration of the proposal brings to stacks.
+    /// The changes of `konverge.yaml` that affect stacks.
     pub settings: Vec<SettingChange>,
-    /// Changes of generated models.
+    /// The changes of generated models.
     pub models: Vec<ModelChange>,
-    /// The trust in the proposal: less than granted if the default branch's configuration is unusable.
+    /// The trust in the proposal. Lower than granted if the configuration of the default branch is unusable.
     pub trust: Trust,
-    /// False if the job would record a review and has no key to mark it: an unmarked record decides nothing.
+    /// False if the job would record a review but has no key to authenticate it: such a record is ignored by an apply.
     pub can_mark: bool,
-    /// True if the proposal adds `konverge.yaml`: then every stack is a target, to see how many compile.
+    /// True if the proposal adds `konverge.yaml`: then every stack is a target, to show which of them compile.
     pub introduces: bool,
-    /// The targets that the proposal adopts unchanged, although it does not affect them.
+    /// The targets that the proposal adopts without a change, although their inputs do not change.
     pub adopts: BTreeSet<StackId>,
-    /// True if there are targets that the proposal does not affect by their inputs.
+    /// True if there are targets whose inputs the proposal does not change.
     pub adds_targets: bool,
 }
 
 impl OpenedChange {
-    /// Keeps the stacks of a shard, by their order in the list.
+    /// Keeps only the stacks of a shard.
     pub(super) fn select_shard(&mut self, share: Shard) {
         if self.adds_targets {
             share.keep(&mut self.targets);
@@ -68,8 +68,8 @@ impl OpenedChange {
 
 /// The commits of a preview.
 pub(super) struct PreviewCommits {
-    /// The trusted commit, whose configuration grants permissions: the tip of the default branch, or the base if the branch
-    /// is unknown.
+    /// The trusted commit, whose configuration grants the permissions: the tip of the default branch, or the base if
+    /// that branch is unknown.
     pub trusted: CommitId,
     /// The commit to compare with.
     pub base: CommitId,
@@ -81,11 +81,11 @@ pub(super) struct PreviewCommits {
 pub(super) struct EffectiveConfig {
     /// The effective configuration: that of the proposal with the permissions of the default branch.
     pub config: Config,
-    /// The configuration of the proposal.
+    /// The configuration in the proposal itself.
     pub proposed: Config,
     /// The configuration of the default branch.
     pub protected: Config,
-    /// The trust in the proposal: less than granted if `protected` is unusable.
+    /// The trust in the proposal. Lower than granted if `protected` is unusable.
     pub trust: Trust,
 }
 
@@ -93,7 +93,7 @@ impl Job {
     /// Opens base and head with the permissions of the trusted commit.
     ///
     /// # Errors
-    /// A commit cannot be fetched or read; configuration, core or store are unusable.
+    /// A commit cannot be fetched or read; the configuration, the KCL core or the store is unusable.
     pub(super) async fn open(&self, commits: &PreviewCommits) -> Result<OpenedChange, UserError> {
         let PreviewCommits {
             trusted: at,
@@ -108,7 +108,8 @@ impl Job {
         } = self.effective_config(commits).await?;
         let trusted = self.repository.revision(at)?;
         let grants = trust.grants();
-        // Compare the commits. Permissions come from the trusted commit, stacks and code from base and head.
+        // Compare the commits. Permissions come from the trusted commit, and stacks and code from the base and the
+        // head.
         let at_head = RevisionSpec::Commit(head.clone());
         let revisions = ComparedRevisions::open(&self.run, &self.repository, &at_head, Some(&config))?;
         if grants.clusters && !health_rules::same(&config, trusted.as_ref(), revisions.head.source.as_ref()) {
@@ -126,7 +127,8 @@ impl Job {
         if introduces {
             targets = revisions.with_every_stack(targets);
         }
-        // Open the store, if the job may. A record without a mark would decide nothing, so without a key it stays closed.
+        // Open the store, if the job may. Without a key the store stays closed, because a record without a mark is
+        // ignored.
         let can_mark = state_backend::can_mark(&self.run, &protected)?;
         let can_mark = can_mark || !grants.store;
         if !can_mark {
@@ -139,8 +141,8 @@ impl Job {
         } else {
             None
         };
-        // Add the stacks that the proposal takes over, and those that it stops leaving alone: their first apply comes with the
-        // merge, and must be reviewed although no input of theirs changes.
+        // Add the stacks that the proposal takes over, and those that it no longer leaves alone. The merge applies them
+        // for the first time, so they must be reviewed although none of their inputs changes.
         let (adopted, released) = match (&backend, &revisions.base) {
             (Some(backend), Some(base)) if grants.clusters => (
                 adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?,
@@ -157,7 +159,8 @@ impl Job {
             targets.extend(released);
             sort_by_folder(&mut targets);
         }
-        // Choose between live infrastructure and Specs. A missing cluster is an error only where one is configured.
+        // Choose between the live infrastructure and a comparison of Specs. A missing cluster is an error only if one
+        // is configured.
         let live = match (grants.clusters && can_mark, self.options.live) {
             (false, _) => Live::Never,
             (true, Some(live)) => live,
@@ -169,7 +172,8 @@ impl Job {
             }
             (true, None) => Live::Required,
         };
-        // Make the planner. Rules and readiness come from the trusted commit, the stacks' code from the proposal.
+        // Create the planner. Policies and readiness rules come from the trusted commit, the code of the stacks from
+        // the proposal.
         let stacks_in_repository = revisions.head.layout.stacks.len();
         let builder = RunBuilder::new(&self.run, config).rule_files(trusted).live(live);
         let compilers = compilers(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
@@ -195,7 +199,7 @@ impl Job {
         })
     }
 
-    /// Fetches the commits, and gives the change the permissions of the default branch.
+    /// Fetches the commits, and combines the configuration of the proposal with the permissions of the default branch.
     ///
     /// # Errors
     /// A commit cannot be fetched or read, or the proposed configuration is invalid.
@@ -216,7 +220,8 @@ impl Job {
         let proposed = Config::load(self.repository.revision(head)?.as_ref())?;
         let (protected, trust) = match Config::load(trusted.as_ref()) {
             Ok(config) => (config, trust),
-            // The default branch is broken, and this change may repair it: it gets a preview, but no permissions.
+            // The configuration of the default branch is broken, and this change may repair it. So it gets a preview,
+            // but no permissions.
             Err(error) => {
                 self.run.warn(
                     &format!(
@@ -235,7 +240,8 @@ impl Job {
             config = without_permissions(&config);
         }
         if self.authority.branch.is_none() && self.authority.elsewhere().is_some() {
-            // The setting comes from another branch, whose writers must not weaken the sandbox.
+            // The setting comes from a branch that is not the default branch, whose writers must not weaken the
+            // sandbox.
             config.kcl.sandbox = None;
         }
         if config != proposed && grants.clusters {
@@ -243,7 +249,7 @@ impl Job {
                 "konverge.yaml differs from the default branch's in settings that grant permissions; until the merge the default branch's settings apply",
             );
         }
-        // The code is not reviewed yet: it needs the full sandbox, unless the default branch sets another one.
+        // The code is not reviewed yet, so it needs the full sandbox, unless the default branch has another setting.
         config.kcl.sandbox.get_or_insert(Sandbox::Required);
         Ok(EffectiveConfig {
             config,
@@ -253,11 +259,11 @@ impl Job {
         })
     }
 
-    /// Creates the planner for a commit of the default branch, with the configuration and the rule files of the branch's tip,
-    /// `trusted`.
+    /// Creates the planner for a commit of the default branch. Configuration and rule files come from `trusted`, the
+    /// tip of that branch.
     ///
     /// # Errors
-    /// An invalid setting of the infrastructure.
+    /// A setting of the infrastructure is invalid.
     pub(super) async fn protected_planning(
         &self,
         config: Config,
@@ -273,7 +279,8 @@ impl Job {
         builder.states(backend).planner(source).await
     }
 
-    /// Opens the states, if a store is configured. There is no default: a folder of the runner would be lost with it.
+    /// Opens the states if a store is configured. A job has no default store, because a folder of the runner is lost
+    /// with it.
     ///
     /// # Errors
     /// The store is unusable.
@@ -291,8 +298,8 @@ impl Job {
     }
 }
 
-/// Creates the compilers of a job. Results for less trusted code are not cached, because a later run with more trust would
-/// read them.
+/// Creates the compilers of a job. Results of less trusted code are not cached, because a later run with more trust
+/// would read them.
 pub(super) fn compilers(
     builder: &RunBuilder<'_>,
     trust: Trust,
@@ -322,14 +329,15 @@ fn sort_by_folder(targets: &mut [Target]) {
     targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
 }
 
-/// Returns the configuration without permissions: only the settings for reading and compiling the repository remain.
+/// Returns the configuration without permissions. Only the settings for reading and compiling the repository remain.
 fn without_permissions(config: &Config) -> Config {
     let config_without = Config {
         version: config.version,
         kcl: config.kcl.clone(),
-        // Without live infrastructure no secret store is opened: only the names of the stores are used.
+        // Without live infrastructure no secret store is opened, but the names of the stores are needed to check
+        // references.
         secrets: config.secrets.clone(),
-        // No hook runs, but the preview names one that an apply would refuse.
+        // No hook runs, but the preview shows a hook that an apply would refuse.
         apply: Apply {
             hooks: config.apply.hooks.clone(),
             ..Apply::default()
@@ -339,7 +347,7 @@ fn without_permissions(config: &Config) -> Config {
     config_without.with_spec_keys_of(config)
 }
 
-/// The target of a preview.
+/// The change that a preview shows.
 pub(super) struct PreviewTarget {
     /// The pull request; `None` in a merge queue.
     pub number: Option<u64>,
@@ -347,7 +355,7 @@ pub(super) struct PreviewTarget {
     pub head: CommitId,
     /// The compared commits.
     pub commits: PreviewCommits,
-    /// The effect of merging it.
+    /// The effect of merging the change.
     pub merging: Merging,
     /// The target branch, if it is not the default branch.
     pub into: Option<String>,

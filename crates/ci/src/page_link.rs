@@ -1,5 +1,5 @@
-//! Links the uploaded page in the preview's comment and in the job summary, in a step after the upload: the
-//! artifact's address is not known before.
+//! Adds a link to the uploaded page to the preview's comment and to the job summary. This is a separate step after the
+//! upload, because the URL of the artifact is not known before.
 
 use crate::{ShardMode, preview_events::find_pull_request};
 use konverge_base::{
@@ -11,11 +11,11 @@ use konverge_forge::{CiJob, JobEvent, StickyComments as _};
 use konverge_report::escape;
 use konverge_run::{RunContext, forge};
 
-/// Links the page at this address in the job summary, and in the comment that this run has written for `part`, if
-/// its event is of a pull request.
+/// Adds a link to the page at `address` to the job summary and, for the event of a pull request, to the comment that
+/// this run has written for `part`.
 ///
 /// # Errors
-/// The address is not one of an artifact of this run, or GitHub refuses the change.
+/// The address is no artifact of this run, or the forge refuses the change.
 pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Result<(), UserError> {
     let runner = forge::open_job(&run.env)?;
     if !is_artifact(runner.as_ref(), address) {
@@ -51,7 +51,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
             .note("the summary links the page; the pull request is closed or has a newer head");
         return Ok(());
     };
-    // The marker finds the comment that this attempt of the run wrote, and not that of a newer run.
+    // The marker identifies the comment that this attempt of the run wrote, in contrast to the comment of a newer run.
     let scope = part.share().map(|share| share.to_string());
     let marker = CommentMarker {
         head: head.to_string(),

@@ -1,4 +1,4 @@
-//! The changes of permissions that a merge would bring.
+//! Finds the changes of permissions that a merge would bring.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use konverge_config::{Config, StackSides};
 use konverge_policy::CodeOwners;
 use konverge_run::{OpenRevision, health_rules, policy_set_loader};
 
-/// Lists the changes of permissions in a proposal: keys of `konverge.yaml`, files that it names, CODEOWNERS.
+/// Lists the changes of permissions in a proposal: in `konverge.yaml`, in the files that it names, and in CODEOWNERS.
 pub fn permission_changes(
     proposed: &Config,
     base: Option<&OpenRevision>,
     head: &OpenRevision,
 ) -> Vec<PowerChange> {
-    // An unreadable base grants nothing, so every permission is new.
+    // An unreadable base configuration grants nothing, so every permission is new.
     let before = base.and_then(|base| Config::load(base.source.as_ref()).ok());
     let before = before.unwrap_or_default();
-    // Stacks are compared by identity: a rule may match a stack on one side only.
+    // Stacks are paired by identity, because a rule may match a stack only at the base or only at the head.
     let mut pairs: BTreeMap<&StackId, StackSides<'_>> = BTreeMap::new();
     for stack in base.iter().flat_map(|base| &base.layout.stacks) {
         pairs.entry(&stack.id).or_default().before = Some(stack);

@@ -1,4 +1,4 @@
-//! Publishes a preview: check runs, comment, status, summary, outputs, and the review record.
+//! Runs and publishes a preview: check runs, comment, status, summary, outputs, and the review record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +60,7 @@ pub(super) async fn show(
 ) -> Result<JobResult, UserError> {
     let into = target.into.as_deref();
     let context = job.options.part.context(into);
-    // Pending first: the status of an earlier run for the same commit must not stay valid meanwhile.
+    // The status becomes pending first, so that the status of an earlier run for the same commit is no longer valid.
     aggregate_status::open_status(publisher, &target.head, job.options.part, into).await;
     let result = plan_and_publish(job, target, publisher).await;
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
@@ -72,7 +72,7 @@ pub(super) async fn show(
             (StatusState::Error, &failure.message)
         }
     };
-    // The combined status reads the status of a shard by its run, so a shard need not look for a newer run.
+    // The combined status uses only statuses of its own run, so a shard does not look for a newer run.
     match job.options.part.share() {
         Some(_) => {
             publisher
@@ -97,7 +97,8 @@ async fn plan_and_publish(
             job.run.notes.warning(&line);
         }
     }
-    // The waves and rollouts of the whole change, before this shard is selected: each comment shows the same numbers.
+    // Waves and rollouts are computed for the whole change, before the shard is selected, so that each comment shows
+    // the same numbers.
     let changed = opened.targets.iter().map(|stack| (&stack.id, stack.folder()));
     let rollouts = rollout::sentences(&opened.planning.config, changed.clone());
     let contexts = stack_contexts(&opened.planning.config, changed);
@@ -107,7 +108,8 @@ async fn plan_and_publish(
     }
     stages.next("compile and plan");
     let sets = SetFindings::new(job, target, &opened)?;
-    // Recorded before it is shown: if the record cannot be written, the preview fails and nobody reads a plan without one.
+    // The review is recorded before the comment is written: if the record fails, the preview fails, and nobody reads a
+    // plan without a record.
     let (preview, now) = plan_and_record(job, target, &opened, sets.as_ref(), publisher).await?;
     let last_push = last_push(job, target, &opened, &preview).await;
     let info = preview_feedback::run_info(job, target, &opened);
@@ -143,7 +145,7 @@ fn note_missing_store(job: &Job, opened: &OpenedChange) {
     }
 }
 
-/// Plans the stacks, and records what can be reviewed while the pull request is not merged.
+/// Plans the stacks, and records what can be reviewed if the pull request is not merged yet.
 async fn plan_and_record(
     job: &Job,
     target: &PreviewTarget,
@@ -157,7 +159,8 @@ async fn plan_and_record(
         preview.count_every_failure();
     }
     adoption::refuse_changes(&mut preview, &opened.adopts);
-    // Asked after the plan: a preview that ends after the merge was seen by nobody before, and must not count as a review.
+    // Read after the plan: a preview that ends after the merge was not seen by any reviewer, so it must not count as a
+    // review.
     let now = match target.number {
         Some(number) => publisher.fetch_pull_request(number, &target.head).await,
         None => PullRequestNow::default(),
@@ -170,7 +173,7 @@ async fn plan_and_record(
     Ok((preview, now))
 }
 
-/// Returns the findings of the policies, of values that nobody can review, and of removals that are skipped.
+/// Returns the findings of the policies, and findings for values that nobody can review and for skipped removals.
 async fn all_findings(
     job: &Job,
     sets: Option<SetFindings>,
@@ -188,7 +191,7 @@ async fn all_findings(
         }
         None => Vec::new(),
     };
-    // Rules see true values, so their findings are masked before anybody reads them.
+    // Rules see true values, so their findings are masked before they are shown.
     redact::findings(&mut findings, opened.planning.secrets());
     findings.extend(preview.hidden.iter().map(unreviewable_finding));
     if let Some(skipped) = SkippedRemovals::in_targets(&opened.planning, &opened.targets) {
@@ -199,18 +202,19 @@ async fn all_findings(
     Ok(findings)
 }
 
-/// Collects the findings of the policies as if it were merged now. The policy sets see each plan as soon as it is made.
+/// Collects the policy findings as if the change were merged now. The policy sets check each plan as soon as it is
+/// made.
 struct SetFindings {
     policy_check: PolicyCheck,
     pulls: Vec<PullHead>,
-    /// The comparison of both versions of the policy sets, if the pull request edits them.
+    /// The comparison of the old and the new policy sets, if the pull request edits them.
     outlook: Option<PolicyOutlook>,
     found: Mutex<Vec<PolicyFinding>>,
     moved: Mutex<MovedResources>,
 }
 
 impl SetFindings {
-    /// Returns `None` in a job for code from outside: it cannot look up facts, and shows no findings.
+    /// Creates the collector; `None` in a job for code from outside, which cannot read facts and shows no findings.
     fn new(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> Result<Option<Self>, UserError> {
         if !job.authority.trust.grants().people {
             return Ok(None);
@@ -224,7 +228,7 @@ impl SetFindings {
             number,
             head: target.head.clone(),
         });
-        // After the merge both policies must be satisfied: the present one, and the one under which it was reviewed.
+        // After the merge the plan must satisfy two policies: the current one, and the one under which it was reviewed.
         if let Some(number) = target.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
             outlook = PolicyOutlook::new(policy_check.own_sets(), &then.sets);
@@ -256,7 +260,7 @@ impl SetFindings {
         report::markdown::shown_denials(&findings)
     }
 
-    /// Compares the two versions of the sets on the stacks that the pull request does not change.
+    /// Compares the old and the new policy sets on the stacks that the pull request does not change.
     async fn compare_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
         match &self.outlook {
             Some(outlook) => {
@@ -267,7 +271,7 @@ impl SetFindings {
         }
     }
 
-    /// Returns the findings of the sets so far, and those of the settings in `policy`.
+    /// Returns the findings of the policy sets so far, and those of the settings in `policy`.
     async fn with_settings_findings(
         self,
         plan: &Plan,
@@ -312,7 +316,7 @@ fn removal_held_back(stack: StackId, reason: &UserError) -> PolicyFinding {
     }
 }
 
-/// Returns the denial of a desired value that the comment masks: it is not in the review record either.
+/// Returns the denial for a desired value that the comment masks. The review record does not contain the value either.
 fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     PolicyFinding {
         verdict: Enforcement::Deny,
@@ -327,8 +331,8 @@ fn unreviewable_finding(hidden: &UnreviewableValue) -> PolicyFinding {
     }
 }
 
-/// Compares the plan with that of the pull request's earlier head. Shards have no such comparison, because their stacks may be
-/// distributed in another way. Without an answer from the store there is none either.
+/// Compares the plan with that of the pull request's earlier head. Shards have no such comparison, because their stacks
+/// may be distributed differently. An error of the store means no comparison.
 async fn last_push(
     job: &Job,
     target: &PreviewTarget,
@@ -355,8 +359,7 @@ async fn last_push(
     ReviewDifference::between(&earlier, &preview.reviewed, &failed)
 }
 
-/// Records what was shown, so that an apply can compare the merge with it. The record of a fork contains only
-/// Specs.
+/// Records the shown plan, so that an apply can compare the merge with it. The record of a fork contains only Specs.
 async fn record(
     job: &Job,
     target: &PreviewTarget,
@@ -391,9 +394,9 @@ async fn record(
     Ok(())
 }
 
-/// Sets an error on stacks that would create or adopt what another shard of the same run would too. The
-/// record is written before: of two shards that end at once at least one sees the other, and the combined
-/// status is as bad as the worst.
+/// Sets an error on stacks that would create or adopt the same object as another shard of this run. The review record
+/// is written before, so of two shards that end at the same time at least one sees the other, and one failure is enough
+/// for the combined status.
 async fn compare_with_other_shares(
     job: &Job,
     target: &PreviewTarget,

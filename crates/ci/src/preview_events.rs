@@ -1,5 +1,5 @@
-//! Starts the preview of an event: of a pull request, of a merge group, or of a pull request from outside in a
-//! job with write access.
+//! Starts the preview for an event: a pull request, a merge group, or a pull request from outside in a job with write
+//! access.
 
 use crate::{
     job::{Job, JobResult},
@@ -16,7 +16,7 @@ use konverge_forge::{
 use konverge_repo::git::GitError;
 use konverge_report::Merging;
 
-/// Previews a pull request.
+/// Previews a pull request of this repository, or one from outside in a job without write access.
 pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<JobResult, UserError> {
     let (base, content) = compared_commits(job, event).await?;
     let authority = &job.authority;
@@ -32,9 +32,9 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     if untrusted {
         job.run.notes.note(match job.runner.kind() {
             ForgeKind::Github | ForgeKind::Gitea => {
-                "this job may not write: the summary holds the preview; the workflow on `workflow_run` posts it"
+                "this job has no write permission: the summary has the preview; the workflow on `workflow_run` posts it"
             }
-            ForgeKind::Gitlab => "this job may not write: the summary holds the preview",
+            ForgeKind::Gitlab => "this job has no write permission: the summary has the preview",
         });
     }
     let target = PreviewTarget {
@@ -51,8 +51,8 @@ pub(super) async fn pull_request(job: &Job, event: &PullRequestEvent) -> Result<
     show(job, &target, &Publisher::new(job)).await
 }
 
-/// Returns the commit that grants permissions: the tip of the default branch, or without it that of the base branch. The
-/// author of a change chooses the merge base, so it grants nothing.
+/// Returns the commit that grants permissions: the tip of the default branch, or else the tip of the base branch. The
+/// merge base grants nothing, because the author of a change chooses it.
 pub(super) fn trusted_commit<'c>(
     branch: Option<&'c CommitId>,
     event: &'c PullRequestEvent,
@@ -61,14 +61,14 @@ pub(super) fn trusted_commit<'c>(
 ) -> &'c CommitId {
     match branch {
         Some(tip) => tip,
-        // The first parent of the test merge is newer than the event.
+        // The first parent of the test merge is a newer base than that of the event.
         None if event.merge_commit.as_ref() == Some(content) => base,
         None => &event.base,
     }
 }
 
-/// Returns the base and the commit to compile: the test merge with its first parent, if it belongs to this head; otherwise
-/// the head with the merge base.
+/// Returns the base and the commit to compile: the test merge with its first parent if it belongs to this head,
+/// otherwise the head with the merge base.
 pub(super) async fn compared_commits(
     job: &Job,
     event: &PullRequestEvent,
@@ -76,8 +76,8 @@ pub(super) async fn compared_commits(
     let credentials = job.credentials.as_ref();
     if let Some(merge) = &event.merge_commit {
         job.repository.ensure(merge, credentials).await?;
-        // After a change of the base branch the test merge may still belong to the old one, because GitHub
-        // updates it with a delay. Permissions must not come from the old branch.
+        // GitHub updates the test merge with a delay. After a change of the base branch it may still belong to the old
+        // branch, which must not grant permissions.
         if let [first, second] = job.repository.parents(merge)?.as_slice()
             && *second == event.head
             && (!event.base_changed || *first == event.base)
@@ -98,7 +98,7 @@ fn shallow(error: GitError) -> UserError {
         .hint("or add `fetch-depth: 0` under `with:` of actions/checkout, `GIT_DEPTH: \"0\"` at GitLab")
 }
 
-/// Previews a merge group by comparing Specs; nothing is commented or recorded.
+/// Previews a merge group by comparing Specs, without a comment and a review record.
 pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> Result<JobResult, UserError> {
     let authority = &job.authority;
     let trusted = authority.branch.as_ref().map_or(base, |branch| &branch.tip);
@@ -116,8 +116,8 @@ pub(super) async fn merge_group(job: &Job, base: &CommitId, head: &CommitId) -> 
     show(job, &target, &Publisher::new(job)).await
 }
 
-/// Previews a pull request from a fork or from Dependabot in the job with write access: its commits are
-/// fetched as data and compiled in the sandbox. `branch` is the default branch: the checkout grants nothing.
+/// Previews a pull request from a fork or from Dependabot in the job with write access. The commits are fetched as data
+/// and compiled in the sandbox. Permissions come from the default branch `branch`, and none from the checkout.
 pub(super) async fn preview_outside(
     job: &Job,
     client: &dyn Forge,
@@ -159,7 +159,7 @@ pub(super) async fn preview_outside(
 }
 
 /// Returns an error if the working tree contains code from outside: the commit of the event, GitHub's test merge of
-/// that commit, or a commit on top of either.
+/// this commit, or a commit on top of one of them.
 async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Result<(), UserError> {
     let here = job.repository.resolve("HEAD")?;
     if here == job.runner.info().sha {
@@ -177,9 +177,9 @@ async fn refuse_untrusted_checkout(job: &Job, event: &WorkflowRunEvent) -> Resul
     }
 }
 
-/// Finds the open pull request of a run's head: by its number if the run has it, or else by its branch, because GitHub knows no
-/// pull request for a commit that only a fork has. Of several, the one into the default branch counts: only its merge is
-/// applied.
+/// Finds the open pull request of a run's head, by its number if the run has it, or else by its branch: GitHub lists no
+/// pull request for a commit that only a fork has. Of several, the one into the default branch is used, because only
+/// its merge is applied.
 pub(crate) async fn find_pull_request(
     client: &dyn Forge,
     event: &WorkflowRunEvent,

@@ -34,15 +34,15 @@ pub(super) struct PreviewFeedback<'a> {
     pub opened: &'a OpenedChange,
     pub plan: &'a Plan,
     pub findings: &'a [PolicyFinding],
-    /// The change of the plan by the last push.
+    /// The difference that the last push made to the plan.
     pub last_push: Option<&'a ReviewDifference>,
-    /// The infrastructure and the reviewers of each stack.
+    /// The infrastructure and the responsible people of each stack.
     pub contexts: &'a BTreeMap<StackId, StackContext>,
     /// The wave of each stack.
     pub waves: &'a BTreeMap<StackId, usize>,
-    /// One sentence for each rollout that would carry the change, with its waves.
+    /// One sentence for each rollout that would apply the change, with its waves.
     pub rollouts: &'a [String],
-    /// The check run of each stack.
+    /// The URL of the check run of each stack.
     pub links: &'a BTreeMap<StackId, String>,
     pub marker: &'a CommentMarker,
     pub info: &'a RunInfo,
@@ -50,7 +50,7 @@ pub(super) struct PreviewFeedback<'a> {
 }
 
 impl PreviewFeedback<'_> {
-    /// Publishes the feedback. Returns the result of the job.
+    /// Publishes the feedback, and returns the result of the job.
     pub(crate) async fn publish(&self, publisher: &Publisher<'_>) -> JobResult {
         self.publish_comment(publisher).await;
         let mut summary = report::markdown::summary(&self.input(SUMMARY_BUDGET), SUMMARY_BUDGET).body;
@@ -94,7 +94,8 @@ impl PreviewFeedback<'_> {
         publisher.outputs(&[("comment-url", url)]);
     }
 
-    /// Records the text of the comment, so that an edit of it is noticed. Without the record no review overrides a finding.
+    /// Records the text of the comment, so that a later edit of it is noticed. Without this record, no review can
+    /// override a finding.
     async fn record_comment(&self, number: u64, text: &str, written: Timestamp) {
         let backend = self.opened.planning.backend.as_ref();
         let Some(backend) = backend.filter(|_| self.now.unmerged && self.may_be_overridden()) else {
@@ -120,7 +121,7 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns true if a policy set denies something. A denial by a setting has no digest, and cannot be overridden.
+    /// Returns true if a policy set denies something. A denial by a setting has no digest, so it cannot be overridden.
     fn may_be_overridden(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.any(|finding| finding.verdict == Enforcement::Deny && finding.place.is_some())
@@ -129,7 +130,7 @@ impl PreviewFeedback<'_> {
     /// Returns true if no comment is written.
     fn is_mute(&self) -> bool {
         let share = self.job.options.part.share();
-        // A change that affects nothing gives no shard a stack. Then only the first shard says so.
+        // If a change affects no stack, all shards are empty, and only the first one writes a comment.
         let of_no_stack = self.opened.targets.is_empty() && share.is_some_and(|share| !share.is_first());
         let denied = self
             .findings
@@ -173,7 +174,7 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns the effect of merging: without a record of the review, or without a store, it applies nothing.
+    /// Returns the effect of the merge. Without a review record or without a store, the merge applies nothing.
     fn merging(&self) -> Merging {
         let is_recorded = self.opened.trust == self.job.authority.trust && self.now.unmerged;
         match self.target.merging {
@@ -185,7 +186,7 @@ impl PreviewFeedback<'_> {
     }
 }
 
-/// Returns the marker of the preview's comment.
+/// Returns the marker that identifies the comment of the preview.
 pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     let share = job.options.part.share();
     let key = share.map(|share| share.to_string()).unwrap_or_default();
@@ -197,7 +198,7 @@ pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     }
 }
 
-/// Returns the facts about the run for the comment.
+/// Returns the data about the run that the comment shows.
 pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange) -> RunInfo {
     let counted = opened.planning.counts();
     RunInfo {
@@ -212,8 +213,8 @@ pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange)
     }
 }
 
-/// Returns the number of stacks that make the preview fail. The change that adds `konverge.yaml` answers for every stack, also
-/// for those that failed before.
+/// Returns the number of stacks that make the preview fail. A change that adds `konverge.yaml` also fails for stacks
+/// that failed before.
 fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
     let config = &opened.planning.config;
     let fails = |stack: &&StackPlan| {
@@ -226,7 +227,7 @@ fn failed_stacks(plan: &Plan, opened: &OpenedChange) -> usize {
     plan.stacks.iter().filter(fails).count()
 }
 
-/// Describes the status: what this change does, and what differs already.
+/// Describes the result for the status: the changes of this pull request, and differences that exist already.
 pub(super) fn description(plan: &Plan, opened: &OpenedChange) -> String {
     let stacks = |n: usize| report::plural(n, "stack");
     let own: Vec<_> = plan.stacks.iter().map(report::diff::own_summary).collect();

@@ -1,4 +1,5 @@
-//! Publishes at the forge. A failure is a warning and never fails the run: the plan and the apply matter more.
+//! Publishes results at the forge. A failure is a warning and never fails the run, because the plan and the apply
+//! matter more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,17 +28,17 @@ use konverge_forge::{
 };
 use konverge_report::{self as report, RunInfo};
 
-/// The maximum number of issues opened or changed per run: GitHub allows 80 new contents per minute, and
-/// nobody reads more.
+/// The maximum number of issues that a run opens or changes: GitHub allows 80 writes of content per minute, and nobody
+/// reads more issues.
 const MOST_ISSUES: usize = 50;
 
-/// The maximum number of pull requests that get the result of one apply, for the same reason.
+/// The maximum number of pull requests that get a comment with the result of one apply, also because of GitHub's limit.
 const MOST_COMMENTED: usize = 50;
 
-/// A sticky comment that is on GitHub.
+/// A sticky comment that was written to the forge.
 pub(super) struct PublishedComment {
     pub url: String,
-    /// The text that this run wrote, and GitHub's time of that; `None` if a newer run wrote the comment.
+    /// The text that this run wrote, and the forge's time of the write; `None` if a newer run wrote the comment.
     pub written: Option<(String, Timestamp)>,
 }
 
@@ -48,8 +49,8 @@ pub(super) struct Publisher<'a> {
 }
 
 impl<'a> Publisher<'a> {
-    /// Creates the publisher. A job that may not publish at the forge writes summary, outputs and annotations, but neither
-    /// comment nor status.
+    /// Creates the publisher. In a job that may not publish at the forge, it writes summary, outputs and annotations,
+    /// but no comment and no status.
     pub(crate) fn new(job: &'a Job) -> Self {
         let publishes = job.authority.trust.grants().publishes;
         Self {
@@ -73,13 +74,14 @@ impl<'a> Publisher<'a> {
         match newer_status::has_newer_status(self.job, self.client, commit, context).await {
             Ok(true) => {}
             Ok(false) => self.own_status(commit, context, state, description).await,
-            // Without the list a `success` could replace the `failure` of a newer run, and permit the merge. The status of an
-            // apply is not required, so it permits nothing.
+            // If the statuses cannot be listed, a `success` could replace the `failure` of a newer run and permit a
+            // merge. The status of an apply is not required by a merge, so it is always set.
             Err(error) if state == StatusState::Success && !context.starts_with(APPLY) => {
-                self.warn("it is not known whether a newer run has set the status", error);
+                self.warn("failed to find out whether a newer run has set the status", error);
                 let forge = self.job.runner.kind();
-                let unknown =
-                    format!("previewed, but {forge} did not list the statuses of newer runs: run it again");
+                let unknown = format!(
+                    "previewed, but {forge} did not list the statuses of newer runs: run the job again"
+                );
                 self.own_status(commit, context, StatusState::Error, &unknown)
                     .await;
             }
@@ -87,7 +89,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets a commit status without a look at newer runs: of a shard, which is read together with its run.
+    /// Sets a commit status without looking for a newer run. Used for a shard, whose status is only read together with
+    /// its run.
     pub(crate) async fn own_status(
         &self,
         commit: &CommitId,
@@ -106,7 +109,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Writes the sticky comment, fitted to GitHub's limit.
+    /// Writes the sticky comment, shortened to GitHub's limit.
     pub(crate) async fn comment(
         &self,
         number: u64,
@@ -150,7 +153,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Comments the result on the pull requests of these commits and on the others that a run applied.
+    /// Writes the result as a comment on the pull requests of these commits, and on the others that a run applied.
     pub(crate) async fn merged_outcome(
         &self,
         head: &CommitId,
@@ -160,8 +163,8 @@ impl<'a> Publisher<'a> {
         info: &RunInfo,
     ) {
         let Some(client) = self.client else { return };
-        // By commit, because a pull request that was never previewed has no record. Once for each number, also if a pull
-        // request has several commits.
+        // Found by commit, because a pull request that was never previewed has no record. Each number is used once,
+        // even if a pull request has several commits.
         let mut pulls = others.clone();
         for commit in commits {
             match client.pull_requests_of_commit(commit).await {
@@ -193,8 +196,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Maintains one issue for each of these (marker, title, body), and closes those of settled stacks.
-    /// Issues written by a newer run stay unchanged.
+    /// Keeps one issue for each of these (marker, title, body), and closes those of settled stacks. An issue that a
+    /// newer run wrote stays unchanged.
     pub(crate) async fn issues(
         &self,
         label: &str,
@@ -202,7 +205,7 @@ impl<'a> Publisher<'a> {
         settled: impl Fn(&str) -> bool,
         mut issues: Vec<(CommentMarker, String, String)>,
     ) -> BTreeMap<String, u64> {
-        // The issues come in the order in which stacks ended, which is another one in each run.
+        // The issues arrive in the order in which stacks ended, which differs in each run, so they are sorted.
         issues.sort_by(|(a, ..), (b, ..)| a.scope.cmp(&b.scope));
         let Some(client) = self.client else {
             return BTreeMap::new();
@@ -242,8 +245,8 @@ impl<'a> Publisher<'a> {
             attempt: self.job.runner.info().run_attempt,
             ..CommentMarker::new(kind, "")
         };
-        // Another run may have opened an issue of the same stack after the list was read. The list after the write shows
-        // both, and each run closes the newer one.
+        // Another run may have opened an issue for the same stack after the list was read. A second list shows both
+        // issues, and each of the runs closes the newer one.
         if opened {
             match client.kept_issues(label).await {
                 Ok(now) => known = now,
@@ -260,7 +263,7 @@ impl<'a> Publisher<'a> {
                 self.warn("an issue could not be closed", error);
             }
         }
-        // The oldest issue of a stack is the one that stays.
+        // The oldest issue of a stack stays open.
         let ours = known.iter().filter(|issue| issue.marker.kind == kind);
         let ours = ours.map(|issue| (issue.marker.scope.clone(), issue.number));
         let mut numbers = BTreeMap::new();
@@ -271,7 +274,7 @@ impl<'a> Publisher<'a> {
         numbers
     }
 
-    /// Writes one comment of this run on the drift issue of each of these stacks.
+    /// Writes one comment on the drift issue of each of these stacks.
     pub(crate) async fn comment_on_drift(&self, label: &str, texts: &BTreeMap<String, String>) {
         let Some(client) = self.client.filter(|_| !texts.is_empty()) else {
             return;
@@ -300,10 +303,7 @@ impl<'a> Publisher<'a> {
                 .upsert_comment(issue.number, &marker, &text)
                 .await
             {
-                self.warn(
-                    "who approved the restoration could not be written on the issue",
-                    error,
-                );
+                self.warn("failed to write on the issue who approved the restoration", error);
             }
         }
     }
@@ -314,14 +314,14 @@ impl<'a> Publisher<'a> {
         self.summary(&format!("\n{}\n", report::escape::line(text)));
     }
 
-    /// Notes the digests that matched nothing.
+    /// Prints a note about given digests that matched nothing.
     pub(crate) fn note_unmatched(&self, digests: &BTreeSet<Digest>) {
         if let Some(text) = Approved::explain_unmatched(digests) {
             self.note(&text);
         }
     }
 
-    /// Appends to the job summary.
+    /// Appends a text to the job summary.
     pub(crate) fn summary(&self, markdown: &str) {
         if let Err(error) = self
             .job
@@ -332,7 +332,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Sets the step's outputs of a preview or a drift check. `count` returns the changes of a stack that count.
+    /// Sets the outputs of the step for a preview or a drift check. `count` returns the changes of a stack that are
+    /// counted.
     pub(crate) fn plan_outputs(&self, plan: &Plan, count: impl Fn(&StackPlan) -> Summary, result: &str) {
         let counted = plan.stacks.iter().map(&count);
         let total = counted.fold(Summary::default(), |sum, stack| sum + stack);
@@ -369,7 +370,7 @@ impl<'a> Publisher<'a> {
         self.result_file(result);
     }
 
-    /// Sets the step's outputs of an apply.
+    /// Sets the outputs of the step for an apply.
     pub(crate) fn apply_outputs(&self, report: &ApplyReport, findings: &[PolicyFinding]) {
         let touched: Vec<_> = report
             .stacks
@@ -398,14 +399,14 @@ impl<'a> Publisher<'a> {
         self.result_file(&report::json::with_findings(report, findings));
     }
 
-    /// Sets outputs of the step.
+    /// Sets outputs of the step, for later steps of the job.
     pub(crate) fn outputs(&self, outputs: &[(&str, String)]) {
         if let Err(error) = self.job.runner.set_outputs(outputs) {
             self.warn("the step's outputs could not be set", error);
         }
     }
 
-    /// Shows the failures of a plan at their lines.
+    /// Shows the failures of a plan as annotations at their lines.
     pub(crate) fn annotate(&self, plan: &Plan, findings: &[PolicyFinding]) {
         let mut notes = report::checks::annotations(plan);
         notes.extend(report::checks::finding_annotations(findings));
@@ -420,7 +421,7 @@ impl<'a> Publisher<'a> {
         self.commands(&notes);
     }
 
-    /// Shows why the whole run failed.
+    /// Shows the failure of the whole run.
     pub(crate) fn publish_failure(&self, failure: &UserError) {
         let location = failure.location.as_ref();
         self.commands(&[Annotation {

@@ -1,5 +1,5 @@
-//! The deployments of stacks that wait for their rollout: `queued` until a run applies the first of them. A later run of the
-//! same commit continues with the same deployment.
+//! The deployments of stacks that wait for their rollout: `queued` until a run applies the first of these stacks. A
+//! later run of the same commit continues with the same deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use konverge_base::model::{
 };
 use konverge_forge::{Deployment, DeploymentState, ForgeError};
 
-/// Returns the payload of the deployment of a rollout in an environment. It is the same in each run, so that a later run finds
-/// the deployment.
+/// Returns the payload of the deployment of a rollout. It is the same in each run, so that a later run finds the
+/// deployment.
 fn receipt(rollout: &str) -> Value {
     json!({"version": 1, "rollout": rollout})
 }
 
 impl Deployments {
-    /// Finds the deployment of this commit in an environment of a rollout, from this run or an earlier one.
+    /// Finds the deployment of this commit for an environment of a rollout, from this run or an earlier one.
     pub(super) async fn find(&self, key: &DeploymentKey, rollout: &str) -> Result<Option<u64>, ForgeError> {
         let all = self
             .client
@@ -30,7 +30,7 @@ impl Deployments {
         Ok(own.map(|own| own.id))
     }
 
-    /// Creates the deployment of this commit in an environment of a rollout.
+    /// Creates the deployment of this commit for an environment of a rollout.
     pub(super) async fn create_of_rollout(
         &self,
         key: &DeploymentKey,
@@ -44,8 +44,8 @@ impl Deployments {
             .await
     }
 
-    /// Sets the deployment of an earlier commit to `inactive`, if it is still queued and no rollout carries its commit: that
-    /// commit will not be applied any more.
+    /// Sets the deployment of an earlier commit to `inactive` if it is still queued and no rollout carries its commit:
+    /// that commit will never be applied.
     async fn retire_earlier(
         &self,
         key: &DeploymentKey,
@@ -68,8 +68,8 @@ impl Deployments {
             .await
     }
 
-    /// Updates the deployments of stacks of rollouts that this run did not apply: those that wait get a queued deployment, the
-    /// others their final state.
+    /// Updates the deployments for stacks of rollouts that this run did not apply. Those that wait get a queued
+    /// deployment, and the others their final state.
     pub(super) async fn end_waiting(
         &self,
         report: &ApplyReport,
@@ -129,7 +129,8 @@ impl Deployments {
             }
             (None, _) => Ok(()),
             (Some(id), wanted) => {
-                // A wave that has begun is `in_progress` until all of its stacks ended: it is not queued again.
+                // A wave that has begun stays `in_progress` until all of its stacks have ended, so it is not queued
+                // again.
                 let now = self.client.deployments()?.deployment_state(id).await?;
                 let is_shown = now == Some(wanted)
                     || (now, wanted) == (Some(DeploymentState::InProgress), DeploymentState::Queued);

@@ -1,5 +1,5 @@
-//! Restores drift if `drift.reconcile` says so: what was applied last is applied again, under the lease, and
-//! only if that removes nothing.
+//! Restores drift if `drift.reconcile` allows it: the last apply is repeated under the lease, and only if that deletes
+//! nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,8 +27,8 @@ use konverge_run::{
     stack_policy_sets::ActiveSets,
 };
 
-/// Restores the drift that a check found, and returns what was restored, and what was not and why. A stack in `behind` is left to
-/// the apply of its new code.
+/// Restores the drift that a check found. Returns the restored stacks, and the others with the reason. The stacks in
+/// `behind` are left to the apply of their new code.
 ///
 /// # Errors
 /// The order of the stacks has a cycle.
@@ -45,6 +45,7 @@ pub(super) async fn run(
         .filter(|stack| stack.summary.changed() > 0)
         .map(|stack| &stack.id)
         .collect();
+    // A removed stack is not restored, because the next apply deletes it. A stack with new code is left to its apply.
     let can = |target: &&Target| {
         target.head.is_some() && drifted.contains(&target.id) && !behind.contains(&target.id)
     };
@@ -90,7 +91,7 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
     stacks.map(|stack| stack.id.clone()).collect()
 }
 
-/// Approves creations and updates: the plan is for what was applied last, so nothing in it is new.
+/// Approves creations and updates without a review, because the plan is for the Spec that was applied last.
 struct RestoreApprover {
     policy_check: PolicyCheck,
 }
@@ -125,7 +126,7 @@ impl Approver for RestoreApprover {
 /// A stack that is being restored.
 struct RestoredStack {
     follows_rotation: bool,
-    /// The sets that judge values which become known during the apply.
+    /// The policy sets that check values which become known during the apply.
     sets: ActiveSets,
 }
 
@@ -141,8 +142,8 @@ impl LateApprover for RestoredStack {
     }
 }
 
-/// Checks that a resource may be restored without a person. With `follows_rotation` a new version of a secret may be written,
-/// too.
+/// Checks that a resource may be restored without a person. With `follows_rotation`, a new version of a secret may be
+/// written, too.
 fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(), UserError> {
     takes_nothing_away(resource)?;
     if follows_rotation {
@@ -152,7 +153,7 @@ fn check_restorable(resource: &ResourcePlan, follows_rotation: bool) -> Result<(
     }
 }
 
-/// Checks that no new version of a secret would be written: `secrets.rotation` is `stop`.
+/// Checks that the plan writes no new version of a secret, because `secrets.rotation` is `stop`.
 pub(super) fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
     let mut origins = plan.changes.iter().map(|change| &change.origin);
     if origins.all(|origin| *origin != ChangeOrigin::Rotation) {
@@ -165,7 +166,7 @@ pub(super) fn writes_no_rotation(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("to write it, merge a pull request whose preview shows the new version"))
+    .hint("to write the new version, merge a pull request whose preview shows it"))
 }
 
 fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {

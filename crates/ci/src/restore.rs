@@ -1,6 +1,6 @@
-//! Restores drift that people approved by its digest: exactly the difference that a drift check showed, of exactly that
-//! stack. The check's history says which stack a digest is of; whether it is still true is decided under the lease, by
-//! the [`ReviewGate`].
+//! Restores drift that people approved by its digest: exactly the difference that a drift check showed, for exactly
+//! that stack. The history of the checks tells which stack a digest belongs to. The [`ReviewGate`] checks under the
+//! lease whether the difference is still the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,17 +43,17 @@ use konverge_run::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// The result for the digests that stand for known drift.
+/// The result of restoring the drift that approved digests belong to.
 pub(super) struct Restoration {
     pub result: JobResult,
-    /// The digests of known drift, and of findings that were overridden for it.
+    /// The digests that matched known drift, and those that matched findings which were overridden for it.
     pub digests: BTreeSet<Digest>,
 }
 
 /// Restores the drift that the reviewers of the job's environment approved, after a drift check in the same run.
 ///
 /// # Errors
-/// Nobody approved it; errors of the configuration, the repository or the store.
+/// Nobody approved the drift; errors of the configuration, the repository or the store.
 pub(super) async fn run(
     job: &Job,
     branch: &DefaultBranch,
@@ -68,10 +68,10 @@ pub(super) async fn run(
     Ok(done.map_or(JobResult::SUCCESS, |done| done.result))
 }
 
-/// Restores the drift that these digests stand for; `None` if they stand for none that is known.
+/// Restores the drift that these digests belong to; `None` if none of them belongs to known drift.
 ///
 /// # Errors
-/// Errors of the configuration, the repository or the store. Errors of a stack are in the result.
+/// Errors of the configuration, the repository or the store. An error of one stack is in the result.
 pub(super) async fn restore(
     job: &Job,
     branch: &DefaultBranch,
@@ -102,7 +102,7 @@ async fn restore_known(
     let Some(backend) = job.backend(&config, KeyUse::Make).await? else {
         return Ok(None);
     };
-    // Select the stacks: the history of the checks says which stack a digest belongs to.
+    // Select the stacks: the history of the checks tells which stack a digest belongs to.
     let history = DriftSchedule::load(job, &backend, &config).await;
     let mut drifted = history.stacks_with(digests);
     if drifted.is_empty() {
@@ -115,7 +115,7 @@ async fn restore_known(
     let applied = drift_job::applied(&backend, known, &revision, &renamed).await;
     let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
     let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
-    // Stacks of another environment are left to its job, and their digests to that job, too.
+    // Stacks of another environment are left to the job of that environment, with their digests.
     let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
     drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
     if targets.is_empty() {
@@ -129,13 +129,14 @@ async fn restore_known(
         .protected_planning(config, head, revision, backend.clone())
         .await?;
     stages.next("restore");
-    // Compare before any lease is taken: a stack without drift is not written to. The gate compares again under the lease.
+    // Compare before any lease is acquired, so that a stack without drift is not written to. The gate compares again
+    // under the lease.
     let found = differences(&planning, &targets, publisher).await?;
     let differing = targets.iter().filter(|target| found.contains_key(&target.id));
     let differing: Vec<_> = differing.cloned().collect();
     let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
     let before = commits_before(&backend, &recorded).await?;
-    // Restore exactly the approved drift. Only the given digests count, and no review of a pull request.
+    // Restore exactly the approved drift. Only the given digests count, and no review of a pull request does.
     let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
     let gate = gate.for_restoring(ApprovedDrift { found, before });
     let options = ApplyOptions {
@@ -162,7 +163,7 @@ async fn restore_known(
     };
     publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
     publisher.apply_outputs(&report, &findings);
-    // Check again, so that the issues show what is left, with new digests.
+    // Check again, so that the issues show the remaining drift, with new digests.
     let after = CheckAfter {
         job,
         planning: &planning,
@@ -189,7 +190,7 @@ async fn restore_known(
     }))
 }
 
-/// Returns the drift of the stacks that still differ. A note names each of the others, of which nothing is written.
+/// Returns the drift of the stacks that still differ. Each of the others gets a note, and is not written to.
 async fn differences(
     planning: &Planner,
     targets: &[Target],
@@ -209,7 +210,7 @@ async fn differences(
     Ok(differing)
 }
 
-/// Returns for each stack the commit before the applied one, as far as its serials are kept.
+/// Returns the commit before the applied one for each stack, if its serial is still stored.
 async fn commits_before(
     backend: &StateBackend,
     targets: &[Target],
@@ -232,12 +233,12 @@ async fn commits_before(
     Ok(before)
 }
 
-/// The drift check after a restoration, of its stacks alone.
+/// The drift check after the restoration, only of the restored stacks.
 struct CheckAfter<'a> {
     job: &'a Job,
     planning: &'a Planner,
     known: &'a Proven<IndexedStates>,
-    /// All applied stacks.
+    /// All stacks that were applied.
     applied: &'a [Target],
     info: &'a RunInfo,
 }
@@ -284,7 +285,7 @@ impl CheckAfter<'_> {
         }
     }
 
-    /// Returns the comment on the drift issue: who approved the restoration.
+    /// Returns the comment for the drift issue of a stack, which names who approved the restoration.
     fn line(&self, stack: &StackOutcome) -> String {
         report::markdown::restored(stack, self.info)
     }

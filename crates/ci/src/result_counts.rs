@@ -1,8 +1,8 @@
-//! The number of stacks of an apply with each result, for the status of the commit.
+//! The number of stacks with each result of an apply, for the status of the commit.
 
 use konverge_base::model::apply_result::{ApplyReport, StackResult};
 
-/// Returns the number of stacks of each result, in words.
+/// Returns the number of stacks with each result as a text.
 pub(super) fn counts(report: &ApplyReport) -> String {
     let count = |result| {
         report

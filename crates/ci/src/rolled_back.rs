@@ -1,5 +1,5 @@
-//! Stacks that somebody rolled back while the default branch still has what was rolled back. The run of another merge has
-//! nothing to say about them: whoever merged there can do nothing, and no pull request asks for the change again.
+//! Finds stacks that somebody rolled back while the default branch still has the rolled-back change. The run of another
+//! merge does not report them: its author can do nothing about them, and no pull request asks for that change again.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use konverge_config::Config;
 use konverge_run::{OpenRevision, RevisionSpec, StateBackend, Target};
 use konverge_state::{StateError, Versioned, WriteReason};
 
-/// Returns those of the stopped stacks whose last write is a rollback, if no merged pull request that is still to be applied
-/// shows them, and their inputs at the head are those that were rolled back. A note names each.
+/// Returns the stopped stacks whose last write is a rollback, if their inputs at the head are those that were rolled
+/// back and no merged pull request that is still to be applied shows them. Each of them gets a note.
 ///
 /// # Errors
 /// Errors of the store.
@@ -28,7 +28,7 @@ pub(crate) async fn find(
     let mut found = BTreeSet::new();
     for target in stopped {
         let Some(stack) = &target.head else { continue };
-        // A merged pull request that was not applied yet asks for the change, so the stop must be reported there.
+        // If a merged pull request that was not applied yet shows the stack, the stop must be reported there.
         if let Some(prior) = backend.states.load(&target.id).await?
             && prior.reason == WriteReason::Rollback
             && reviews
@@ -48,8 +48,8 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-/// Returns true if the inputs of a stack at the head are those of the last apply before its rollback. Inputs that cannot be
-/// compared count as different.
+/// Returns true if the inputs of a stack at the head are those of the last apply before its rollback. Inputs that
+/// cannot be compared count as different.
 async fn is_what_was_rolled_back(
     job: &Job,
     config: &Config,

@@ -1,9 +1,8 @@
-//! Shards: the part of a preview that a job handles, if a change of very many stacks is split over the jobs
-//! of a matrix.
+//! Shards: the parts of a preview whose many stacks are split over the jobs of a matrix.
 //!
-//! Every job determines the affected stacks itself from the same two commits and takes its own, so that jobs
-//! exchange no data. Each has its own comment, status and review record. The required status is always one:
-//! the combined status of a job after them.
+//! Every job computes the affected stacks itself from the same two commits and selects its own ones, so that jobs
+//! exchange no data. Each job has its own comment, status and review record. Only one status is required: the combined
+//! status, which a job after all shards sets.
 
 use std::{num::NonZeroU32, str::FromStr};
 
@@ -13,7 +12,7 @@ use konverge_base::{
 };
 use konverge_forge::{JobEvent, preview_of};
 
-/// The part of a preview that a job handles.
+/// The part of a preview that a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ShardMode {
     /// All stacks.
@@ -21,12 +20,12 @@ pub enum ShardMode {
     Whole,
     /// One shard of the stacks.
     Share(Shard),
-    /// No stack, but the combined status of this many shards.
+    /// No stack. The job sets the combined status of this many shards.
     Verdict(NonZeroU32),
 }
 
 impl ShardMode {
-    /// Returns the shard, if the job handles one.
+    /// Returns the shard; `None` if the job is not for one shard.
     pub(super) fn share(self) -> Option<Shard> {
         match self {
             Self::Share(share) => Some(share),
@@ -47,16 +46,16 @@ impl FromStr for ShardMode {
         let Some(of) = text.strip_prefix("all/") else {
             return text.parse().map(Self::Share);
         };
-        // The number has the same limits as the count in `N/M`, so the last shard is parsed to check it.
+        // The number must be a valid shard number, so the last shard is parsed to check it.
         let last: Shard = format!("{of}/{of}").parse()?;
         Ok(Self::Verdict(last.count()))
     }
 }
 
-/// Returns an error for an event whose jobs do not all see the same input.
+/// Returns an error for an event whose jobs may not all see the same commits.
 ///
 /// # Errors
-/// Another event than a pull request's or a merge queue's.
+/// The event is neither a pull request nor a merge group.
 pub(super) fn refuse_for(event: &JobEvent) -> Result<(), UserError> {
     if matches!(event, JobEvent::PullRequest(_) | JobEvent::MergeGroup { .. }) {
         return Ok(());

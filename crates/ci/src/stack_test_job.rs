@@ -1,5 +1,5 @@
-//! Stack tests of a pull request (`konverge ci --tests`): a check run and a comment of their own. The job has its own
-//! login and environment, which the preview does not have.
+//! Stack tests of a pull request (`konverge ci --tests`), with a check run and a comment of their own. The job has its
+//! own login and environment, which the preview does not have.
 //!
 //! | code | offline tests | live tests |
 //! |---|---|---|
@@ -51,15 +51,16 @@ use konverge_run::{
 
 /// A change whose stacks are tested.
 pub struct TestedChange {
-    /// The revision with the change. Its configuration has the permissions of the default branch, and its own policy sets.
+    /// The revision with the change. Its configuration has the permissions of the default branch, but its own policy
+    /// sets.
     pub revision: Arc<OpenRevision>,
     /// The affected stacks, without removed ones.
     pub stacks: Vec<Stack>,
-    /// The compilers of these stacks, with what the trust in the change allows.
+    /// The compilers of these stacks, limited by the trust in the change.
     pub compilers: Compilers,
 }
 
-/// Runs stack tests. The package `konverge` implements it.
+/// Runs stack tests. The package `konverge` implements this trait.
 #[async_trait(?Send)]
 pub trait StackTester {
     /// Returns the number of live tests.
@@ -68,21 +69,21 @@ pub trait StackTester {
     /// A file cannot be read.
     fn live_tests(&self, change: &TestedChange) -> Result<usize, UserError>;
 
-    /// Runs the offline tests. An invalid test file has a result, too.
+    /// Runs the offline tests. An invalid test file is a failed test.
     ///
     /// # Errors
-    /// The core is not available, or the run is interrupted.
+    /// The KCL core is not available, or the run was interrupted.
     async fn offline(
         &self,
         run: &RunContext,
         change: &TestedChange,
     ) -> Result<Vec<StackTestResult>, UserError>;
 
-    /// Runs the live tests, and cleans up after killed tests. Store, clusters and rules are those of the commit `trusted` of the
-    /// default branch. Invalid test files have no result here, because the offline tests report them.
+    /// Runs the live tests, and cleans up after killed tests. Store, clusters and rules come from the commit `trusted`
+    /// of the default branch. Invalid test files are left out, because the offline tests report them.
     ///
     /// # Errors
-    /// No cluster allows tests, the store or the core is not available, or the run is interrupted.
+    /// No cluster allows tests, the store or the KCL core is not available, or the run was interrupted.
     async fn live(
         &self,
         run: &RunContext,
@@ -91,19 +92,19 @@ pub trait StackTester {
     ) -> Result<Vec<StackTestResult>, UserError>;
 }
 
-/// The result of the tests of a change.
+/// The result of the stack tests of a change.
 struct TestedStacks {
     report: StackTestReport,
-    /// The error because of which live tests are not run although the job should run them: the check fails.
+    /// The error that prevented live tests which this job should run: the check fails.
     failure: Option<UserError>,
     /// The reason why a job of this kind runs no live tests.
     skipped: Option<String>,
 }
 
-/// Tests the stacks that the event's change affects.
+/// Tests the stacks that the change of the event affects.
 ///
 /// # Errors
-/// No GitHub Actions environment, another event than that of a change, or a token that GitHub refuses.
+/// The environment is not that of a CI job, the event is not that of a change, or the forge refuses the token.
 pub async fn run(
     run: &RunContext,
     options: &CiOptions,
@@ -123,6 +124,7 @@ async fn run_event(
     tester: &dyn StackTester,
 ) -> Result<JobResult, UserError> {
     let event = runner.event()?;
+    // `pull_request_target` runs with the rights of the default branch, where code of a pull request must not run.
     if runner.info().event_name == "pull_request_target"
         || !matches!(event, JobEvent::PullRequest(_) | JobEvent::MergeGroup { .. })
     {
@@ -143,6 +145,7 @@ async fn run_event(
     match &job.authority.task {
         Task::PullRequest(event) => {
             let tested = test(&job, event, tester).await;
+            // An error is published as a failed check, so that the pull request shows it.
             let tested = tested.unwrap_or_else(|failure| TestedStacks {
                 report: StackTestReport::new(0, Vec::new()),
                 failure: Some(failure),
@@ -162,7 +165,7 @@ async fn run_event(
     }
 }
 
-/// Runs the tests of a pull request as far as its code is trusted.
+/// Runs those tests of a pull request that the trust in its code allows.
 async fn test(
     job: &Job,
     event: &PullRequestEvent,
@@ -176,7 +179,8 @@ async fn test(
         content,
     };
     let (change, protected, trust) = open(job, &commits).await?;
-    // Offline tests need no trust. Live tests write to a cluster, so they run only for a proposal into the default branch.
+    // Offline tests need no trust. Live tests write to a cluster, so they run only for a change that is proposed for
+    // the default branch.
     let mut results = tester.offline(&job.run, &change).await?;
     let live = tester.live_tests(&change)?;
     let (mut failure, mut skipped) = (None, None);
@@ -195,7 +199,7 @@ async fn test(
     })
 }
 
-/// Returns the reason why a job with this trust runs no live tests.
+/// Returns why a job with this trust runs no live tests; `None` if it runs them.
 fn why_not_live(trust: Trust) -> Option<&'static str> {
     match trust {
         Trust::Proposed => None,
@@ -215,8 +219,8 @@ async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Conf
         protected,
         trust,
     } = job.effective_config(commits).await?;
-    // A test may expect a denial by a set of its own pull request. Sets grant nothing, and live tests ask those of the default
-    // branch, too.
+    // A test may expect a denial by a policy set of its own pull request. Policy sets grant nothing, and live tests
+    // also check those of the default branch.
     config.policy.sets = proposed.policy.sets;
     let at = RevisionSpec::Commit(commits.content.clone());
     let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;
@@ -232,7 +236,7 @@ async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Conf
     Ok((change, protected, trust))
 }
 
-/// Runs the live tests after the policy sets passed. Without a live test it cleans up, if a cluster allows tests.
+/// Runs the live tests after the policy sets passed. Without live tests, it only cleans up if a cluster allows tests.
 async fn run_live(
     job: &Job,
     event: &PullRequestEvent,
@@ -250,7 +254,7 @@ async fn run_live(
     tester.live(&job.run, change, trusted).await
 }
 
-/// Returns an error unless the last preview of this head ended well and no policy set denied anything in it.
+/// Returns an error unless the last preview of this head succeeded and no policy set denied anything in it.
 async fn require_passed_policies(
     job: &Job,
     event: &PullRequestEvent,
@@ -276,7 +280,7 @@ async fn require_passed_policies(
             "no store is configured (`state.url` in konverge.yaml), so no preview is recorded".to_owned(),
         );
     };
-    // The status says that the preview ended well. Only its record says whether a set denied something.
+    // The status shows only that the preview succeeded. Its record shows whether a policy set denied something.
     let records = backend.states.reviews().latest(event.number, &event.head).await?;
     if records.is_empty() {
         return refuse("no preview of this commit is recorded".to_owned());
@@ -287,7 +291,7 @@ async fn require_passed_policies(
     Ok(())
 }
 
-/// Publishes the results: check run, comment, summary, log.
+/// Publishes the results in the check run, the comment, the summary and the log.
 async fn publish(publisher: &Publisher<'_>, event: &PullRequestEvent, tested: TestedStacks) -> JobResult {
     let job = publisher.job;
     let failure = tested.failure.as_ref();

@@ -1,5 +1,5 @@
-//! The end of a run. Each run writes a summary. A run without a result also replaces the comment of an
-//! earlier run, which would otherwise look current.
+//! Publishes the end of a run. Each run writes a summary. A failed run also replaces the comment of an earlier run,
+//! which would otherwise look current.
 
 use super::{
     aggregate_status,
@@ -31,7 +31,7 @@ pub(super) struct RunSummary<'a> {
     summary: u64,
 }
 
-/// The comment that reports the failure.
+/// The comment in which a failure is reported.
 pub(super) struct FailureComment {
     number: u64,
     head: CommitId,
@@ -40,7 +40,7 @@ pub(super) struct FailureComment {
 }
 
 impl FailureComment {
-    /// Returns the comment of a preview, or of one shard of it.
+    /// Returns the comment of a preview, or of one of its shards.
     pub(crate) fn preview(number: u64, head: &CommitId, part: ShardMode) -> Self {
         Self {
             number,
@@ -60,12 +60,12 @@ impl FailureComment {
 }
 
 impl<'a> RunSummary<'a> {
-    /// Creates the end of a run. `summary` is the length of the job summary before anything was published.
+    /// Creates the publisher. `summary` is the size of the job summary in bytes before the run published anything.
     pub(crate) fn new(run: &'a RunContext, runner: &'a dyn CiJob, summary: u64) -> Self {
         Self { run, runner, summary }
     }
 
-    /// Writes a summary if there is none yet. After a failure it writes the comments and ends the status.
+    /// Writes a summary if the run has not written one. After a failure, also writes the comments and sets the status.
     pub(crate) async fn write(
         &self,
         client: Option<&dyn Forge>,
@@ -84,6 +84,7 @@ impl<'a> RunSummary<'a> {
     ) {
         let part = options.part;
         match result {
+            // The length is unchanged, so the run has not written a summary of its own.
             Ok(ended) if self.runner.summary_length() == self.summary => {
                 self.summarize(&markdown::nothing_to_do(&ended.text));
             }
@@ -111,7 +112,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// Replaces a comment by the failure, unless a newer run has written it.
+    /// Replaces a comment by the error, unless a newer run has written the comment.
     pub(crate) async fn comment(&self, client: &dyn Forge, target: &FailureComment, failure: &UserError) {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
@@ -133,7 +134,7 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// Returns the commit and the context of the status that the run of an event sets, if it may set one.
+    /// Returns the commit and the name of the status that a run for this event sets, if it may set one.
     fn status(&self, options: &CiOptions) -> Option<(CommitId, String)> {
         let part = options.part;
         let of = |head: CommitId, base: &str, default: &str| {
@@ -151,7 +152,7 @@ impl<'a> RunSummary<'a> {
                 default_branch,
                 ..
             } => Some(of(head, &base_branch, &default_branch)),
-            // The event does not name the base branch. Most pull requests target the default branch.
+            // The event does not name the base branch, but most pull requests are for the default branch.
             JobEvent::WorkflowRun(event) if event.event == "pull_request" && event.from_outside() => {
                 Some((event.head, preview_of(None, None)))
             }
@@ -162,8 +163,8 @@ impl<'a> RunSummary<'a> {
         }
     }
 
-    /// Returns the comments that an event's run maintains. A run for code from outside has none: its own job may not write, and
-    /// the job on `workflow_run` finds the pull request later.
+    /// Returns the comments that a run for this event writes. A run for code from outside has none: it may not write,
+    /// and the job on `workflow_run` finds the pull request later.
     async fn comments(&self, client: Option<&dyn Forge>, part: ShardMode) -> Vec<FailureComment> {
         match self.runner.event() {
             Ok(JobEvent::PullRequest(event))

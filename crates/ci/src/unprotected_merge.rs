@@ -1,5 +1,5 @@
-//! Warns about the first merge of a repository without a rule about approvals: whoever merges it applies it. The rules are an
-//! administrator's choice, so the warning comes once, before anything is applied, and never again.
+//! Warns about the first merge in a repository without a rule for approvals, because whoever merges then also applies.
+//! An administrator chooses the rules, so the warning appears only once, before anything is applied.
 
 use crate::{open_revisions::OpenedChange, policy::policy_config::effective_policies};
 use konverge_base::{
@@ -13,10 +13,10 @@ use konverge_config::Config;
 use konverge_policy::EffectivePolicy;
 use konverge_report as report;
 
-/// Returns the finding if the merge would be the first apply, and nobody has to approve some of its stacks.
+/// Returns the finding if the merge would be the first apply, and some of its stacks need no approval.
 ///
 /// # Errors
-/// A rule that cannot be read; errors of the store.
+/// A rule cannot be read; errors of the store.
 pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option<PolicyFinding>, UserError> {
     let (now, then) = (&opened.planning.config, &opened.proposed);
     if now.state.url.is_none() && then.state.url.is_none() {
@@ -29,8 +29,8 @@ pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option
                 return Ok(None);
             }
         }
-        // Before the merge that adds the configuration no store exists, so nothing was applied. Any other preview without a
-        // store does not know.
+        // Before the merge that adds the configuration there is no store, so nothing was applied. In any other preview
+        // without a store, this is unknown.
         None if opened.introduces => {}
         None => return Ok(None),
     }
@@ -54,7 +54,7 @@ pub(crate) async fn finding(opened: &OpenedChange, plan: &Plan) -> Result<Option
     }))
 }
 
-/// Returns true if a rule says who approves or applies a stack.
+/// Returns true if a rule names who approves or applies a stack.
 fn asks_somebody(config: &Config, stack: &StackPlan) -> Result<bool, UserError> {
     let rules = effective_policies(config, &stack.id, &stack.stack, &stack.known_as)?;
     let asks = |rules: &EffectivePolicy| {

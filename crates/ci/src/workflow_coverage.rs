@@ -1,5 +1,5 @@
-//! Gaps in the workflows of the repository: stacks that no job applies, because each job is limited by `for-environment` to
-//! another environment; and jobs without the permission to start the workflows of `apply.hooks`.
+//! Finds gaps in the workflows of the repository: stacks that no job applies, because each job is limited to another
+//! environment by `for-environment`, and jobs without the permission to start the workflows of `apply.hooks`.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_run::OpenRevision;
 
-/// The value of `for-environment` for a job that applies all stacks, which the action sets if it is not given.
+/// The value of `for-environment` for a job that applies all stacks. The action sets it if the input is missing.
 pub const EVERY_ENVIRONMENT: &str = "*";
 
-/// The most stacks that a warning names.
+/// The maximum number of stacks that a warning lists.
 const NAMED: usize = 10;
 
-/// Returns the stacks that no job applies, each with its environment, if it has one. The list is empty if a job applies all
-/// stacks, or if the environments of a job cannot be determined.
+/// Returns the stacks that no job applies, each with its environment if it has one. Empty if a job applies all stacks,
+/// or if the environments of a job cannot be determined.
 pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) -> Vec<String> {
     let mut covered = BTreeSet::new();
     for (workflow, _, job) in apply_jobs(workflows) {
@@ -41,7 +41,7 @@ pub fn uncovered_stacks(config: &Config, stacks: &[Stack], workflows: &[Value]) 
     uncovered.collect()
 }
 
-/// Reads the workflows in a folder of a revision. A file that is not YAML runs nothing.
+/// Reads the workflows in a folder of a revision. A file that is not YAML is skipped.
 fn workflows(source: &dyn Source, folder: &str) -> Vec<Value> {
     let Some(folder) = RepoPath::normalize(folder) else {
         return Vec::new();
@@ -53,7 +53,7 @@ fn workflows(source: &dyn Source, folder: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the jobs that apply, each with its workflow and its name.
+/// Returns the jobs that apply stacks, each with its workflow and its name.
 fn apply_jobs(workflows: &[Value]) -> impl Iterator<Item = (&Value, &str, &Value)> {
     let jobs = workflows.iter().flat_map(|workflow| {
         let jobs = workflow["jobs"].as_object().into_iter().flatten();
@@ -68,8 +68,8 @@ fn apply_jobs(workflows: &[Value]) -> impl Iterator<Item = (&Value, &str, &Value
 /// The permission that a job needs to start the workflows of `apply.hooks`.
 pub const HOOK_PERMISSION: (&str, &str) = ("actions", "write");
 
-/// Returns the jobs that apply and whose `permissions` do not let them start the workflows of `apply.hooks`. A job without
-/// `permissions` is left out: the setting of the repository decides, which is not known.
+/// Returns the jobs that apply stacks but may not start the workflows of `apply.hooks`, by their `permissions`. A job
+/// without `permissions` is left out, because the setting of the repository decides, which is unknown here.
 fn jobs_without_hook_permission(config: &Config, workflows: &[Value]) -> Vec<String> {
     if config.apply.hooks.workflows.is_empty() {
         return Vec::new();
@@ -82,7 +82,7 @@ fn jobs_without_hook_permission(config: &Config, workflows: &[Value]) -> Vec<Str
     lacking.map(|(_, name, _)| name.to_owned()).collect()
 }
 
-/// Returns the permissions of a job: the permissions in the job, or else those of its workflow.
+/// Returns the permissions of a job: its own, or else those of its workflow.
 pub fn permissions<'a>(workflow: &'a Value, job: &'a Value) -> &'a Value {
     match &job["permissions"] {
         Value::Null => &workflow["permissions"],
@@ -90,8 +90,8 @@ pub fn permissions<'a>(workflow: &'a Value, job: &'a Value) -> &'a Value {
     }
 }
 
-/// Returns true if `permissions` grant this access. Without `permissions` the setting of the repository decides, which is not
-/// read here.
+/// Returns true if `permissions` grant this access. False without `permissions`: then the setting of the repository
+/// decides, which is not read here.
 pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
     match permissions {
         Value::String(all) => all == "write-all" || (all == "read-all" && access == "read"),
@@ -105,7 +105,7 @@ pub fn grants(permissions: &Value, key: &str, access: &str) -> bool {
 
 /// Warns about the stacks that no job applies, and about jobs that cannot start the workflows of `apply.hooks`.
 pub(super) fn warn(job: &Job, config: &Config, revision: &OpenRevision) {
-    // A forge whose jobs are in other files, such as GitLab, is not checked.
+    // Forges with other job files, such as GitLab, are not checked.
     let Ok(folder) = job.runner.workflow_folder() else {
         return;
     };
@@ -127,7 +127,7 @@ pub(super) fn warn(job: &Job, config: &Config, revision: &OpenRevision) {
     }
 }
 
-/// Returns one sentence about the stacks that no job applies.
+/// Returns one sentence about the stacks that no job applies; `None` if there are none.
 pub fn describe(uncovered: &[String]) -> Option<String> {
     let more = match uncovered.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -142,7 +142,7 @@ pub fn describe(uncovered: &[String]) -> Option<String> {
     })
 }
 
-/// Returns true if a job runs `konverge ci`, by a step or through our reusable workflow for shards.
+/// Returns true if a job runs `konverge ci`, in a step or through Konverge's reusable workflow for shards.
 pub fn runs_konverge(job: &Value) -> bool {
     let shards = "konverge/konverge/.github/workflows/preview-shards.yml@";
     has_text(&job["uses"], |uses| uses.starts_with(shards)) || steps(job).any(is_konverge)
@@ -155,7 +155,7 @@ fn is_konverge(step: &Value) -> bool {
     }) || has_text(&step["run"], |run| run.contains("konverge ci"))
 }
 
-/// Returns the action that a step uses, without the host: Gitea's workflows name it by its whole address.
+/// Returns the action that a step uses, without the host: a workflow of Gitea has the whole URL.
 fn action_path(uses: &str) -> &str {
     let address = uses.split_once("://").map(|(_, address)| address);
     let path = address.and_then(|address| address.split_once('/'));
@@ -171,7 +171,8 @@ pub fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
 
-/// Returns true if a job applies on a schedule (`KONVERGE_ON_SCHEDULE: apply`); otherwise it checks for drift then.
+/// Returns true if a job applies on a schedule (`KONVERGE_ON_SCHEDULE: apply`). Otherwise it checks for drift on a
+/// schedule.
 pub fn applies_on_schedule(workflow: &Value, job: &Value) -> bool {
     scheduled_applies(workflow, job).next().is_some()
 }
@@ -182,13 +183,13 @@ fn scheduled_applies<'a>(workflow: &Value, job: &'a Value) -> impl Iterator<Item
         let task = scope["env"][variables::KONVERGE_ON_SCHEDULE].as_str()?;
         Some(task.trim() == "apply")
     };
-    // The variable of a step hides that of its job, which hides that of the workflow.
+    // A variable of a step overrides that of its job, which overrides that of the workflow.
     let outer = says(job).or_else(|| says(workflow)).unwrap_or(false);
     let is_heard = may_start(workflow, job, "schedule");
     steps(job).filter(move |step| is_heard && is_konverge(step) && says(step).unwrap_or(outer))
 }
 
-/// Returns the environments that a job applies; `None` if it applies all, or if they cannot be determined.
+/// Returns the environments whose stacks a job applies; `None` if it applies all, or if they cannot be determined.
 fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
     let applying: Vec<_> = if may_start(workflow, job, "push") {
         steps(job).filter(|step| is_konverge(step)).collect()
@@ -200,7 +201,7 @@ fn limits(workflow: &Value, job: &Value) -> Option<Vec<String>> {
     (!limits.is_empty()).then(|| limits.concat())
 }
 
-/// Returns the environments that a step applies; `None` if it applies all, or if they cannot be determined.
+/// Returns the environments whose stacks a step applies; `None` if it applies all, or if they cannot be determined.
 fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>> {
     let given = for_environment(workflow, job, step)?.trim();
     if let Some(key) = matrix_key(given) {
@@ -210,14 +211,14 @@ fn limits_of(workflow: &Value, job: &Value, step: &Value) -> Option<Vec<String>>
     is_name.then(|| vec![given.to_owned()])
 }
 
-/// Returns the `for-environment` of a step. A variable wins over the input, as it does in the action.
+/// Returns the `for-environment` of a step. A variable overrides the input, as in the action.
 fn for_environment<'a>(workflow: &'a Value, job: &'a Value, step: &'a Value) -> Option<&'a str> {
     let scopes = [step, job, workflow].map(|scope| &scope["env"][variables::KONVERGE_FOR_ENVIRONMENT]);
     let mut given = scopes.into_iter().chain([&step["with"]["for-environment"]]);
     given.find_map(Value::as_str)
 }
 
-/// Returns the key of `${{ matrix.KEY }}`.
+/// Returns `KEY` of a text `${{ matrix.KEY }}`.
 fn matrix_key(given: &str) -> Option<&str> {
     let expression = given.trim().strip_prefix("${{")?.strip_suffix("}}")?;
     let key = expression.trim().strip_prefix("matrix.")?;
@@ -225,10 +226,10 @@ fn matrix_key(given: &str) -> Option<&str> {
     key.chars().all(is_key).then_some(key)
 }
 
-/// Returns the values of a key of a matrix; `None` if they cannot be determined.
+/// Returns the values of a key in a matrix; `None` if they cannot be determined.
 fn matrix_values(matrix: &Value, key: &str) -> Option<Vec<String>> {
     let entries = |name: &str| matrix[name].as_array().into_iter().flatten();
-    // An entry with more keys excludes some of the jobs only.
+    // An `exclude` entry with more keys excludes only some of the jobs with this value.
     let is_excluded = |value: &&Value| {
         let mut excluded = entries("exclude").filter_map(Value::as_object);
         excluded.any(|entry| entry.len() == 1 && entry.get(key) == Some(*value))
@@ -241,8 +242,8 @@ fn matrix_values(matrix: &Value, key: &str) -> Option<Vec<String>> {
     (!values.is_empty()).then_some(values)
 }
 
-/// Returns the jobs with a `for-environment` that is always empty, each with its text: the matrix lacks the key. Such a job
-/// applies nothing, because an empty name is refused.
+/// Returns the jobs whose `for-environment` is always empty because the matrix lacks the key, each with its text. Such
+/// a job applies nothing, because an empty name is an error.
 pub fn jobs_without_environment(workflows: &[Value]) -> Vec<String> {
     let lacking = apply_jobs(workflows).filter_map(|(workflow, name, job)| {
         let matrix = &job["strategy"]["matrix"];
@@ -264,7 +265,7 @@ pub fn jobs_without_environment(workflows: &[Value]) -> Vec<String> {
     lacking.collect()
 }
 
-/// Returns one sentence about jobs with an empty `for-environment`.
+/// Returns one sentence about jobs with an empty `for-environment`; `None` if there are none.
 pub fn describe_without_environment(jobs: &[String]) -> Option<String> {
     (!jobs.is_empty()).then(|| {
         format!(

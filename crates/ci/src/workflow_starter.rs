@@ -1,4 +1,4 @@
-//! Starts the workflows around an apply, and waits for them.
+//! Starts the workflows around an apply, and waits for their end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use konverge_run::{
     apply::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter},
 };
 
-/// The first and the longest pause before a run is asked for again.
+/// The first and the longest pause between two requests for the status of a run.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// The number of newest runs among which a run is searched.
+/// The number of newest runs in which a run is searched.
 const RUNS: usize = 100;
 
 /// Starts workflows of the default branch with the token of the job.
@@ -33,7 +33,7 @@ pub(super) struct DefaultBranchWorkflows {
 }
 
 impl DefaultBranchWorkflows {
-    /// Returns `None` if the job has no token.
+    /// Creates the starter; `None` if the job has no token.
     pub(super) fn new(job: &Job, branch: &DefaultBranch) -> Option<Self> {
         Some(Self {
             client: job.client.clone()?,
@@ -68,6 +68,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 ));
                 WorkflowStart::Started(run)
             }
+            // A request without a response may have started the workflow, so it must not be repeated.
             Err(error) if error.is_uncertain() => WorkflowStart::Unknown(error.into()),
             Err(error) => WorkflowStart::Refused(UserError::from(error).hint(format!(
                 "`{workflow}` on `{}` needs `workflow_dispatch` with the inputs `stack`, `commit` and `digest`",
@@ -104,7 +105,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         timeout: Duration,
     ) -> Result<Option<UserError>, UserError> {
         let mut pauses = Pauses::until(timeout);
-        // A forge may show a new run late, so a run that is missing is taken for deleted only after this time.
+        // A forge may list a new run late, so a missing run counts as deleted only after this time.
         let appears_until = Instant::now() + SEARCH;
         let waits_on = format!(
             "the next apply waits for the same run; `timeout` of `{workflow}` in `apply.hooks.workflows` says how long"
@@ -112,16 +113,17 @@ impl WorkflowStarter for DefaultBranchWorkflows {
         loop {
             let Some(found) = self.client.dispatched_run(run).await? else {
                 if Instant::now() >= appears_until {
-                    let failure = UserError::new(ErrorKind::Github, format!("its run {run} was deleted"));
+                    let failure =
+                        UserError::new(ErrorKind::Github, format!("the workflow run {run} was deleted"));
                     return Ok(Some(failure.hint("the next apply starts it again")));
                 }
                 if pauses.are_over() {
                     let what = format!(
-                        "the forge does not show its run {run} after {} s",
+                        "the forge does not list the workflow run {run} after {} s",
                         timeout.as_secs()
                     );
                     let deleted = format!(
-                        "a run that is not shown for {} s is deleted: a longer `timeout` waits for that",
+                        "a run that the forge does not list for {} s counts as deleted: set a longer `timeout` to wait for that",
                         SEARCH.as_secs()
                     );
                     return Err(UserError::new(ErrorKind::Github, what)
@@ -153,7 +155,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
     }
 }
 
-/// Pauses between requests, each longer than the one before, until a deadline.
+/// The pauses between requests, each longer than the one before, until a deadline.
 struct Pauses {
     deadline: Instant,
     pause: Duration,
@@ -184,7 +186,7 @@ impl Pauses {
     }
 }
 
-/// Returns true if the title of a run names a call.
+/// Returns true if the title of a run has the stack and the digest of a call.
 fn is_of_call(run: &DispatchedRun, call: WorkflowCall<'_>) -> bool {
     let has = |word: &str| run.display_title.split_whitespace().any(|part| part == word);
     has(call.stack.as_str()) && has(&call.digest.to_string())

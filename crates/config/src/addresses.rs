@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use super::{Config, key_recipients::StateRecipient};
 
-/// The schemes of stores of states whose host gets what the run logs in with.
+/// The schemes of state stores that send the login of the run to the host in their URL.
 const HOSTS: [&str; 4] = ["http", "https", "postgres", "mysql"];
 
-/// The schemes of stores whose endpoint gets a token. Those of S3 and OSS get signatures, which open nothing else.
+/// The schemes of stores that send a token to their endpoint. S3 and OSS are not listed: a signature is valid for one
+/// request only.
 const TOKENS: [&str; 2] = ["gs", "az"];
 
 impl Config {
-    /// The addresses by their keys. The public addresses of clouds are none: nobody else answers there.
+    /// Returns these addresses by their configuration keys. Public addresses of clouds are left out: only the cloud
+    /// itself answers there.
     pub fn addresses(&self) -> BTreeMap<String, String> {
         let mut addresses = BTreeMap::new();
         for (name, store) in &self.secrets.stores {
@@ -51,7 +53,8 @@ impl Config {
     }
 }
 
-/// The addresses of Azure's key vaults. A transit engine is one of the stores, and the others are at public addresses.
+/// Adds the addresses of Azure key vaults. Other recipients need no entry: a transit engine belongs to a store that is
+/// listed already, and the other key services have public addresses.
 fn vaults(addresses: &mut BTreeMap<String, String>, key: &str, keys: Vec<StateRecipient>) {
     for (at, recipient) in keys.into_iter().enumerate() {
         if let StateRecipient::AzureKeyVault { vault, .. } = recipient {

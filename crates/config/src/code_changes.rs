@@ -1,4 +1,5 @@
-//! `set` of `konverge.yaml`: which other repositories may ask for an edit, of which stacks and attributes.
+//! `set` in `konverge.yaml`: the repositories that may request an edit of the code, with the stacks and attributes that
+//! they may edit.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use konverge_base::model::RepoPath;
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Set")]
 pub struct SetConfig {
-    /// What is allowed; everything else is refused.
+    /// The edits that are allowed; everything else is refused.
     pub allow: Vec<SetRule>,
 }
 
@@ -28,7 +29,8 @@ pub struct SetRule {
 }
 
 impl SetConfig {
-    /// Returns true if a repository may set an attribute of the stack in a folder. Without an attribute: any one.
+    /// Returns true if a repository may set an attribute of the stack in a folder. `None` as the path stands for any
+    /// attribute.
     pub fn allows(&self, repository: &str, folder: &RepoPath, path: Option<&str>) -> bool {
         let is_in = |glob: &str| StackGlob::compile(glob).is_some_and(|glob| glob.is_match(folder.as_str()));
         self.allow.iter().any(|rule| {

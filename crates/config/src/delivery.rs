@@ -1,11 +1,12 @@
-//! Stacks whose Kubernetes objects a controller applies: where the artifacts are, and where the controller is.
+//! Stacks whose Kubernetes objects are applied by Argo CD or Flux: the registry of their artifacts, and the namespace
+//! and the cluster of the controller.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use konverge_base::model::ClusterName;
 
-/// What applies the Kubernetes objects of a stack in place of Konverge.
+/// The tool that applies the Kubernetes objects of a stack in place of Konverge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryTool {
@@ -16,10 +17,10 @@ pub enum DeliveryTool {
 }
 
 impl DeliveryTool {
-    /// All of them.
+    /// All tools.
     pub const ALL: [Self; 2] = [Self::Argocd, Self::Flux];
 
-    /// The word for the tool.
+    /// Returns the name of the tool in `konverge.yaml`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Argocd => "argocd",
@@ -45,7 +46,7 @@ pub struct DeliveryConfig {
 }
 
 impl DeliveryConfig {
-    /// The namespace of the controller's objects.
+    /// Returns the namespace of the controller's objects.
     pub fn namespace(&self, tool: DeliveryTool) -> &str {
         let default = match tool {
             DeliveryTool::Argocd => "argocd",
@@ -54,7 +55,8 @@ impl DeliveryConfig {
         self.namespace.as_deref().unwrap_or(default)
     }
 
-    /// Finds the first problem. `is_used` says whether a rule delivers, `is_cluster` which clusters there are.
+    /// Returns the first problem, with a hint. `is_used` is true if a rule has `deliver`; `is_cluster` returns true for
+    /// a configured cluster.
     pub(super) fn problem(
         &self,
         is_used: bool,
@@ -83,7 +85,7 @@ impl DeliveryConfig {
         let unknown = self.cluster.as_ref().filter(|name| !is_cluster(name))?;
         Some((
             format!("delivery.cluster: there is no cluster `{unknown}`"),
-            "define it under `clusters`".to_owned(),
+            "define the cluster under `clusters`".to_owned(),
         ))
     }
 }

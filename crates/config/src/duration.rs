@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 pub struct Span(Duration);
 
 impl Span {
-    /// A span of whole seconds.
+    /// Creates a span of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// The span as a duration of the standard library.
+    /// Returns the span as a duration of the standard library.
     pub const fn duration(self) -> Duration {
         self.0
     }
 }
 
-/// The text is not a duration.
+/// The error for a text that is not a duration.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid duration `{0}`: write a whole number and a unit, such as `90s`, `15m`, `6h` or `30d`")]
 pub struct InvalidSpan(String);

@@ -1,4 +1,4 @@
-//! The settings of `konverge.yaml` for one stack: its cluster, its order, its rules.
+//! The settings of `konverge.yaml` for one stack: its cluster, the stacks before it, its policy.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,26 @@ pub struct EffectiveStack {
     pub cluster: Option<ClusterName>,
     /// The workspace that a rule names.
     pub workspace: Option<String>,
-    /// Globs of stacks that come before it.
+    /// Globs of the stacks that are applied before this one.
     pub after: Vec<String>,
     /// The rules for who may apply the stack.
     pub policy: StackPolicy,
-    /// The environment of its GitHub deployments and of its apply; by a rule that matches the folder.
+    /// The environment of the stack's GitHub deployments and of its apply. Only a rule that matches the folder sets it.
     pub environment: Option<String>,
-    /// The name of its login; by a rule that matches the folder.
+    /// The name of the stack's login. Only a rule that matches the folder sets it.
     pub login: Option<String>,
-    /// The values that its Specs may set for providers, by the provider's source; by a rule that matches the folder.
+    /// The values that the stack's Specs may set for providers, by the provider's source. Only rules that match the
+    /// folder set them.
     pub provider_identities: BTreeMap<String, Vec<String>>,
-    /// The controller that applies its Kubernetes objects; by a rule that matches the folder.
+    /// The controller that applies the stack's Kubernetes objects. Only a rule that matches the folder sets it.
     pub deliver: Option<DeliveryTool>,
-    /// Paths that are not compared.
+    /// The paths that are not compared.
     pub ignore: Vec<String>,
 }
 
 impl EffectiveStack {
-    /// Returns a function that is true for another stack, by its identity and folder, that comes before this one. The
-    /// globs are compiled once.
+    /// Returns a function that is true for a stack, given by its identity and folder, that is applied before this one.
+    /// The globs are compiled once.
     pub fn comes_after(&self) -> impl Fn(&StackId, &RepoPath) -> bool + use<> {
         let globs: Vec<_> = self
             .after
@@ -49,18 +50,18 @@ impl EffectiveStack {
 /// The cluster of a stack's Kubernetes resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterChoice {
-    /// This cluster.
+    /// The named cluster.
     Named(ClusterName),
     /// No cluster is configured.
     Unconfigured,
-    /// A cluster that is not defined.
+    /// The stack names a cluster that is not configured.
     Unknown(ClusterName),
-    /// Several are defined, and no rule selects one.
+    /// Several clusters are configured, and no rule selects one.
     Ambiguous,
 }
 
 impl Config {
-    /// The effective settings of a stack: for each key the last rule that matches and has the key.
+    /// Returns the effective settings of a stack. For each key, the last matching rule that has the key counts.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
         self.rules().for_stack(stack)
     }
@@ -70,8 +71,9 @@ impl Config {
         self.rules().for_place(id, folder)
     }
 
-    /// The workflows that run around the apply of a stack at this time, in the order of the file: those of its present
-    /// names, and of the others that still count. Of those with the same file the first one counts.
+    /// Returns the workflows that run around the apply of a stack at this time, in the order of the file. They match
+    /// the current or another name of the stack, unless `policy.ended_names` ends that name. Each file is returned
+    /// once.
     pub fn hook_workflows(
         &self,
         when: WorkflowTime,
@@ -91,7 +93,7 @@ impl Config {
         found
     }
 
-    /// The rules with compiled globs, for queries about many stacks.
+    /// Returns the rules with compiled globs, for queries about many stacks.
     pub fn rules(&self) -> StackRules<'_> {
         let compiled = self
             .stacks
@@ -103,7 +105,7 @@ impl Config {
         }
     }
 
-    /// The cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
+    /// Returns the cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
     pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
         self.rules().cluster_of(stack)
     }
@@ -120,7 +122,7 @@ impl Config {
         }
     }
 
-    /// The environments that rules name.
+    /// Returns the environments in the rules.
     pub fn environments(&self) -> Vec<&str> {
         let mut names: Vec<_> = self
             .stacks
@@ -132,15 +134,15 @@ impl Config {
         names
     }
 
-    /// A cluster by name.
+    /// Returns a cluster by name.
     pub fn cluster(&self, name: &ClusterName) -> Option<&ClusterConfig> {
         self.clusters.get(name)
     }
 }
 
 impl PolicyConfig {
-    /// Returns the number of approvals that a stack with this policy needs, and the people one of whom must approve: the
-    /// rules of the repository, narrowed by those of the stack.
+    /// Returns the number of approvals that a stack with this policy needs, and the reviewers of whom one must approve.
+    /// The policy of the stack can only tighten that of the repository.
     pub fn required_approvals(&self, own: &StackPolicy) -> (u32, Vec<String>) {
         let approvals = self.approvals.unwrap_or(0).max(own.approvals.unwrap_or(0));
         let reviewers = if own.reviewers.is_empty() {
@@ -159,22 +161,23 @@ pub struct StackRules<'a> {
 }
 
 impl StackRules<'_> {
-    /// The effective settings of a stack: if several rules match, the last one that sets a key wins.
+    /// Returns the effective settings of a stack: if several rules match, the last one that sets a key wins.
     pub fn for_stack(&self, stack: &Stack) -> EffectiveStack {
-        // A rule for the names of a stack also applies if other folders have the same names.
+        // The identity from the names counts as well: it differs from the stack's own if other folders have the same
+        // names.
         self.for_names([&stack.id, &stack.names], &stack.folder)
     }
 
-    /// The cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
+    /// Returns the cluster of a stack: the one in its `stack.yaml`, or else the one of a rule, or else the only one.
     pub fn cluster_of(&self, stack: &Stack) -> ClusterChoice {
         let named = stack.cluster.clone();
         self.config
             .choice(named.or_else(|| self.for_stack(stack).cluster))
     }
 
-    /// The digest of the settings that influence a stack's resources: its cluster, by a rule or because it is
-    /// the only one, and the paths that are not compared. `None` if there are neither. The cluster in
-    /// `stack.yaml` counts with that file.
+    /// Returns the digest of the settings that influence a stack's resources: its cluster (if a rule names it or if
+    /// there is only one) and the paths that are not compared. `None` if there are none. A cluster in `stack.yaml` is
+    /// not included, because that file is an input of its own.
     pub fn digest(&self, stack: &Stack) -> Option<Digest> {
         let EffectiveStack {
             cluster,
@@ -183,7 +186,8 @@ impl StackRules<'_> {
             ..
         } = self.for_stack(stack);
         let named = stack.cluster.clone().or_else(|| cluster.clone());
-        // No cluster name contains a blank, so `no cluster NAME` cannot be mistaken for one.
+        // The text for an unknown cluster contains a blank, which no cluster name can contain, so the two never
+        // collide.
         let goes_to = match self.config.choice(named) {
             ClusterChoice::Named(name) if stack.cluster.is_none() => name.to_string(),
             ClusterChoice::Named(_) | ClusterChoice::Unconfigured => {
@@ -199,7 +203,7 @@ impl StackRules<'_> {
             for path in &ignore {
                 builder.part(path.as_bytes());
             }
-            // No path of `ignore` begins with `deliver `, so the two cannot be mistaken for each other.
+            // No path of `ignore` begins with `deliver `, so the two never collide.
             if let Some(tool) = deliver {
                 builder.part(format!("deliver {}", tool.word()).as_bytes());
             }
@@ -207,7 +211,7 @@ impl StackRules<'_> {
         })
     }
 
-    /// The patterns of rules that match none of the stacks.
+    /// Returns the patterns of rules that match none of the stacks.
     pub fn unmatched(&self, stacks: &[Stack]) -> Vec<&str> {
         let hits = |(glob, rule): &(Option<StackGlob>, &StackRule)| {
             stacks.iter().any(|stack| {
@@ -228,7 +232,7 @@ impl StackRules<'_> {
         self.for_names([id, id], folder)
     }
 
-    /// The policy that the last rule with one gives to a single name, an identity or a folder.
+    /// Returns the policy for a single name, an identity or a folder: that of the last matching rule that has one.
     pub fn policy_of_name(&self, name: &str) -> Option<StackPolicy> {
         let is_meant = |(glob, _): &&(Option<StackGlob>, &StackRule)| {
             glob.as_ref().is_some_and(|glob| glob.is_match(name))
@@ -261,7 +265,8 @@ impl StackRules<'_> {
             effective.workspace = workspace.or(effective.workspace);
             effective.after = after.unwrap_or(effective.after);
             effective.policy = policy.unwrap_or(effective.policy);
-            // A pull request chooses the identities of stacks. It must not choose which cloud login they get.
+            // A pull request chooses the identities of stacks, so an identity must not decide which cloud login a stack
+            // gets.
             if matches_folder(glob.as_ref(), folder) {
                 effective.environment = environment.or(effective.environment);
                 effective.login = login.or(effective.login);
@@ -274,7 +279,7 @@ impl StackRules<'_> {
     }
 }
 
-/// Returns true if a rule has a key for which only the folder counts.
+/// Returns true if a rule has a key for which only the folder is matched, not the identity.
 fn is_of_folder(rule: &StackRule) -> bool {
     rule.environment.is_some()
         || rule.login.is_some()

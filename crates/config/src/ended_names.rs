@@ -4,7 +4,8 @@ use super::{stack_glob::StackGlob, types::EndedNameConfig, types::PolicyConfig};
 use konverge_base::model::{RepoPath, other_names::OtherNames};
 
 impl PolicyConfig {
-    /// Returns the other names of the stack in a folder whose policies still apply to it: those that no line ends.
+    /// Returns the other names of the stack in a folder whose policies still apply: those that `policy.ended_names`
+    /// does not end.
     pub fn standing_names(&self, folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
         standing_names(&self.ended_names, folder, known_as)
     }
@@ -34,10 +35,10 @@ impl PolicyConfig {
     }
 }
 
-/// The other names of the stack in a folder that count: those that none of the lines ends.
+/// Returns the other names of the stack in a folder whose policies still apply: those that none of `lines` ends.
 pub fn standing_names(lines: &[EndedNameConfig], folder: &RepoPath, known_as: &OtherNames) -> OtherNames {
     let mut names = known_as.clone();
-    // A pull request chooses the identities of stacks, so a line is bound to the folder.
+    // A pull request chooses the identities of stacks, so a line of the configuration is matched with the folder only.
     let is_for = |line: &&EndedNameConfig| {
         StackGlob::compile(&line.stacks).is_some_and(|glob| glob.is_match(folder.as_str()))
     };

@@ -53,7 +53,7 @@ impl HookWorkflow {
         StackGlob::compile(&self.stacks).is_some_and(|glob| glob.is_match(name))
     }
 
-    /// Finds the first problem, with what to do about it.
+    /// Returns the first problem, with a hint.
     pub(super) fn problem(&self) -> Option<(String, String)> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let stem = self.workflow.strip_suffix(".yml");

@@ -1,4 +1,4 @@
-//! To whom something is encrypted: the entries of `state.encrypt_to`, and the keys of a store of kind `sops`.
+//! Encryption recipients: the entries of `state.encrypt_to`, and the keys of a secret store of kind `sops`.
 
 use super::token_address::is_safe;
 
@@ -32,9 +32,9 @@ pub enum StateRecipient {
     },
     /// A key of the transit engine of a Vault: `vault-transit:STORE/MOUNT/KEY`.
     VaultTransit {
-        /// Its name under `secrets.stores`.
+        /// The name of the store under `secrets.stores`.
         store: String,
-        /// The path that the engine is mounted at.
+        /// The mount path of the transit engine.
         mount: String,
         /// Name of the key in the engine.
         key: String,
@@ -42,7 +42,7 @@ pub enum StateRecipient {
 }
 
 impl StateRecipient {
-    /// Parses an entry. The error says why, and what to write.
+    /// Parses an entry. The error is the reason and a hint.
     pub(super) fn parse(text: &str) -> Result<Self, (&'static str, &'static str)> {
         let text = text.trim();
         let is_plain = |part: &str| {
@@ -103,7 +103,8 @@ impl StateRecipient {
                 )),
             },
             Some(("azurekv", address)) => match address.rsplit_once("/keys/") {
-                // The address must have no version of the key: with one, a rotated key would never be used.
+                // The address must not name a version of the key: the key would stay at this version when it is
+                // rotated.
                 Some((vault, name)) if is_safe(vault) && is_host(vault) && is_plain(name) => {
                     Ok(Self::AzureKeyVault {
                         vault: vault.to_owned(),
@@ -163,7 +164,7 @@ fn is_host(address: &str) -> bool {
     url::Url::parse(address).is_ok_and(|url| matches!(url.path(), "" | "/")) && !address.ends_with('/')
 }
 
-/// The first problem of a list of keys, with what to do about it. `is_vault` knows the stores that are Vaults.
+/// Returns the first problem of a list of keys, with a hint. `is_vault` returns true for a store that is a Vault.
 pub(super) fn keys_problem(
     key: &str,
     keys: &[String],
@@ -179,7 +180,7 @@ pub(super) fn keys_problem(
         (!is_vault(&store)).then(|| {
             (
                 format!("{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
-                "define it there with `kind: vault`, or name one that is".to_owned(),
+                "define the store there with `kind: vault`, or name a store of that kind".to_owned(),
             )
         })
     })

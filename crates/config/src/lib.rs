@@ -1,7 +1,7 @@
 //! `konverge.yaml`: the configuration of a repository, its schema, and the effective settings of each stack.
 //!
-//! The file is optional and is at the root of the repository. In `ci` everything that grants permissions
-//! (state, clusters, sandbox, core, Terraform, policy) comes from the file of the default branch, see
+//! The file is optional and is at the root of the repository. In `konverge ci`, everything that grants permissions
+//! (state, clusters, sandbox, core, Terraform, policy) is read from the file of the default branch, see
 //! [`Config::with_power_from`].
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! The logins of `konverge.yaml`: who the providers and the cluster of a stack are at a cloud.
+//! The logins of `konverge.yaml`: the cloud identities of a stack's providers and of its cluster.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ pub struct AlibabaLoginConfig {
     pub oidc_provider: Option<String>,
 }
 
-/// One identity of a login: its key, the identity for applies, the identity for previews, and a check of its form.
+/// One identity of a login: its key, the identity for applies, the identity for previews, and a check of their format.
 type Identity<'a> = (&'static str, &'a str, Option<&'a str>, fn(&str) -> bool);
 
 impl LoginConfig {
@@ -116,7 +116,7 @@ impl LoginConfig {
             .all(|(_, _, preview, _)| preview.is_some())
     }
 
-    /// The keys that would give previews an identity of their own.
+    /// Returns the missing keys that would give previews an identity of their own.
     pub fn missing_preview_keys(&self) -> Vec<String> {
         let missing = self
             .identities()
@@ -126,12 +126,12 @@ impl LoginConfig {
     }
 }
 
-/// `aws.preview_role` of `aws.role`.
+/// Returns the key of the preview identity, such as `aws.preview_role` for `aws.role`.
 fn preview_key(key: &str) -> String {
     key.replacen('.', ".preview_", 1)
 }
 
-/// Finds the first problem of a login, with what to do about it.
+/// Returns the first problem of a login, with a hint.
 pub(super) fn problem(name: &str, login: &LoginConfig) -> Option<(String, String)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(is_word) {

@@ -1,11 +1,11 @@
-//! `models` of `konverge.yaml`: what generated KCL models were made from.
+//! `models` in `konverge.yaml`: the sources of generated KCL models.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use konverge_base::model::RepoPath;
 
-/// What generated KCL models were made from. `konverge models import` writes it.
+/// The sources of generated KCL models. `konverge models import` writes them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Models")]
@@ -14,7 +14,7 @@ pub struct ModelsConfig {
     pub sources: Vec<ModelSourceConfig>,
 }
 
-/// What one folder of models was made from.
+/// The sources of one folder of models.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ModelSource")]
@@ -23,7 +23,7 @@ pub struct ModelSourceConfig {
     pub from: Vec<String>,
     /// The folder of the models: `base/pkg/argo`.
     pub into: String,
-    /// The kinds that were asked for. Default: all.
+    /// The kinds that models are generated for. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
     /// The version that the source says it has.
@@ -35,7 +35,7 @@ pub struct ModelSourceConfig {
 }
 
 impl ModelSourceConfig {
-    /// The folder of the models; `None` for a path that leaves the repository.
+    /// Returns the folder of the models; `None` for a path that leaves the repository.
     pub fn folder(&self) -> Option<RepoPath> {
         RepoPath::normalize(&self.into).filter(|folder| !folder.is_root())
     }

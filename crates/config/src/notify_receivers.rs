@@ -1,23 +1,23 @@
-//! The receivers of notifications: what a receiver is sent, and what is wrong with one.
+//! The receivers of notifications: the events that each gets, and the validation of their settings.
 
 use super::{Notify, effective::matches, problems::Problem, stack_glob::StackGlob};
 use konverge_base::model::{NotifyEvent, NotifyKind, RepoPath, StackId};
 
 impl Notify {
-    /// Returns the event that this receiver gets for an event, which may be a wider one. `None` if it did not ask for
-    /// it: an empty list asks for all.
+    /// Returns the event that this receiver gets for an event: the event itself, or a wider one. `None` if the receiver
+    /// subscribed to neither; an empty list subscribes to all.
     pub fn event_for(&self, event: NotifyEvent) -> Option<NotifyEvent> {
         let asks = |event: &NotifyEvent| self.on.is_empty() || self.on.contains(event);
         Some(event).filter(asks).or_else(|| event.wider().filter(asks))
     }
 
-    /// Returns true if this receiver is told about a stack.
+    /// Returns true if this receiver gets the events of a stack.
     pub fn selects(&self, id: &StackId, folder: &RepoPath) -> bool {
         let pattern = self.pattern.as_deref();
         pattern.is_none_or(|pattern| matches(StackGlob::compile(pattern).as_ref(), id, folder))
     }
 
-    /// The first problem of the receiver.
+    /// Returns the first problem of the receiver, with a hint.
     pub(super) fn problem(&self) -> Option<Problem> {
         let (what, hint) = self
             .key_problem()
@@ -78,7 +78,7 @@ impl Notify {
         }
         let wrong = self.mention.iter().find(|name| match name.as_str() {
             "all" => self.kind == NotifyKind::Teams,
-            // A mention of Teams must be a sign-in name: Teams finds people by nothing else.
+            // Teams identifies a mentioned person only by the sign-in name, which has the form of a mail address.
             name if self.kind == NotifyKind::Teams => !is_mail_address(name),
             name => !is_member(name),
         })?;
@@ -114,7 +114,7 @@ fn is_mail_address(text: &str) -> bool {
         .is_some_and(|(user, host)| is_member(user) && is_member(host) && !host.contains('@'))
 }
 
-/// Returns true for the id of a member of a chat: nothing that any chat reads as markup.
+/// Returns true for a member id that no chat would read as markup.
 fn is_member(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
     (1..=64).contains(&text.len()) && text.chars().all(is_part)

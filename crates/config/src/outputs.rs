@@ -1,4 +1,4 @@
-//! Which stacks may read the outputs of which others.
+//! Decides which stacks may read the outputs of other stacks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Config, stack_glob::StackGlob};
 use konverge_base::model::stack::Stack;
 
-/// Who may read outputs of other stacks. Stacks of one project and one environment always may.
+/// The stacks that may read outputs of other stacks. Stacks of one project and one environment always may.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutputsConfig {
@@ -25,8 +25,8 @@ pub struct OutputRule {
 }
 
 impl Config {
-    /// Returns true if a stack may read the outputs of another one: a rule has both folders, or both are of one project and
-    /// one environment. Production is an environment of its own.
+    /// Returns true if a stack may read the outputs of another one: a rule matches both folders, or both belong to the
+    /// same project and environment. A production stack never shares an environment with other stacks.
     pub fn may_read_outputs(&self, from: &Stack, to: &Stack) -> bool {
         let has = |glob: &str, stack: &Stack| {
             StackGlob::compile(glob).is_some_and(|glob| glob.is_match(stack.folder.as_str()))
@@ -40,7 +40,7 @@ impl Config {
             let named = rules.for_place(&stack.id, &stack.folder).environment;
             (named, production.contains(&stack.folder))
         };
-        // A pull request chooses names, so the project is its folder.
+        // A pull request chooses the names of projects, so the folders of the projects are compared.
         from.project_folder == to.project_folder && environment(from) == environment(to)
     }
 }

@@ -15,7 +15,7 @@ use konverge_base::{
 /// The path of the file, at the root of the repository.
 pub const FILE_NAME: &str = "konverge.yaml";
 
-/// `konverge.yaml` is unusable.
+/// The error for an unusable `konverge.yaml`.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ConfigError {
@@ -27,7 +27,7 @@ pub enum ConfigError {
         /// The column, from 1.
         column: Option<u32>,
         message: String,
-        /// The word that was probably meant.
+        /// The correct word that was probably meant.
         hint: Option<String>,
     },
     /// The file could not be read from the revision.
@@ -72,7 +72,7 @@ fn file_exists(source: &dyn Source, path: &RepoPath) -> bool {
 }
 
 impl Config {
-    /// Reads the file of a revision; a repository without one gets the defaults.
+    /// Reads the file of a revision. A repository without the file gets the defaults.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -93,7 +93,7 @@ impl Config {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// Not YAML, an unknown key, a wrong type, a rule that contradicts itself.
+    /// The text is not YAML, or it has an unknown key, a wrong type or a rule that contradicts itself.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         if yaml::documents(text).map_err(invalid)?.is_empty() {
             return Ok(Self::default());
@@ -110,8 +110,9 @@ impl Config {
         }
     }
 
-    /// Returns this revision's file with everything that grants permissions taken from the default branch's file. A
-    /// pull request's edit of those keys is shown, but has no effect. The keys that its Specs follow from stay its own.
+    /// Returns this revision's configuration, but with everything that grants permissions from the default branch. A
+    /// pull request's edit of those keys is shown, but has no effect. The keys that decide its stacks and Specs stay
+    /// its own.
     #[must_use]
     pub fn with_power_from(&self, protected: &Config) -> Config {
         Config {
@@ -120,7 +121,7 @@ impl Config {
         }
     }
 
-    /// The rules for reading the layout of a revision with this file.
+    /// Returns the rules for reading the layout of a revision with this file.
     pub fn layout_rules(&self) -> LayoutRules {
         LayoutRules {
             order: self.kcl.settings,
@@ -144,9 +145,9 @@ impl Config {
             .collect()
     }
 
-    /// This configuration with the `exclude`, `include`, `stacks[].identity`, `stacks[].workspace`, `kcl.version` and
-    /// `kcl.settings` of another revision: the stacks of a revision, their identities and their Specs follow from its own
-    /// file.
+    /// Returns this configuration with the `exclude`, `include`, `stacks[].identity`, `stacks[].workspace`,
+    /// `kcl.version` and `kcl.settings` of another revision, because these keys decide that revision's stacks, their
+    /// identities and their Specs.
     #[must_use]
     pub fn with_spec_keys_of(&self, other: &Config) -> Config {
         let mut config = self.clone();
@@ -163,7 +164,7 @@ impl Config {
             rule.identity = None;
             rule.workspace = None;
         }
-        // At the end and in their order: the last rule that has a key wins.
+        // The rules are appended in their order, because the last rule that has a key wins.
         let named = identities.into_iter().map(|(pattern, identity)| StackRule {
             pattern,
             identity: Some(identity),
@@ -179,13 +180,13 @@ impl Config {
         config
     }
 
-    /// The default version of the core, for messages.
+    /// Returns the default version of the core, for messages.
     pub const fn default_core() -> &'static str {
         DEFAULT_CORE
     }
 }
 
-/// The message of the parser may quote the text.
+/// Converts the parser's error. Its message is masked, because it may quote the text of the file.
 fn invalid(error: YamlError) -> ConfigError {
     let hint = nearest(&error.message);
     ConfigError::Invalid {
@@ -196,7 +197,7 @@ fn invalid(error: YamlError) -> ConfigError {
     }
 }
 
-/// Keys of earlier versions, and their names now.
+/// The keys of earlier versions, each with its current name.
 const RENAMED: [(&str, &str); 5] = [
     ("stacks", "parallel_stacks"),
     ("resources", "parallel_resources"),
@@ -205,7 +206,8 @@ const RENAMED: [(&str, &str); 5] = [
     ("requests", "max_concurrent_requests"),
 ];
 
-/// Values of earlier versions, and what to write now. Each with a value that is expected in its place.
+/// The values of earlier versions: the value, a value that is allowed in its place (to recognize the key in the error),
+/// and a hint.
 const REMOVED: [(&str, &str, &str); 2] = [
     (
         "cel",

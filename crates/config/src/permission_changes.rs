@@ -1,4 +1,4 @@
-//! The difference in permissions between two configurations: what a merge would change, and for which stacks.
+//! The differences in permissions between two configurations: the effect of a merge, with the stacks that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{ClusterChoice, Config, effective::StackRules};
 use konverge_base::model::{StackId, permission_changes::PowerChange, stack::Stack};
 
-/// A stack before and after a merge. One of the two may be absent.
+/// A stack before and after a merge. Either may be absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StackSides<'a> {
     /// The stack before the merge.
@@ -17,14 +17,15 @@ pub struct StackSides<'a> {
 }
 
 impl<'a> StackSides<'a> {
-    /// The newest of the two.
+    /// Returns the stack after the merge, or else the one before it.
     fn newest(&self) -> Option<&'a Stack> {
         self.after.or(self.before)
     }
 }
 
 impl Config {
-    /// The differences in `after`, key by key. Rules for stacks are compared by their effect on each of `stacks`.
+    /// Returns the differences between this configuration and `after`, key by key. Rules for stacks are compared by
+    /// their effect on each of `stacks`.
     pub fn permission_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<PowerChange> {
         let mut changes = Vec::new();
         let (from, to) = (self.powers(), after.powers());
@@ -48,7 +49,7 @@ impl Config {
         changes
     }
 
-    /// Every key that grants permissions for all stacks.
+    /// Returns every key that grants permissions for all stacks, with its value.
     fn powers(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else {
             return Map::new();
@@ -56,7 +57,8 @@ impl Config {
         for key in ["version", "stacks", "checks"] {
             keys.remove(key);
         }
-        // The core and the KCL settings follow each revision, so the preview shows their effect already.
+        // The core and the KCL settings always come from the revision itself, so the preview already shows their
+        // effect.
         if let Some(Value::Object(kcl)) = keys.get_mut("kcl") {
             kcl.remove("version");
             kcl.remove("settings");
@@ -64,7 +66,8 @@ impl Config {
         keys
     }
 
-    /// The stacks that use a cluster in one of the configurations; `key` starts with its name.
+    /// Returns the stacks that use a cluster in one of the two configurations. `key` begins with the name of the
+    /// cluster.
     fn stacks_of_cluster(&self, after: &Config, key: &str, stacks: &[StackSides<'_>]) -> Vec<StackId> {
         let is_it = |choice: ClusterChoice| match choice {
             ClusterChoice::Named(name) | ClusterChoice::Unknown(name) => {
@@ -86,7 +89,7 @@ impl Config {
         ids.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The effect of the rules for stacks: per key and pair of values the stacks for which it changes.
+    /// Returns the changes by rules for stacks: for each key with its two values, the stacks for which it changes.
     fn by_stack(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<PowerChange> {
         let (old_rules, new_rules) = (self.rules(), after.rules());
         let mut found: BTreeMap<(String, Option<String>, Option<String>), BTreeSet<StackId>> =
@@ -97,12 +100,12 @@ impl Config {
             let (old, new) = (sides.before, sides.after);
             let named = |stack: Option<&Stack>| stack.and_then(|stack| stack.cluster.clone());
             let folder = |stack: Option<&Stack>| stack.map(|stack| stack.folder.clone());
-            // A stack that moves into another folder may get another login.
+            // A stack that moved to another folder may get another login, even if the rules are equal.
             let stays = old.is_none() || new.is_none() || folder(old) == folder(new);
             if same_rules && stays && named(old) == named(new) {
                 continue;
             }
-            // The rules still apply to a removed stack: they say who may delete it.
+            // For a removed stack the rules are still compared: they decide who may delete it.
             let mut from = effective(&old_rules.for_stack(old.unwrap_or(stack)));
             let mut to = effective(&new_rules.for_stack(new.unwrap_or(stack)));
             from.insert("cluster".to_owned(), cluster(&old_rules, old));
@@ -132,7 +135,7 @@ impl Config {
     }
 }
 
-/// The effective rules of a stack, without its cluster.
+/// Returns the effective settings of a stack as JSON, without its cluster.
 fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
     let mut keys = Map::new();
     let policy = serde_json::to_value(&rules.policy).unwrap_or_default();
@@ -199,7 +202,7 @@ fn visit_leaves(
 
 fn is_unset(value: &Value) -> bool {
     match value {
-        // Every switch is off if it is not set.
+        // False counts as not set, because every switch is off by default.
         Value::Null | Value::Bool(false) => true,
         Value::Array(items) => items.is_empty(),
         Value::Object(keys) => keys.is_empty(),

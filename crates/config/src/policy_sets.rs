@@ -6,7 +6,7 @@ use super::types::{PolicyConfig, PolicyEnforcement, PolicyLanguage};
 use konverge_base::model::RepoPath;
 
 impl PolicyConfig {
-    /// The first problem of the sets and exceptions, with a hint.
+    /// Returns the first problem of the sets and exceptions, with a hint.
     pub(super) fn sets_problem(&self) -> Option<(String, String)> {
         let (message, hint) = self.set_problem().or_else(|| self.exception_problem())?;
         Some((message, hint.to_owned()))

@@ -1,4 +1,5 @@
-//! `portal`: where its pages are written, who logs in to `konverge serve`, and what they may see and do there.
+//! `portal` in `konverge.yaml`: where the pages are published, who may log in to `konverge serve`, and what they may
+//! see and do there.
 
 use globset::GlobMatcher;
 use schemars::JsonSchema;
@@ -8,10 +9,10 @@ use super::{proxy_range::ProxyRange, stack_glob};
 use konverge_base::model::RepoPath;
 use konverge_forge::WorkflowPage;
 
-/// The glob of all stacks.
+/// The glob that matches all stacks.
 const EVERY_STACK: &str = "**";
 
-/// The pages that show what stands.
+/// The portal: pages that show the state of all stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Portal")]
@@ -58,13 +59,13 @@ pub struct PortalLogin {
 }
 
 impl PortalLogin {
-    /// The claim with the groups.
+    /// Returns the claim with the groups.
     pub fn groups_claim(&self) -> &str {
         self.groups_claim.as_deref().unwrap_or("groups")
     }
 }
 
-/// What somebody may do with a stack in the portal.
+/// The permissions for a stack in the portal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PortalRole {
@@ -104,7 +105,7 @@ pub struct PortalWorkload {
     pub pattern: String,
 }
 
-/// The stacks that one person or script may see and operate. Empty: none.
+/// The stacks that a person or a script may see and operate; none by default.
 #[derive(Debug, Clone, Default)]
 pub struct PortalGrants(Vec<PortalGrant>);
 
@@ -116,7 +117,7 @@ struct PortalGrant {
 }
 
 impl PortalGrant {
-    /// The grant of a rule; `None` for a glob that is none, which [`PortalConfig::problem`] refuses.
+    /// Creates the grant of a rule; `None` for an invalid glob, which [`PortalConfig::problem`] reports.
     fn new(role: PortalRole, pattern: &str) -> Option<Self> {
         Some(Self {
             role,
@@ -127,34 +128,34 @@ impl PortalGrant {
 }
 
 impl PortalGrants {
-    /// Returns true if nothing is granted.
+    /// Returns true if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if the stack of this folder may be seen.
+    /// Returns true if the grants allow to see the stack in this folder.
     pub fn may_see(&self, folder: &RepoPath) -> bool {
         self.matching(folder).next().is_some()
     }
 
-    /// Returns true if operations on the stack of this folder may be asked for.
+    /// Returns true if the grants allow to request operations on the stack in this folder.
     pub fn may_operate(&self, folder: &RepoPath) -> bool {
         self.matching(folder)
             .any(|grant| grant.role == PortalRole::Operator)
     }
 
-    /// Returns true if every stack may be seen.
+    /// Returns true if the grants allow to see every stack.
     pub fn sees_all(&self) -> bool {
         self.0.iter().any(|grant| grant.pattern == EVERY_STACK)
     }
 
-    /// Returns true if all applies may be stopped: an operator of every stack.
+    /// Returns true if the grants allow to freeze all applies: only an operator of every stack may do this.
     pub fn may_freeze(&self) -> bool {
         let mut grants = self.0.iter();
         grants.any(|grant| grant.role == PortalRole::Operator && grant.pattern == EVERY_STACK)
     }
 
-    /// The globs of what may be seen, sorted: equal ones see the same.
+    /// Returns the globs of the visible stacks, sorted. Two persons with equal globs see the same stacks.
     pub fn patterns(&self) -> Vec<String> {
         let mut patterns: Vec<_> = self.0.iter().map(|grant| grant.pattern.clone()).collect();
         patterns.sort_unstable();
@@ -162,7 +163,7 @@ impl PortalGrants {
         patterns
     }
 
-    /// The roles with their globs, for the person to see.
+    /// Returns the roles with their globs, to be shown to the person.
     pub fn roles(&self) -> impl Iterator<Item = (PortalRole, &str)> {
         self.0.iter().map(|grant| (grant.role, grant.pattern.as_str()))
     }
@@ -175,7 +176,7 @@ impl PortalGrants {
 }
 
 impl PortalConfig {
-    /// Returns what a person with these groups may see and do.
+    /// Returns the grants of a person in these groups.
     pub fn grants_of_groups(&self, groups: &[String]) -> PortalGrants {
         let rules = self.roles.iter();
         let rules = rules.filter(|rule| rule.groups.iter().any(|group| groups.contains(group)));
@@ -186,7 +187,7 @@ impl PortalConfig {
         )
     }
 
-    /// Returns what a script may see and do, by its verified token.
+    /// Returns the grants of a script, by the claims of its verified token.
     pub fn grants_of_workload(&self, issuer: &str, audience: &str, subject: &str) -> PortalGrants {
         let workloads = self.workloads.iter().filter(|workload| {
             workload.issuer == issuer
@@ -200,14 +201,14 @@ impl PortalConfig {
         )
     }
 
-    /// The groups that a role names: no other one changes what a person may do.
+    /// Returns true if a role names this group. Other groups do not change what a person may do.
     pub fn knows_group(&self, group: &str) -> bool {
         self.roles
             .iter()
             .any(|rule| rule.groups.iter().any(|known| known == group))
     }
 
-    /// Finds the first problem of login, roles, workloads or workflow, with what to write instead.
+    /// Returns the first problem of login, roles, workloads or workflow, with a hint.
     pub(super) fn problem(&self) -> Option<(String, String)> {
         let globs = self.roles.iter().map(|rule| ("roles", &rule.pattern));
         let globs = globs.chain(self.workloads.iter().map(|of| ("workloads", &of.pattern)));
@@ -318,7 +319,7 @@ fn workload_problem(workload: &PortalWorkload) -> Option<(String, String)> {
     })
 }
 
-/// Returns true for an address that nobody on the way can read or change.
+/// Returns true for an address whose traffic is encrypted or stays on this machine.
 fn is_secure(address: &str) -> bool {
     if address.contains('@') {
         return false;

@@ -1,4 +1,4 @@
-//! What is wrong in a `konverge.yaml` whose keys and types are right: an unknown scheme, a name of nothing, rules
+//! Validates a `konverge.yaml` whose keys and types are correct: unknown schemes, names that are not defined, rules
 //! that contradict each other.
 
 use super::{Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule, logins};
@@ -18,15 +18,16 @@ const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
 /// The schemes of `portal.publish`: the stores that a browser can read from, and that replace a page.
 const PAGE_STORES: [&str; 5] = ["file", "s3", "gs", "az", "oss"];
 
-/// A message, and what to do next.
+/// A problem: the message, and a hint.
 pub(super) type Problem = (String, String);
 
 impl Config {
-    /// The first problem of the file.
+    /// Returns the first problem of the file, with a hint.
     pub(super) fn problem(&self) -> Option<Problem> {
         let is_cluster = |name: &ClusterName| self.clusters.contains_key(name);
         self.version_problem()
-            // Check for credentials before every check that shows a value: an address may contain a password.
+            // Credentials are checked before every check whose message shows a value, because an address may contain a
+            // password.
             .or_else(|| self.credentials_problem())
             .or_else(|| self.variable_problem())
             .or_else(|| self.notify.iter().find_map(Notify::problem))
@@ -110,10 +111,10 @@ impl Config {
         })
     }
 
-    /// Credentials in one of the addresses of the file.
+    /// Returns a problem if one of the addresses in the file contains credentials.
     fn credentials_problem(&self) -> Option<Problem> {
         let store = |url: &str| AddressParts {
-            // A database logs in with a user name in the URL, and a password from the environment.
+            // The user name of a database may be in its URL; the password comes from the environment.
             user: url.starts_with("postgres://") || url.starts_with("mysql://"),
             query: AddressQuery::Settings(&STORE_SETTINGS),
         };
@@ -153,8 +154,7 @@ impl Config {
             .chain(others)
             .find_map(|(key, address, allowed)| Some((key, credential_in(address, allowed)?)));
         let (key, credential) = found?;
-        let hint =
-            "remove it from the address: credentials come from the environment; if it is real, change it";
+        let hint = "remove the credential from the address, because credentials come from the environment; if it is a real one, replace it by a new one";
         Some((
             format!(
                 "{key} holds credentials: {credential}; this file is read by everybody who sees the repository"
@@ -180,7 +180,8 @@ impl Config {
         ))
     }
 
-    /// A key for the name of a variable that holds something else, such as the address itself.
+    /// Returns a problem if a key for the name of an environment variable has another value, such as the address
+    /// itself.
     fn variable_problem(&self) -> Option<Problem> {
         let clusters = self.clusters.iter();
         let clusters = clusters.map(|(name, cluster)| {
@@ -226,7 +227,8 @@ impl Config {
         ))
     }
 
-    /// The values that a Spec may set in a provider's configuration: the key, the provider's source, the values.
+    /// Returns the values that a Spec may set in a provider's configuration: the configuration key, the source of the
+    /// provider, the values.
     fn provider_values(&self) -> impl Iterator<Item = (&'static str, &String, &Vec<String>)> {
         let terraform = &self.terraform;
         let addresses = terraform.provider_addresses.iter();
@@ -238,7 +240,7 @@ impl Config {
             .chain(of_rules.map(|(source, values)| ("stacks[].provider_identities", source, values)))
     }
 
-    /// The identities and other values that the Specs of a stack may set besides those for all stacks.
+    /// Returns the values that rules allow the Specs of single stacks to set, by provider.
     fn rule_identities(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
         let rules = self.stacks.iter();
         rules.flat_map(|rule| {
@@ -248,7 +250,7 @@ impl Config {
         })
     }
 
-    /// Finds the first problem of a login, or of a rule that names one, with what to do about it.
+    /// Returns the first problem of a login, or of a rule that names a login, with a hint.
     fn login_problem(&self) -> Option<(String, String)> {
         let of_logins = self
             .logins
@@ -266,9 +268,12 @@ impl Config {
                             login.escape_debug()
                         ),
                         if defined.is_empty() {
-                            "define it under `logins`".to_owned()
+                            "define the login under `logins`".to_owned()
                         } else {
-                            format!("define it under `logins`; defined are {}", defined.join(", "))
+                            format!(
+                                "define the login under `logins`; defined are {}",
+                                defined.join(", ")
+                            )
                         },
                     )
                 })
@@ -345,13 +350,13 @@ impl Config {
                     "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
                     rule.pattern
                 ),
-                "define it under `clusters`, or name one that is".to_owned(),
+                "define the cluster under `clusters`, or name a defined one".to_owned(),
             )
         })
     }
 }
 
-/// A glob of folders that is none.
+/// Returns a problem for the first of these globs that is invalid.
 fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
     globs.iter().find_map(|glob| {
         let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;

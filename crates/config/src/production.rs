@@ -1,4 +1,5 @@
-//! Which stacks are production: those of the folders that `production` names, or else those whose folder says so.
+//! Determines the production stacks: those in the folders that `production` lists, or else those whose folder name says
+//! so.
 
 use super::{Config, stack_glob::StackGlob};
 use konverge_base::model::RepoPath;
@@ -32,7 +33,8 @@ impl ProductionFolders {
     }
 }
 
-/// Returns true if one of the words of a name is `prod` or `production`, and the word before does not say the opposite.
+/// Returns true if a name contains the word `prod` or `production`, and the word before does not negate it
+/// (`non-prod`).
 fn says_production(name: &str) -> bool {
     let name = name.to_lowercase();
     let words: Vec<_> = name.split(|c: char| !c.is_alphanumeric()).collect();

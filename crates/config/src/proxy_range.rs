@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 #[schemars(with = "String")]
 pub struct ProxyRange(IpNet);
 
-/// The text is not a range of addresses.
+/// The error for a text that is not a range of addresses.
 #[derive(Debug, thiserror::Error)]
-#[error("`{}` is not an address or a range of them: write `10.0.0.0/8` or `192.0.2.7`", .0.escape_debug())]
+#[error("`{}` is neither an address nor a range of addresses: write `10.0.0.0/8` or `192.0.2.7`", .0.escape_debug())]
 pub struct InvalidRange(String);
 
 impl ProxyRange {
-    /// Returns true if an address is one of the range. An IPv4 address in the form of IPv6 is the IPv4 address.
+    /// Returns true if an address is in the range. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }

@@ -1,4 +1,4 @@
-//! Which rollout and which wave a stack belongs to, by its folder.
+//! Finds the rollout and the wave of a stack, by its folder.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,21 @@ use globset::{GlobSet, GlobSetBuilder};
 use super::{Config, RolloutConfig, stack_glob};
 use konverge_base::model::RepoPath;
 
-/// Which rollout and which wave a folder belongs to. The globs of all waves are looked up together.
+/// Finds the rollout and the wave of a folder. The globs of all waves are compiled into one set.
 pub struct RolloutMatcher<'a> {
     rollouts: &'a [RolloutConfig],
-    /// `None`: they cannot be compiled, and every folder is refused.
+    /// `None` if the globs cannot be compiled together; then every folder is refused.
     globs: Option<GlobSet>,
-    /// The rollout and the wave of each glob.
+    /// The indices of the rollout and of the wave, for each glob.
     places: Vec<(usize, usize)>,
 }
 
-/// A stack is in several rollouts.
+/// The error for a folder in several rollouts, with their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InSeveralRollouts(pub Vec<String>);
 
 impl RolloutMatcher<'_> {
-    /// The rollout of a folder and its first matching wave, from 0; `None`: the folder is in no rollout.
+    /// Returns the rollout of a folder and its first matching wave, from 0; `None` if the folder is in no rollout.
     ///
     /// # Errors
     /// The folder is in several rollouts.
@@ -32,7 +32,7 @@ impl RolloutMatcher<'_> {
             return Err(InSeveralRollouts(all.collect()));
         };
         let mut found: Vec<(usize, usize)> = Vec::new();
-        // In their order: of each rollout its first wave comes first.
+        // Matches come in the order of the globs, so the first match of each rollout is its first wave.
         for glob in globs.matches(folder.as_str()) {
             let (rollout, wave) = self.places[glob];
             if found.last().is_none_or(|(last, _)| *last != rollout) {
@@ -53,7 +53,7 @@ impl RolloutMatcher<'_> {
 }
 
 impl Config {
-    /// Which rollout and which wave a folder belongs to.
+    /// Creates a matcher for the configured rollouts.
     pub fn rollout_matcher(&self) -> RolloutMatcher<'_> {
         let rollouts = self.rollouts.iter().enumerate();
         let places = rollouts.flat_map(|(at, rollout)| (0..rollout.waves.len()).map(move |wave| (at, wave)));
@@ -64,7 +64,7 @@ impl Config {
         }
     }
 
-    /// The globs of all waves, one after the other.
+    /// Returns the globs of all waves, in the order of the rollouts and waves.
     fn rollout_globs(&self) -> Result<GlobSet, globset::Error> {
         let mut globs = GlobSetBuilder::new();
         for wave in self.rollouts.iter().flat_map(|rollout| &rollout.waves) {
@@ -73,7 +73,7 @@ impl Config {
         globs.build()
     }
 
-    /// Finds the first problem of `rollouts` or `gates`, with what to do about it.
+    /// Returns the first problem of `rollouts` or `gates`, with a hint.
     pub(super) fn rollouts_problem(&self) -> Option<(String, String)> {
         let mut names = BTreeSet::new();
         let twice = self.rollouts.iter().find(|rollout| !names.insert(&rollout.name));

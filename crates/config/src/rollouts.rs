@@ -1,5 +1,5 @@
-//! `rollouts` and `gates` of `konverge.yaml`: in which waves a change reaches its stacks, and what must hold before the
-//! next wave.
+//! `rollouts` and `gates` in `konverge.yaml`: the waves in which a change reaches its stacks, and the conditions for
+//! the next wave.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use super::Span;
 use konverge_base::model::Digest;
 use konverge_cel::cel_expression::CelExpression;
 
-/// The longest name of a rollout: it is a part of keys in the store.
+/// The maximum length of a rollout's name, which is part of keys in the store.
 const LONGEST_NAME: usize = 63;
-/// The number of waves of one rollout.
+/// The maximum number of waves in a rollout.
 const MOST_WAVES: usize = 100;
-/// A message, and what to do next.
+/// A problem: the message, and a hint.
 type Problem = (String, String);
 
-/// How long a gate may be unclear if it does not say so.
+/// The default deadline of a gate.
 const DEADLINE: Span = Span::seconds(3600);
 
 /// A change goes to the stacks of one wave, then to those of the next. A stack belongs to its first matching wave.
@@ -29,7 +29,7 @@ pub struct RolloutConfig {
     pub name: String,
     /// The waves, the first one first.
     pub waves: Vec<WaveConfig>,
-    /// What happens to a wave that fails. Default: `stop`.
+    /// The reaction to a wave that fails. Default: `stop`.
     #[serde(default)]
     pub on_failure: OnFailure,
 }
@@ -54,7 +54,7 @@ pub struct WaveConfig {
     pub gates: Vec<String>,
 }
 
-/// What happens to a wave that fails.
+/// The reaction to a wave that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
@@ -129,7 +129,7 @@ impl std::fmt::Display for AtOnce {
 }
 
 impl AtOnce {
-    /// The number of stacks of a wave of this size; at least one.
+    /// Returns the number of stacks at once in a wave of this size; at least one.
     pub fn of(self, size: usize) -> usize {
         match self {
             Self::Stacks(count) => count as usize,
@@ -139,7 +139,7 @@ impl AtOnce {
     }
 }
 
-/// Either numbers of Prometheus, or an approval.
+/// A condition for the next wave: either numbers of Prometheus, or an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Gate")]
@@ -193,13 +193,13 @@ pub struct GateApproval {
 }
 
 impl GateConfig {
-    /// How long the gate may be unclear; `None`: as long as it takes.
+    /// Returns the deadline of the gate; `None` if it may wait for ever.
     pub fn deadline(&self) -> Option<Span> {
         self.deadline
             .or_else(|| self.approve.is_none().then_some(DEADLINE))
     }
 
-    /// The numbers that its expressions may read, each with its query.
+    /// Returns the names that the gate's expressions may use, each with its query.
     pub fn queries(&self) -> BTreeMap<&str, &str> {
         let Some(prometheus) = &self.prometheus else {
             return BTreeMap::new();
@@ -295,7 +295,7 @@ impl GateConfig {
 }
 
 impl RolloutConfig {
-    /// The digest of the rollout with its gates: a rollout that runs under another one stops.
+    /// Returns the digest of the rollout with its gates. A running rollout stops if its digest changes.
     pub fn digest(&self, gates: &BTreeMap<String, GateConfig>) -> Digest {
         let names = self.waves.iter().flat_map(|wave| &wave.gates);
         let used: BTreeMap<_, _> = names.map(|name| (name, gates.get(name))).collect();
@@ -335,7 +335,7 @@ impl RolloutConfig {
                 "{at} names gate `{}`, which is not under `gates`",
                 unknown.escape_debug()
             );
-            Some((what, "define it under `gates`".to_owned()))
+            Some((what, "define the gate under `gates`".to_owned()))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `secrets:` in `konverge.yaml`: the stores that references may name, and which stack may read what.
+//! `secrets` in `konverge.yaml`: the stores that references may name, and which stacks may read which paths.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ pub struct SecretStoreConfig {
     /// `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Where a reference may stand in a Kubernetes object. Default: `secrets`.
+    /// Where in a Kubernetes object a reference may be written. Default: `secrets`.
     #[serde(default)]
     pub into: SecretTarget,
     /// Which stacks may read which paths. Nothing may be read without a rule.
@@ -81,14 +81,14 @@ pub struct SecretStoreConfig {
     pub allow: Vec<SecretRule>,
 }
 
-/// Where a reference to a secret of a store may stand in a Kubernetes object.
+/// Where in a Kubernetes object a reference to a secret of a store may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretTarget {
     /// In `data` and `stringData` of a Secret.
     #[default]
     Secrets,
-    /// In any field that no object is found by. Anyone who can read the object can read the value.
+    /// In any field that does not identify an object. Anyone who can read the object can read the value.
     Any,
 }
 
@@ -150,7 +150,7 @@ pub enum SecretStoreKind {
 }
 
 impl SecretStoreKind {
-    /// The word in `kind:`.
+    /// Returns the name of the kind, as in `kind:`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Env => "env",
@@ -165,7 +165,7 @@ impl SecretStoreKind {
         }
     }
 
-    /// The kind that vals calls by this word after `ref+`.
+    /// Returns the kind with this name in a vals reference (`ref+WORD://`).
     pub fn from_word(word: &str) -> Option<Self> {
         Some(match word {
             "env" => Self::Env,
@@ -182,7 +182,7 @@ impl SecretStoreKind {
     }
 }
 
-/// Which stacks may read which paths of a store.
+/// The stacks that may read certain paths of a store.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRule {
@@ -199,7 +199,7 @@ impl SecretsConfig {
         store.is_some_and(|store| store.kind == SecretStoreKind::Vault)
     }
 
-    /// The first problem, with what to do about it.
+    /// Returns the first problem, with a hint. `clusters` returns true for a configured cluster.
     pub(super) fn problem(&self, clusters: impl Fn(&ClusterName) -> bool) -> Option<(String, String)> {
         if let Some(name) = self
             .default
@@ -211,7 +211,7 @@ impl SecretsConfig {
                     "secrets.default: there is no store `{}` under secrets.stores",
                     name.escape_debug()
                 ),
-                "define it there, or name one that is".to_owned(),
+                "define it there, or name a defined one".to_owned(),
             ));
         }
         let mut stores = self.stores.iter();
@@ -226,13 +226,14 @@ impl SecretsConfig {
 }
 
 impl SecretStoreConfig {
-    /// The keys of a store of kind `sops`. Entries that are not understood were refused when the file was read.
+    /// Returns the keys of a store of kind `sops`. Invalid entries are skipped: they were refused when the file was
+    /// read.
     pub fn key_services(&self) -> Vec<StateRecipient> {
         let keys = self.keys.iter();
         keys.filter_map(|text| StateRecipient::parse(text).ok()).collect()
     }
 
-    /// Finds the first problem of a key: the key, the reason, and what to do.
+    /// Returns the first problem of a key of this store: the name of the key, the reason, and a hint.
     fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
         use SecretStoreKind::{AliKms, Aws, Azure, Gcp, Sops, Ssm, Vault};
         let set = [
@@ -281,7 +282,7 @@ impl SecretStoreConfig {
         if !matches!(self.kv, None | Some(1 | 2)) {
             return Some((".kv", "`kv` must be 1 or 2".to_owned(), "write 1 or 2"));
         }
-        // Without `mount`, a path of version 1 could name any address of the API, such as logins and other engines.
+        // Without `mount`, a path could name any address of Vault's API, such as that of logins or of another engine.
         if self.kv == Some(1) && self.mount.is_none() {
             let why = "an engine of version 1 needs `mount`".to_owned();
             return Some((".kv", why, "write `mount: kv`; paths are below it"));
@@ -337,8 +338,7 @@ impl SecretStoreConfig {
                 "give the store another name".to_owned(),
             ));
         }
-        // A store must not have the word of another kind as its name: a reference with this word would resolve to the
-        // wrong store.
+        // A store must not have the name of another kind: a reference with this name would resolve to the wrong store.
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
             return Some((
                 format!(
@@ -361,7 +361,7 @@ impl SecretStoreConfig {
             Some(cluster) if !clusters(cluster) => {
                 return Some((
                     format!("{key}.cluster: `{cluster}` is not under `clusters`"),
-                    "define it there, or name one that is".to_owned(),
+                    "define it there, or name a defined one".to_owned(),
                 ));
             }
             _ => {}

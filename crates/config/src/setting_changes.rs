@@ -1,5 +1,5 @@
-//! What a change of `konverge.yaml` does to each stack. Every key is taken apart here: a new one does not compile until
-//! somebody says what it does to a stack.
+//! The effect of a change of `konverge.yaml` on each stack. Every key is listed here by destructuring, so that a new
+//! key does not compile until its effect is decided.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use konverge_base::model::{StackId, setting_change::SettingChange, stack::Stack};
 
-/// The value that a key has for a stack.
+/// A setting with its value for a stack.
 struct Setting {
     key: &'static str,
     effect: &'static str,
@@ -29,10 +29,11 @@ fn setting(key: &'static str, effect: &'static str, value: impl Serialize) -> Se
 }
 
 impl Config {
-    /// The keys that mean something else in `after` for stacks that both revisions have, with those stacks.
+    /// Returns the keys whose effect changes with `after`, each with the stacks that it changes for. Only stacks that
+    /// both revisions have are compared.
     pub fn setting_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<SettingChange> {
         let is_same = self == after;
-        // Even if the files are equal, another folder or name of the stack may match other rules.
+        // Even if both files are equal, a stack with another folder or name may match other rules.
         let may_differ = |(before, now): &(&Stack, &Stack)| {
             !is_same
                 || before.folder != now.folder
@@ -72,15 +73,15 @@ impl Config {
         changes
     }
 
-    /// The settings that are the same for every stack.
+    /// Returns the settings that all stacks share.
     fn common_settings(&self) -> Vec<Setting> {
         let Self {
             version: _,
-            // `exclude` and `include` only add and remove stacks, and those are shown as such.
+            // `exclude` and `include` only add and remove stacks, and the preview shows those as added and removed.
             exclude: _,
             include: _,
             state,
-            // Compared for each stack.
+            // These keys are compared for each stack, in `settings`.
             clusters: _,
             logins: _,
             rollouts: _,
@@ -94,7 +95,7 @@ impl Config {
             outputs,
             apply,
             policy,
-            // Keys without an effect on a stack are left out.
+            // These keys have no effect on a stack.
             checks: _,
             drift,
             notify: _,
@@ -137,7 +138,7 @@ impl Config {
             read,
             service_accounts,
             timeout: hook_timeout,
-            // Compared for each stack.
+            // Workflows are compared for each stack, in `settings`.
             workflows: _,
         } = hooks;
         let PolicyConfig {
@@ -147,7 +148,7 @@ impl Config {
             actors,
             freeze,
             max_destructive,
-            // By stack.
+            // Policy sets, exceptions and ended names are compared for each stack, in `settings`.
             sets: _,
             exceptions: _,
             ended_names: _,
@@ -164,141 +165,153 @@ impl Config {
         vec![
             setting(
                 "state.url",
-                "its state is in another place: what is recorded now is not known there",
+                "its state moves to another store, which does not have the current state",
                 (url, options),
             ),
             setting(
                 "state.id",
-                "its state has another owner: the states of the earlier id are refused",
+                "its state gets another repository id, and states with the old id are refused",
                 id,
             ),
-            setting("state.lease", "its lease has other times", lease),
+            setting("state.lease", "its lease has another term or another wait", lease),
             setting(
                 "state.history",
-                "another number of its old states is kept",
+                "the number of old states that are kept changes",
                 history,
             ),
             setting(
                 "state.encrypt_to",
-                "its state can be read by others: run `konverge state rekey`",
+                "other keys can read its state: run `konverge state rekey`",
                 encrypt_to,
             ),
             setting(
                 "state.accept_unmarked_until",
-                "until another day, its state counts although nobody knows who wrote it",
+                "its state is accepted without a mark of its writer until another date",
                 accept_unmarked_until,
             ),
             setting(
                 "state.kusion_releases",
-                "its applies write releases of Kusion to another place",
+                "its applies write Kusion's releases to another backend",
                 kusion_releases,
             ),
             setting(
                 "state.unsafe_no_lock",
-                "whether two runs can apply it at once changes",
+                "its protection against two applies at once is switched on or off",
                 unsafe_no_lock,
             ),
-            setting("kcl.version", "another KCL core compiles it", version),
+            setting(
+                "kcl.version",
+                "it is compiled by another version of the KCL core",
+                version,
+            ),
             setting(
                 "kcl.settings",
-                "its settings files are read as another version of Kusion reads them",
+                "its settings files are read by the rules of another Kusion version",
                 settings,
             ),
-            setting("kcl.sandbox", "it is compiled in another sandbox", sandbox),
-            setting("kcl.timeout", "its compilation has another time limit", timeout),
+            setting("kcl.sandbox", "the sandbox of its compilation changes", sandbox),
+            setting(
+                "kcl.timeout",
+                "the time limit of its compilation changes",
+                timeout,
+            ),
             setting(
                 "kcl.memory_mib",
-                "its compilation has another limit of memory",
+                "the memory limit of its compilation changes",
                 memory_mib,
             ),
             setting(
                 "modules",
-                "the modules of its applications run with other permissions",
+                "the permissions of its applications' modules change",
                 modules,
             ),
             setting(
                 "terraform",
-                "its Terraform runs with another binary, other providers or other permissions",
+                "the Terraform binary, the providers or their permissions change",
                 terraform,
             ),
             setting(
                 "secrets",
-                "other secret stores or permissions hold for its references",
+                "its secret references use other stores or permissions",
                 secrets,
             ),
             setting(
                 "outputs.allow",
-                "other stacks may read outputs of each other",
+                "the permissions to read outputs of other stacks change",
                 &outputs.allow,
             ),
             setting(
                 "apply.ready_timeout",
-                "an apply waits for its resources for another time",
+                "an apply waits for its resources longer or shorter",
                 (ready_timeout, fail_early_after),
             ),
             setting(
                 "apply.health_rules",
-                "other rules say when its resources are ready",
+                "the readiness rules of its resources change",
                 health_rules,
             ),
             setting(
                 "apply.conflicts",
-                "fields that another manager owns are treated in another way",
+                "conflicts with other field managers are resolved in another way",
                 conflicts,
             ),
             setting(
                 "apply.deployments",
-                "whether its applies are deployments on GitHub changes",
+                "its applies become deployments on GitHub, or stop to be",
                 deployments,
             ),
             setting(
                 "apply.hooks",
-                "other Jobs of its Spec run as hooks, or for another time",
+                "the Jobs that run as hooks, or their time limit, change",
                 (read, service_accounts, hook_timeout),
             ),
             setting(
                 "policy.drift",
-                "an apply treats what others changed in another way",
+                "an apply handles drift in another way",
                 drift_policy,
             ),
             setting(
                 "policy.approvals",
-                "it needs another number of approvals",
+                "the number of required approvals changes",
                 approvals,
             ),
-            setting("policy.reviewers", "other people approve it", reviewers),
+            setting(
+                "policy.reviewers",
+                "the people who must approve it change",
+                reviewers,
+            ),
             setting(
                 "policy.actors",
-                "other people may merge or start its apply",
+                "the people who may merge or start its apply change",
                 actors,
             ),
-            setting("policy.freeze", "other times are without an apply of it", freeze),
+            setting("policy.freeze", "its applies are frozen at other times", freeze),
             setting(
                 "policy.max_destructive",
-                "another number of its resources may go in one apply",
+                "one apply may delete or replace another number of its resources",
                 max_destructive,
             ),
             setting(
                 "policy.broken_base",
-                "whether a preview passes if it failed before changes",
+                "a preview treats it differently if it already fails on the base",
                 broken_base,
             ),
             setting(
                 "policy.unknown_pushers",
-                "whether approvals count at a forge that does not say who pushed changes",
+                "approvals count differently at a forge that does not say who pushed",
                 unknown_pushers,
             ),
             setting(
                 "drift.reconcile",
-                "its drift is restored, or is not any more",
+                "restoring its drift automatically is switched on or off",
                 reconcile,
             ),
-            setting("drift.label", "the issue of its drift has another label", label),
+            setting("drift.label", "the label of its drift issue changes", label),
         ]
     }
 }
 
-/// The settings of a configuration for single stacks.
+/// The rules of a configuration that apply to single stacks.
 struct StackSettings<'a> {
     config: &'a Config,
     rules: StackRules<'a>,
@@ -309,7 +322,7 @@ struct StackSettings<'a> {
     workflows: Vec<(Option<StackGlob>, &'a HookWorkflow)>,
 }
 
-/// Items with the compiled globs for their stacks; an item without a glob is for every stack.
+/// Returns items with their compiled globs. An item without a glob applies to every stack.
 fn with_globs<T>(items: &[T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<StackGlob>, &T)> {
     let items = items.iter();
     items
@@ -317,7 +330,7 @@ fn with_globs<T>(items: &[T], glob: impl Fn(&T) -> Option<&str>) -> Vec<(Option<
         .collect()
 }
 
-/// Returns the items that are for a stack.
+/// Returns the items that apply to a stack.
 fn of_stack<'a, T>(items: &[(Option<StackGlob>, &'a T)], stack: &Stack) -> Vec<&'a T> {
     let items = items.iter();
     let own = items.filter(|(glob, _)| matches(glob.as_ref(), &stack.id, &stack.folder));
@@ -337,11 +350,11 @@ impl<'a> StackSettings<'a> {
         }
     }
 
-    /// The settings of a stack that others may not have, always in the same order.
+    /// Returns the settings of a stack that may differ from those of other stacks, always in the same order.
     fn settings(&self, stack: &Stack) -> Vec<Setting> {
         let config = self.config;
         let EffectiveStack {
-            // Compared below, together with the cluster of stack.yaml.
+            // The cluster is compared below, together with the one in stack.yaml.
             cluster: _,
             workspace,
             after,
@@ -362,13 +375,17 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "stacks[].workspace",
-                "its applications have another workspace",
+                "the workspace of its applications changes",
                 workspace,
             ),
-            setting("stacks[].after", "it waits for other stacks", after),
+            setting(
+                "stacks[].after",
+                "the stacks that are applied before it change",
+                after,
+            ),
             setting(
                 "stacks[].policy",
-                "other approvals, people or times hold for it",
+                "it needs other approvals or people, or is frozen at other times",
                 policy,
             ),
             setting(
@@ -378,47 +395,47 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "logins",
-                "it has another identity at its cloud and its cluster",
+                "its identity at the cloud and the cluster changes",
                 identity,
             ),
             setting(
                 "stacks[].provider_identities",
-                "its Spec may choose other identities for providers",
+                "the provider identities that its Spec may choose change",
                 provider_identities,
             ),
             setting(
                 "stacks[].deliver",
-                "something else applies its objects, or from another place",
+                "another tool applies its objects, or from another registry",
                 delivery,
             ),
             setting(
                 "stacks[].ignore",
-                "other fields are left alone after creation",
+                "other fields are ignored after creation",
                 ignore,
             ),
             setting(
                 "rollouts",
-                "a change reaches it in another wave or by other gates; what is under way waits for the end of its rollout, or for `konverge rollout abort`",
+                "its wave or the gates before it change; a rollout under way must end first, or be ended by `konverge rollout abort`",
                 self.rollout(stack),
             ),
             setting(
                 "policy.sets",
-                "other policy sets judge it",
+                "other policy sets are evaluated on its plan",
                 of_stack(&self.sets, stack),
             ),
             setting(
                 "policy.exceptions",
-                "other findings of policies do not count for it",
+                "other exceptions from policy sets apply to it",
                 of_stack(&self.exceptions, stack),
             ),
             setting(
                 "policy.ended_names",
-                "other earlier names of it count no longer: what guarded it under them ends",
+                "other earlier names of it are ended: policies that name them no longer apply to it",
                 of_stack(&self.ended_names, stack),
             ),
             setting(
                 "apply.hooks.workflows",
-                "other workflows run around its apply",
+                "the workflows that run before or after its apply change",
                 of_stack(&self.workflows, stack),
             ),
         ]
@@ -436,14 +453,14 @@ impl<'a> StackSettings<'a> {
             kubeconfig_env,
             context,
             in_cluster,
-            // These keys do not change the objects of a stack.
+            // These keys have no effect on the objects of a stack.
             max_concurrent_requests: _,
             tests: _,
         } = cluster;
         json!([name, kubeconfig_env, context, in_cluster])
     }
 
-    /// The rollout with the wave of a stack, and what must hold after the wave.
+    /// Returns the rollout of a stack, its wave, and the conditions after the wave.
     fn rollout(&self, stack: &Stack) -> Value {
         let (name, wave) = match self.waves.wave_of(&stack.folder) {
             Ok(Some(place)) => place,
@@ -460,7 +477,7 @@ impl<'a> StackSettings<'a> {
             return Value::Null;
         };
         let WaveConfig {
-            // The number of the wave shows a change of the pattern.
+            // The glob is not compared: if a change of it matters, the number of the wave changes.
             pattern: _,
             at_once,
             bake,

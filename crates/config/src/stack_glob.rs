@@ -1,24 +1,24 @@
-//! [`StackGlob`]: a glob for folders and identities of stacks, and for other paths, ready to be asked about many of them.
+//! [`StackGlob`]: a compiled glob for folders, identities of stacks and other paths.
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
-/// A compiled glob: `*` stays inside one component, `**` crosses. One without wildcards is compared as text, because an
-/// automaton for each name of a long configuration takes seconds to build.
+/// A compiled glob: `*` does not match a slash, `**` does. A glob without wildcards is compared as text, because
+/// compiling an automaton for each name of a long configuration would take seconds.
 #[derive(Debug, Clone)]
 pub enum StackGlob {
-    /// Without wildcards.
+    /// A pattern without wildcards.
     Text(String),
-    /// With wildcards.
+    /// A pattern with wildcards.
     Glob(GlobMatcher),
 }
 
-/// The glob of a pattern for folders and identities.
+/// Compiles the pattern of a glob for folders and identities.
 pub(super) fn glob(pattern: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(pattern).literal_separator(true).build()
 }
 
 impl StackGlob {
-    /// `None` for an invalid glob, which matches nothing.
+    /// Compiles a glob; `None` if it is invalid. An invalid glob matches nothing.
     pub fn compile(pattern: &str) -> Option<Self> {
         if !pattern.contains(['*', '?', '[', ']', '{', '}', '\\']) {
             return Some(Self::Text(pattern.to_owned()));
@@ -26,7 +26,7 @@ impl StackGlob {
         Some(Self::Glob(glob(pattern).ok()?.compile_matcher()))
     }
 
-    /// Returns true if it matches a folder or an identity.
+    /// Returns true if the glob matches a folder or an identity.
     pub fn is_match(&self, text: &str) -> bool {
         match self {
             Self::Text(own) => own == text,

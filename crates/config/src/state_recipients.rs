@@ -1,4 +1,4 @@
-//! `state.encrypt_to`: to whom states are encrypted.
+//! `state.encrypt_to`: the recipients to whom states are encrypted.
 
 use super::{
     key_recipients::{StateRecipient, keys_problem},
@@ -6,14 +6,14 @@ use super::{
     types::State,
 };
 
-/// The most days for which unmarked documents are accepted.
+/// The maximum number of days for which unmarked documents are accepted.
 const MOST_DAYS: i64 = 31;
 
 impl State {
-    /// Returns true if documents without a valid mark are accepted at this time.
+    /// Returns true if documents without a valid mark are accepted at this time (`state.accept_unmarked_until`).
     ///
     /// # Errors
-    /// The date is none, or too far ahead; with what to do about it.
+    /// The configured date is invalid, or too far ahead. The error is the message and a hint.
     pub fn accepts_unmarked(&self, now: jiff::Timestamp) -> Result<bool, (String, String)> {
         let Some(text) = &self.accept_unmarked_until else {
             return Ok(false);
@@ -39,7 +39,8 @@ impl State {
         Ok(days >= 0)
     }
 
-    /// To whom states are encrypted. Entries that are not understood were refused when the file was read.
+    /// Returns the recipients to whom states are encrypted, each with its text. Invalid entries are skipped: they were
+    /// refused when the file was read.
     pub fn recipients(&self) -> Vec<(&str, StateRecipient)> {
         let texts = self.encrypt_to.iter().map(|text| text.trim());
         texts
@@ -47,7 +48,7 @@ impl State {
             .collect()
     }
 
-    /// The first problem of `encrypt_to`, with what to do about it.
+    /// Returns the first problem of `encrypt_to`, with a hint.
     pub(super) fn recipients_problem(&self, secrets: &SecretsConfig) -> Option<(String, String)> {
         keys_problem("state.encrypt_to", &self.encrypt_to, |store| {
             secrets.is_vault(store)

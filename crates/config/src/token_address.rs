@@ -1,8 +1,9 @@
-//! Addresses to which a token may be sent.
+//! Decides to which addresses a token may be sent.
 
 use konverge_base::secrets::{AddressParts, credential_in};
 
-/// Returns true if a token may be sent to an address.
+/// Returns true if a token may be sent to an address: it contains no credentials, and the traffic is encrypted or stays
+/// on this machine.
 pub(super) fn is_safe(address: &str) -> bool {
     url::Url::parse(address).is_ok_and(|url| {
         let is_loopback = match url.host() {

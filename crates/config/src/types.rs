@@ -46,9 +46,9 @@ pub struct Config {
     pub clusters: BTreeMap<ClusterName, ClusterConfig>,
     /// The identities at clouds by name, for the rules of stacks.
     pub logins: BTreeMap<String, LoginConfig>,
-    /// In which waves a change reaches its stacks. A stack is in one rollout at most; the others are free.
+    /// The waves in which a change reaches its stacks. A stack is in at most one rollout; other stacks do not wait.
     pub rollouts: Vec<RolloutConfig>,
-    /// What must hold before the next wave, by name.
+    /// The conditions for the next wave of a rollout, by name.
     pub gates: BTreeMap<String, GateConfig>,
     /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
@@ -76,9 +76,9 @@ pub struct Config {
     pub notify: Vec<Notify>,
     /// Edits of the code that other repositories ask for by `repository_dispatch`.
     pub set: SetConfig,
-    /// The pages that show what stands.
+    /// The portal: pages that show the state of all stacks.
     pub portal: PortalConfig,
-    /// What generated KCL models were made from. `konverge models import` writes it.
+    /// The sources of generated KCL models. `konverge models import` writes them.
     pub models: ModelsConfig,
 }
 
@@ -248,7 +248,7 @@ pub struct Kcl {
 }
 
 impl Kcl {
-    /// The effective version of the core.
+    /// Returns the effective version of the core.
     pub fn core(&self) -> &str {
         self.version.as_deref().unwrap_or(DEFAULT_CORE)
     }
@@ -356,7 +356,7 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
-    /// Earlier names of stacks whose guards hold no longer. Without such a line, sets, approvals, limits, freezes and
+    /// Earlier names of stacks whose policies no longer apply. Without such a line, sets, approvals, limits, freezes and
     /// workflows follow a stack that gets another folder or identity.
     pub ended_names: Vec<EndedNameConfig>,
     /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
@@ -366,7 +366,7 @@ pub struct PolicyConfig {
     pub unknown_pushers: bool,
 }
 
-/// An earlier name of stacks whose guards hold no longer.
+/// An earlier name of stacks whose policies no longer apply to them.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "EndedName")]
@@ -383,7 +383,7 @@ pub struct EndedNameConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BrokenBase {
-    /// They are shown, and the preview does not fail because of them.
+    /// The stacks are shown, and the preview does not fail because of them.
     #[default]
     Pass,
     /// The preview fails.
@@ -412,7 +412,8 @@ pub struct DataCheckConfig {
 }
 
 impl DataCheckConfig {
-    /// The path and the name of the schema; `None` if they are not one of the repository and a name.
+    /// Returns the path and the name of the schema; `None` if `schema` does not have the form `PATH:NAME` with a path
+    /// in the repository.
     pub fn schema_parts(&self) -> Option<(RepoPath, &str)> {
         let (path, name) = self.schema.rsplit_once(':')?;
         let is_name = name.starts_with(|c: char| c.is_alphabetic() || c == '_')
@@ -464,7 +465,7 @@ impl PolicySetConfig {
         self.input.unwrap_or_default()
     }
 
-    /// Returns what a denial does: `enforce` if it is set, else `override` if `override.by` names somebody, else
+    /// Returns the effect of a denial: `enforce` if it is set, else `override` if `override.by` names somebody, else
     /// `always`.
     pub fn enforcement(&self) -> PolicyEnforcement {
         let names = self.overriders.as_ref().is_some_and(|named| !named.by.is_empty());
@@ -525,11 +526,11 @@ pub enum PolicyInput {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyEnforcement {
-    /// It is shown only.
+    /// The finding is only shown.
     Advise,
-    /// It stops the stack, unless one of `override.by` overrides exactly this finding.
+    /// The stack is stopped, unless one of `override.by` overrides exactly this finding.
     Override,
-    /// It stops the stack, and nobody overrides it.
+    /// The stack is stopped, and nobody can override the finding.
     Always,
 }
 
@@ -548,17 +549,17 @@ pub struct PolicyExceptionConfig {
     /// A glob for the folders of stacks, as the default branch has them. Default: every stack.
     #[serde(default)]
     pub stacks: Option<String>,
-    /// The first day on which it does not hold any more, in UTC (`2027-01-31`), or a moment as RFC 3339.
+    /// The first day on which the exception no longer applies, in UTC (`2027-01-31`), or a time as RFC 3339.
     pub until: String,
     /// The reason.
     pub reason: String,
 }
 
 impl PolicyExceptionConfig {
-    /// The end.
+    /// Returns the end of the exception.
     ///
     /// # Errors
-    /// It is neither a date nor a moment.
+    /// The end is neither a date nor a time.
     pub fn until_moment(&self) -> Result<jiff::Timestamp, jiff::Error> {
         self.until.parse().or_else(|_| {
             let date: jiff::civil::Date = self.until.parse()?;
@@ -595,7 +596,7 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// The label of drift issues.
+    /// Returns the label of drift issues.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or("konverge-drift")
     }

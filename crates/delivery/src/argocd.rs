@@ -1,19 +1,19 @@
-//! Reads an Application of Argo CD.
+//! Reads the status of an Argo CD Application, and checks that it delivers the artifact of a stack.
 
 use konverge_base::model::masked_value::object;
 use serde_json::Value;
 
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
-/// The sync options with which Argo CD writes something else than the objects of the artifact.
+/// The sync options with which Argo CD changes the objects of the artifact before it applies them.
 const CHANGING_OPTIONS: [&str; 2] = ["Replace=true", "RespectIgnoreDifferences=true"];
-/// The cluster of Argo CD itself, as a destination names it.
+/// The URL by which a destination names the cluster that Argo CD itself runs in.
 const OWN_SERVER: &str = "https://kubernetes.default.svc";
 const OWN_NAME: &str = "in-cluster";
 
 /// Returns why an Application does not deliver the artifact; `None` if it does.
 pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<DeliveryProblem> {
-    // Argo CD prefers them to `source`, also if a hydrator is empty.
+    // Argo CD uses these keys instead of `source`, even if the hydrator is empty.
     for key in ["sources", "sourceHydrator"] {
         let other = &application["spec"][key];
         if !is_empty(other) || other.is_object() {
@@ -55,8 +55,8 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
 }
 
 /// Returns why an Application sends the objects to another cluster than the stack's; `None` if it does not. `is_own` is
-/// true if Argo CD runs in that cluster. `cluster` is the name of the cluster in konverge.yaml, which an export may
-/// have written.
+/// true if Argo CD runs in the stack's cluster. `cluster` is its name in `konverge.yaml`, which an export may have used
+/// as the destination.
 pub(super) fn destination_problem(
     application: &Value,
     is_own: bool,
@@ -87,13 +87,13 @@ pub(super) fn destination_problem(
     ))
 }
 
-/// Returns why a source does not read the files of the artifact as they are; `None` if it does.
+/// Returns why a source changes the files of the artifact while it reads them; `None` if it does not.
 fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
     for key in ["kustomize", "helm", "plugin", "chart"] {
         if !is_empty(&source[key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.source.{key}` changes the objects"),
-                "remove it: a review would not be of what is applied",
+                "remove it: the controller would apply something else than the reviewed objects",
             ));
         }
     }
@@ -104,7 +104,7 @@ fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
             "set `spec.source.path: .`: the artifact is read from its root",
         ));
     }
-    // As `konverge export argocd` writes it. Argo CD adds settings without content.
+    // `konverge export argocd` writes these settings. Argo CD adds empty settings, which are ignored.
     let wanted = object([("recurse", true.into()), ("include", "manifests/*".into())]);
     let mut directory = source["directory"].as_object().cloned().unwrap_or_default();
     directory.retain(|_, setting| !is_empty(setting));
@@ -125,7 +125,7 @@ pub(super) fn prunes(application: &Value) -> bool {
     }
 }
 
-/// Returns how far Argo CD is with an artifact.
+/// Returns how far Argo CD has applied an artifact.
 pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
     let status = |pointer: &str| text(application, &format!("/status{pointer}")).to_owned();
     let (sync, revision) = (status("/sync/status"), status("/sync/revision"));
@@ -149,7 +149,8 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
             errors.push((is_ours, format!("{kind}: {message}")));
         }
     }
-    // An error stays until the next look of Argo CD: before the first push it says that the artifact is missing.
+    // An error stays until Argo CD checks again: before the first push, it still reports that the artifact is missing.
+    // So only errors about this digest count.
     if let Some((_, error)) = errors.iter().find(|(is_ours, _)| *is_ours) {
         return DeliveryProgress::Failed(error.clone());
     }

@@ -1,4 +1,4 @@
-//! The artifact of a stack: the files that a controller applies, and the document that describes them.
+//! The artifact of a stack: the files that the delivery controller applies, and the document that describes them.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use konverge_export::{Bundle, BundleRequest, ExportTarget, Exported, LeaveOut, e
 use konverge_publish::Artifact;
 use konverge_report::json;
 
-/// The document of each export that describes it.
+/// The file of each export that describes the export.
 const DOCUMENT: &str = "konverge.json";
 
-/// The artifact of an export. It depends on the Spec alone: it does not name the commit.
+/// Creates the artifact of an export. It depends only on the Spec, so it does not contain the commit.
 pub fn artifact(exported: &Exported) -> Artifact {
     let mut document = exported.document.clone();
     document.commit = None;
@@ -35,26 +35,26 @@ pub fn artifact(exported: &Exported) -> Artifact {
     Artifact::new(&files, &annotations.into())
 }
 
-/// The objects of a stack as they are delivered.
+/// The objects of a stack in the form in which they are delivered.
 pub(crate) struct DeliveredFiles {
     pub artifact: Artifact,
     exported: Exported,
     wanted: Vec<Resource>,
-    /// The objects with annotations that protect them from Konverge alone.
+    /// The objects whose annotations protect them from Konverge, but not from the delivery controller.
     pub unprotected: Vec<ResourceId>,
 }
 
 impl DeliveredFiles {
-    /// The files by path.
+    /// Returns the paths of the files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &String> {
         self.exported.files.keys()
     }
 
-    /// Returns each object with the values of its references, as the controller reads it: with the additions of the
+    /// Returns each object as the controller reads it, with the values of its references and the additions of the
     /// export.
     ///
     /// # Errors
-    /// Internal: a file is not YAML.
+    /// Internal error: a file is not YAML.
     pub(crate) fn objects(&self) -> Result<BTreeMap<ResourceId, Resource>, UserError> {
         let wanted: BTreeMap<_, _> = self.wanted.iter().map(|one| (&one.id, one)).collect();
         let mut objects = BTreeMap::new();
@@ -73,10 +73,10 @@ impl DeliveredFiles {
     }
 }
 
-/// Exports the objects of a stack. Each names the stack as its owner, as in an apply.
+/// Exports the objects of a stack. Each object names the stack as its owner, as after an apply.
 ///
 /// # Errors
-/// The objects that the tool cannot carry, by name.
+/// The tool cannot deliver some of the objects; the error names them.
 pub(crate) fn delivered_files(
     stack: &StackId,
     tool: DeliveryTool,
@@ -88,7 +88,7 @@ pub(crate) fn delivered_files(
     };
     let ids: std::collections::BTreeSet<_> = resources.iter().map(|one| one.id.clone()).collect();
     for resource in &mut resources {
-        // What Terraform makes is there already.
+        // Terraform resources are applied before the delivery, so a dependency on them is already met.
         resource.depends_on.retain(|id| ids.contains(id));
         konverge_kubernetes::mark_owner(&mut resource.attributes, stack);
     }

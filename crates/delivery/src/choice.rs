@@ -1,4 +1,4 @@
-//! [`DeliveryChoice`]: who applies the Kubernetes objects of a stack in a plan: Konverge, or a controller.
+//! [`DeliveryChoice`]: decides who applies the Kubernetes objects of a stack: Konverge, or a delivery controller.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,19 +20,19 @@ use super::{
     runtime::{DeliveredObjects, Delivery},
 };
 
-/// The facts that decide who applies the objects of a stack.
+/// The inputs that decide who applies the objects of a stack.
 pub struct DeliveryChoice<'a> {
     /// The environment of the run, with the login of the registry.
     pub env: &'a BTreeMap<String, String>,
-    /// Ends what waits for the registry and the controller.
+    /// Ends waits for the registry and the controller when the run is interrupted.
     pub interrupt: Interrupt,
     /// The configuration, with the registry and the names of controllers.
     pub config: &'a Config,
-    /// What must be masked.
+    /// The registry of secrets, for masking.
     pub secrets: &'a Secrets,
-    /// The stack.
+    /// The stack that is planned.
     pub stack: &'a StackId,
-    /// The controller of the stack's rule.
+    /// The controller in the rule for the stack.
     pub rule: Option<DeliveryTool>,
     /// True if the Spec has objects.
     pub has_objects: bool,
@@ -42,39 +42,40 @@ pub struct DeliveryChoice<'a> {
     pub state: &'a StackState,
     /// The cluster of the stack.
     pub cluster: Option<&'a ClusterName>,
-    /// The cluster that its objects name, if they name one.
+    /// The cluster that the objects of the Spec name, if they name one.
     pub named: Option<ClusterName>,
 }
 
-/// The runtimes of a stack, and what a plan that is not applied says of them.
+/// The runtimes of a stack, with a warning for a plan that is not applied.
 pub struct ChosenRuntimes {
-    /// The runtimes.
+    /// The runtimes for the plan.
     pub runtimes: RuntimeRegistry,
-    /// What is wrong with the delivery.
+    /// The problem of the delivery, if there is one.
     pub warning: Option<DeliveryWarning>,
 }
 
-/// What is wrong with a delivery that is planned, and not applied.
+/// The problem of a delivery in a plan that is not applied.
 pub enum DeliveryWarning {
-    /// An apply would stop.
+    /// An apply would stop with this error.
     Stops(UserError),
-    /// The last delivery is not well, and this is what the controller says.
+    /// The last delivery is unhealthy; the text is the message of the controller.
     Unwell(String),
 }
 
 impl DeliveryChoice<'_> {
-    /// The runtimes, with the controller in the place of the Kubernetes runtime if one delivers the stack. Nothing is
+    /// Returns the runtimes. If a controller delivers the stack, it replaces the Kubernetes runtime. Nothing is
     /// written.
     ///
     /// # Errors
-    /// The plan is applied, and the controller would not deliver the stack, or another one still does.
+    /// The plan is applied, but the controller would not deliver the stack, or another controller still delivers it.
     pub async fn runtimes(
         &self,
         runtimes: RuntimeRegistry,
         kubernetes: Option<Kubernetes>,
     ) -> Result<ChosenRuntimes, UserError> {
         let before = DeliveryRecord::read(&self.state.runtime)?;
-        // An artifact is not empty: the objects that are left are deleted as those of every stack.
+        // An artifact must not be empty. If the Spec has no objects, Konverge deletes the remaining ones as for any
+        // stack.
         let tool = self.rule.filter(|_| self.has_objects);
         let Some(kubernetes) = kubernetes.filter(|_| before.is_some() || tool.is_some()) else {
             return Ok(ChosenRuntimes {
@@ -101,7 +102,8 @@ impl DeliveryChoice<'_> {
             (None, Some(before)) => {
                 let why = self.rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
                 let released = check_released(&kubernetes, self.stack, &before, why).await;
-                // An apply makes Konverge the manager of its fields again, after its approval.
+                // The plan uses the controller's field manager; an approved apply makes Konverge the manager of the
+                // fields again.
                 let runtime = kubernetes.managed_by(before.target.field_manager());
                 (released.map(|()| None), Arc::new(runtime))
             }

@@ -1,4 +1,5 @@
-//! The controller that delivers a stack: its objects in a cluster, whether they read our artifact, and how far they are.
+//! The controller that delivers a stack: its objects in the cluster, whether they read the stack's artifact, and their
+//! progress.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use super::{
     progress::{DeliveryProblem, DeliveryProgress},
 };
 
-/// The tag that a controller follows.
+/// The tag of the artifact that a controller follows.
 const TAG: &str = "live";
 
 fn field_manager(tool: DeliveryTool) -> &'static str {
@@ -27,8 +28,8 @@ fn field_manager(tool: DeliveryTool) -> &'static str {
     }
 }
 
-/// Returns the managers that may have applied the fields of a stack, without `manager`. After a killed run nobody knows
-/// which of them did.
+/// Returns all field managers except `manager` that may have applied fields of a stack. After a killed run it is
+/// unknown which of them did.
 pub(super) fn managers_besides(manager: &str) -> Vec<&'static str> {
     let controllers = DeliveryTool::ALL.map(field_manager);
     let mut managers = vec![FIELD_MANAGER];
@@ -37,7 +38,7 @@ pub(super) fn managers_besides(manager: &str) -> Vec<&'static str> {
     managers
 }
 
-/// The object of a controller that delivers a stack.
+/// The object of a controller that delivers a stack, and the artifact that the object reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryTarget {
     pub tool: DeliveryTool,
@@ -46,23 +47,23 @@ pub(crate) struct DeliveryTarget {
     pub namespace: String,
     /// The cluster of the controller.
     pub cluster: Option<ClusterName>,
-    /// The artifact without its tag: `oci://HOST/NAME`.
+    /// The reference of the artifact without its tag: `oci://HOST/NAME`.
     pub artifact: String,
-    /// The tag that it follows.
+    /// The tag that the object follows.
     pub tag: String,
 }
 
-/// The objects of a controller, as they are in the cluster.
+/// The objects of a controller in the cluster.
 #[derive(Debug)]
 pub(crate) enum ControllerObjects {
     /// An Application.
     Argocd(Value),
-    /// An OCIRepository, and the Kustomizations that read it.
+    /// An OCIRepository, and the Kustomizations that read from it.
     Flux(Value, Vec<Value>),
 }
 
 impl DeliveryTarget {
-    /// The delivery of a stack, as the configuration has it.
+    /// Creates the target of a stack from the configuration.
     pub(crate) fn new(
         config: &Config,
         tool: DeliveryTool,
@@ -81,31 +82,31 @@ impl DeliveryTarget {
         }
     }
 
-    /// Returns true if both are the same object of a controller.
+    /// Returns true if both targets are the same object of a controller.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         (self.tool, &self.name, &self.namespace, &self.cluster)
             == (other.tool, &other.name, &other.namespace, &other.cluster)
     }
 
-    /// The artifact with its tag.
+    /// Returns the reference of the artifact with its tag.
     ///
     /// # Errors
-    /// The configured address is not valid.
+    /// The configured address is invalid.
     pub(crate) fn reference(&self) -> Result<ArtifactReference, PublishError> {
         format!("{}:{}", self.artifact, self.tag).parse()
     }
 
-    /// Returns the address of one content of the artifact, by its digest.
+    /// Returns the reference of the artifact with a digest instead of the tag.
     pub(crate) fn with_digest(&self, digest: &str) -> String {
         format!("{}:{}@{digest}", self.artifact, self.tag)
     }
 
-    /// The name under which the controller applies fields.
+    /// Returns the field manager with which the controller applies objects.
     pub(crate) fn field_manager(&self) -> &'static str {
         field_manager(self.tool)
     }
 
-    /// Names the object for messages: ``Application `argocd/shop-prod` ``.
+    /// Returns the name of the object for messages, for example ``Application `argocd/shop-prod` ``.
     pub(crate) fn title(&self) -> String {
         let kind = match self.tool {
             DeliveryTool::Argocd => "Application",
@@ -114,7 +115,7 @@ impl DeliveryTarget {
         format!("{kind} `{}/{}`", self.namespace, self.name)
     }
 
-    /// The id of the Application or the OCIRepository.
+    /// Returns the resource id of the Application or the OCIRepository.
     pub(crate) fn object_id(&self) -> String {
         let kind = match self.tool {
             DeliveryTool::Argocd => "argoproj.io/v1alpha1:Application",
@@ -123,7 +124,7 @@ impl DeliveryTarget {
         format!("{kind}:{}:{}", self.namespace, self.name)
     }
 
-    /// The command that writes the objects of the controller.
+    /// Returns a hint with the command that writes the objects of the controller.
     pub(crate) fn export_hint(&self, stack: &StackId) -> String {
         let tool = self.tool.word();
         format!(
@@ -136,10 +137,10 @@ impl DeliveryTarget {
         format!("/apis/{group}/namespaces/{}/{plural}", self.namespace)
     }
 
-    /// The object of the controller; `None` if there is none.
+    /// Reads the object of the controller; `None` if it does not exist.
     ///
     /// # Errors
-    /// The cluster cannot be reached, or denies it.
+    /// The cluster cannot be reached, or denies the request.
     pub(crate) async fn object(&self, kubernetes: &Kubernetes) -> Result<Option<Value>, UserError> {
         let collection = match self.tool {
             DeliveryTool::Argocd => self.path("argoproj.io/v1alpha1", "applications"),
@@ -149,10 +150,11 @@ impl DeliveryTarget {
         kubernetes.read_path(self.cluster.as_ref(), &path).await
     }
 
-    /// The objects of the controller, which read the artifact of a stack. `cluster` is that of the stack's objects.
+    /// Reads the objects of the controller, and checks that they deliver the artifact. `cluster` is that of the stack's
+    /// objects.
     ///
     /// # Errors
-    /// They are missing, read something else, or would not do what the plan shows.
+    /// The objects are missing, read another source, or would not apply what the plan shows.
     pub(crate) async fn objects(
         &self,
         kubernetes: &Kubernetes,
@@ -160,7 +162,10 @@ impl DeliveryTarget {
         cluster: Option<&ClusterName>,
     ) -> Result<ControllerObjects, UserError> {
         let Some(object) = self.object(kubernetes).await? else {
-            let what = format!("{} is missing, so nobody would apply `{stack}`", self.title());
+            let what = format!(
+                "{} is missing, so no controller would apply `{stack}`",
+                self.title()
+            );
             return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
         };
         let is_own = kubernetes.is_one_server(self.cluster.as_ref(), cluster)?;
@@ -203,7 +208,7 @@ impl DeliveryTarget {
 }
 
 impl ControllerObjects {
-    /// Returns how far the controller is with an artifact.
+    /// Returns how far the controller has applied an artifact.
     pub(crate) fn progress(&self, digest: &str) -> DeliveryProgress {
         match self {
             Self::Argocd(application) => argocd::progress(application, digest),
@@ -211,7 +216,7 @@ impl ControllerObjects {
         }
     }
 
-    /// Returns true if the controller deletes what leaves the artifact.
+    /// Returns true if the controller deletes objects that leave the artifact.
     pub(crate) fn prunes(&self) -> bool {
         match self {
             Self::Argocd(application) => argocd::prunes(application),
@@ -219,7 +224,7 @@ impl ControllerObjects {
         }
     }
 
-    /// The first file that no object of the controller reads.
+    /// Returns the first file that no object of the controller reads.
     pub(crate) fn unread<'f>(&self, files: impl Iterator<Item = &'f String>) -> Option<&'f String> {
         let mut files = files.filter(|file| file.starts_with("manifests/"));
         match self {

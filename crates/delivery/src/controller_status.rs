@@ -1,4 +1,4 @@
-//! [`ControllerStatus`]: the present status of the controller that delivers a stack.
+//! [`ControllerStatus`]: the current status of the controller that delivers a stack.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use super::{progress::DeliveryProgress, record::DeliveryRecord};
 
 /// The status of the controller, compared with the last delivery of the stack.
 pub struct ControllerStatus {
-    /// The Application or the OCIRepository.
+    /// The id of the Application or the OCIRepository.
     id: ResourceId,
     cluster: Option<ClusterName>,
     /// The digest of the last delivery.
@@ -28,11 +28,11 @@ pub struct ControllerStatus {
 }
 
 impl ControllerStatus {
-    /// Asks the controller of a stack; `None` if no controller delivers it, or the last delivery has not ended. `clusters`
-    /// are asked for only if there was a delivery.
+    /// Reads the status of a stack's controller; `None` if no controller delivers the stack, or the last delivery has
+    /// not ended. `clusters` is called only if there was a delivery.
     ///
     /// # Errors
-    /// The cluster of the controller cannot be asked, a cloud refuses the login, or the record cannot be read.
+    /// The cluster of the controller cannot be reached, a cloud refuses the login, or the record cannot be read.
     pub async fn read(
         stack: &StackId,
         state: &StackState,
@@ -50,7 +50,8 @@ impl ControllerStatus {
         let mut objects = state.resources.iter();
         let objects = objects.find(|one| one.runtime == RuntimeKind::Kubernetes);
         let cluster = objects.and_then(|one| one.cluster.as_ref());
-        // A cluster that does not answer is an error, and an object that is missing or delivers something else is not.
+        // A cluster that does not respond is an error. A controller object that is missing or reads another artifact is
+        // a status.
         target.object(kubernetes).await?;
         let progress = match target.objects(kubernetes, stack, cluster).await {
             Ok(objects) => objects.progress(digest),
@@ -67,7 +68,7 @@ impl ControllerStatus {
         }))
     }
 
-    /// Returns the health of the controller, in the form of an object of the stack.
+    /// Returns the health of the controller, in the form of the health of an object.
     pub fn health(self) -> ObjectStatus {
         let (health, message) = match self.progress {
             DeliveryProgress::Healthy => (Health::Ready, String::new()),
@@ -83,7 +84,7 @@ impl ControllerStatus {
         }
     }
 
-    /// Returns the difference from a delivery that has ended well; `None` if there is none.
+    /// Returns the difference from the last delivery, which was healthy; `None` if there is none.
     pub fn difference(self, stack: &StackId) -> Option<ResourcePlan> {
         let (DeliveryProgress::Waiting(why) | DeliveryProgress::Failed(why)) = self.progress else {
             return None;
@@ -102,12 +103,13 @@ impl ControllerStatus {
     }
 }
 
-/// Returns the error for a stack whose controller is not healthy, although all objects are as applied: an apply would
-/// restore nothing.
+/// Returns the error for a stack whose controller is unhealthy although all objects are as applied, so that an apply
+/// would restore nothing.
 pub fn left_to_controller(stack: &StackId) -> UserError {
-    let what = format!("`{stack}` is as applied, and only its controller can become healthy again");
+    let what =
+        format!("`{stack}` is unchanged since its apply: only its controller can make it healthy again");
     UserError::new(ErrorKind::Kubernetes, what)
-        .hint("see what the controller says: let it sync, or fix what it names")
+        .hint("read the status of the controller: let it sync, or fix the problem that it reports")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The end of a delivery: the object of the controller is gone, and Konverge takes the fields of the objects back.
+//! The end of a delivery: the controller's object is deleted, and Konverge becomes the manager of the fields again.
 
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -14,15 +14,15 @@ use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
 
 use super::{controller::managers_besides, record::DeliveryRecord};
 
-/// The reason why an earlier delivery ends.
-pub(crate) const OTHER_RULE: &str = "konverge.yaml says otherwise now";
+/// The reason for the end of an earlier delivery.
+pub(crate) const OTHER_RULE: &str = "konverge.yaml has another rule for it now";
 pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 
-/// Stops if the object of an earlier delivery is still there: the controller would undo what another one applies, or
-/// delete it.
+/// Returns an error if the controller's object of an earlier delivery still exists: the controller would revert or
+/// delete what Konverge or another controller applies.
 ///
 /// # Errors
-/// It is there, or the cluster does not say.
+/// The object exists, or the cluster does not respond.
 pub(crate) async fn check_released(
     kubernetes: &Kubernetes,
     stack: &StackId,
@@ -36,7 +36,7 @@ pub(crate) async fn check_released(
     let what = format!("`{stack}` is delivered by {}, and {why}", earlier.title());
     let how = match earlier.tool {
         DeliveryTool::Argocd => format!(
-            "delete it without its objects, and run again: `argocd app delete {} --cascade=false`",
+            "delete the Application without its objects, and run the command again: `argocd app delete {} --cascade=false`",
             earlier.name
         ),
         DeliveryTool::Flux => {
@@ -46,8 +46,8 @@ pub(crate) async fn check_released(
     Err(UserError::new(ErrorKind::Policy, what).hint(how))
 }
 
-/// Returns true if the delivery of a stack ends with an apply: Konverge applies its objects again, or there are none.
-/// `has_rule`: a rule names a controller.
+/// Returns true if an apply ends the delivery of a stack, because Konverge applies its objects again or it has none.
+/// `has_rule` is true if a rule names a controller.
 ///
 /// # Errors
 /// The record of the delivery cannot be read.
@@ -62,7 +62,7 @@ pub fn has_objects(spec: &Spec) -> bool {
     kinds.any(|kind| kind == RuntimeKind::Kubernetes)
 }
 
-/// The cluster that the objects of a Spec name, if they name one. An artifact is for one.
+/// Returns the cluster that the objects of a Spec name, if they name one. An artifact is for one cluster only.
 pub fn named_cluster(spec: &Spec) -> Option<ClusterName> {
     let objects = spec
         .resources
@@ -72,10 +72,10 @@ pub fn named_cluster(spec: &Spec) -> Option<ClusterName> {
     named.next()
 }
 
-/// Makes Konverge the manager of the fields of a stack again. A second call changes nothing.
+/// Makes Konverge the manager of a stack's fields again. A second call changes nothing.
 ///
 /// # Errors
-/// A cluster cannot be reached, or refuses.
+/// A cluster cannot be reached, or refuses the change.
 pub async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Result<(), UserError> {
     let objects = state
         .resources

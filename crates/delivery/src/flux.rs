@@ -1,10 +1,11 @@
-//! Reads an OCIRepository and the Kustomizations of Flux.
+//! Reads the status of a Flux OCIRepository and its Kustomizations, and checks that they deliver the artifact of a
+//! stack.
 
 use serde_json::Value;
 
 use super::progress::{DeliveryProblem, DeliveryProgress, is_empty, text};
 
-/// The fields that a Kustomization must not have: they change the objects, or where they go.
+/// The fields that a Kustomization must not have, because they change the objects or their target.
 const CHANGING: [&str; 9] = [
     "patches",
     "images",
@@ -17,7 +18,7 @@ const CHANGING: [&str; 9] = [
     "ignore",
 ];
 
-/// The reasons of a Kustomization that is not ready because it waits for something else.
+/// The reasons with which an unready Kustomization waits for another object.
 const WAITS: [&str; 2] = ["DependencyNotReady", "ArtifactFailed"];
 
 /// Returns why an OCIRepository does not deliver the artifact; `None` if it does.
@@ -39,11 +40,11 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
     for (key, remedy) in [
         (
             "layerSelector",
-            "remove it: the artifact has one layer, which must be extracted",
+            "remove this key: the artifact has one layer, which must be extracted",
         ),
         (
             "ignore",
-            "remove it: the controller would not see all files, and delete what it does not see",
+            "remove this key: the controller would miss files, and delete their objects",
         ),
     ] {
         if !is_empty(&source["spec"][key]) {
@@ -56,7 +57,7 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
     suspended(source)
 }
 
-/// The Kustomizations of a list that read an OCIRepository.
+/// Returns the Kustomizations of a list that read from an OCIRepository.
 pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
     let items = list["items"].as_array().into_iter().flatten();
     let reads = |one: &&Value| {
@@ -69,8 +70,8 @@ pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
     items.filter(reads).cloned().collect()
 }
 
-/// Returns why a Kustomization does not deliver what it reads; `None` if it does. `is_own` is true if the controller
-/// runs in the cluster of the stack.
+/// Returns why a Kustomization does not deliver its source unchanged; `None` if it does. `is_own` is true if the
+/// controller runs in the cluster of the stack.
 pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<DeliveryProblem> {
     if is_empty(&one["spec"]["kubeConfig"]) != is_own {
         return Some(if is_own {
@@ -98,7 +99,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if one.pointer(pointer).is_some_and(|value| !value.is_null()) {
             return Some(DeliveryProblem::new(
                 format!("`spec.postBuild.{key}` rewrites the data of objects"),
-                "remove `spec.postBuild`: a review would not be of what is applied",
+                "remove `spec.postBuild`: the controller would apply something else than the reviewed objects",
             ));
         }
     }
@@ -106,7 +107,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if !is_empty(&one["spec"][key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.{key}` changes the objects or where they go"),
-                "remove it: a review would not be of what is applied",
+                "remove it: the controller would apply something else than the reviewed objects",
             ));
         }
     }
@@ -139,7 +140,7 @@ pub(super) fn reads(one: &Value, file: &str) -> bool {
     path.is_empty() || path == "." || file.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Returns how far Flux is with an artifact.
+/// Returns how far Flux has applied an artifact.
 pub(super) fn progress(source: &Value, kustomizations: &[Value], digest: &str) -> DeliveryProgress {
     let mut waiting = None;
     for one in kustomizations {
@@ -172,7 +173,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|one| one["type"] == kind)
 }
 
-/// Returns true if a revision, `TAG@sha256:DIGEST`, has this digest.
+/// Returns true if a revision of the form `TAG@sha256:DIGEST` has this digest.
 fn is_of(revision: &str, digest: &str) -> bool {
     revision == digest
         || revision
@@ -195,7 +196,7 @@ fn of_one(one: &Value, digest: &str) -> DeliveryProgress {
     if observed != generation {
         return DeliveryProgress::Waiting("its latest spec has not been reconciled yet".to_owned());
     }
-    // It waits itself then, and was not at work: what it waits for says its own error.
+    // Such a Kustomization was not applied, so it has not failed. The object that it waits for reports its own error.
     let has_waited = WAITS.contains(&text(ready, "/reason"));
     match &ready["status"] {
         status if status == "True" && is_of(applied, digest) => DeliveryProgress::Healthy,

@@ -1,4 +1,4 @@
-//! The progress of a delivery, and the reasons why a controller does not deliver a stack.
+//! The progress of a delivery, and the problems that keep a controller from delivering a stack.
 
 use serde_json::Value;
 
@@ -23,17 +23,17 @@ pub(super) fn is_empty(value: &Value) -> bool {
 pub(crate) enum DeliveryProgress {
     /// The controller applied the revision, and the objects are healthy.
     Healthy,
-    /// The controller has not applied it yet, with its message.
+    /// The controller has not applied the revision yet; the text is its message.
     Waiting(String),
-    /// The controller failed, with its message.
+    /// The controller failed; the text is its message.
     Failed(String),
 }
 
-/// The reason why an object of a controller does not deliver a stack, and the remedy.
+/// A problem that keeps a controller's object from delivering a stack, with the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DeliveryProblem {
     pub what: String,
-    /// The hint; `None`: to write the object of the controller again.
+    /// The hint; with `None` the hint is to export the controller's object again.
     pub remedy: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl DeliveryProblem {
         }
     }
 
-    /// The object reads another source.
+    /// Returns the problem that the object reads another source.
     pub(super) fn other_source(found: &str, ours: &str) -> Self {
         Self {
             what: format!(

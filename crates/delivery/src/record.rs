@@ -12,24 +12,24 @@ use konverge_base::{
 
 use super::controller::DeliveryTarget;
 
-/// The key of the record in the runtimes' part of a state.
+/// The key of the record in the runtime data of a state.
 const KEY: &str = "delivery";
 
-/// Who delivers the objects of a stack, and which artifacts were pushed.
+/// The controller that delivers the objects of a stack, and the artifacts that were pushed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryRecord {
-    /// The controller and its object.
+    /// The controller's object and its artifact.
     #[serde(flatten)]
     pub target: DeliveryTarget,
-    /// The digests to which the tag may point, the newest last. There is one after a delivery that ended well.
+    /// The digests to which the tag may point, the newest last. After a healthy delivery there is only one.
     pub digests: Vec<String>,
-    /// The artifact with which the controller was healthy last: `oci://HOST/NAME:TAG@DIGEST`. `None` if it never was.
+    /// The artifact with which the controller was last healthy: `oci://HOST/NAME:TAG@DIGEST`. `None` if it never was.
     #[serde(default)]
     pub delivered: Option<String>,
 }
 
 impl DeliveryRecord {
-    /// The record before a push: until the controller is healthy at the digest, the delivery is not settled.
+    /// Creates the record before a push. The delivery has not ended until the controller is healthy with this digest.
     pub(crate) fn pushing(before: Option<&Self>, target: &DeliveryTarget, digest: &str) -> Self {
         let mut digests = Self::pushed(before, target);
         digests.retain(|one| one != digest);
@@ -42,7 +42,7 @@ impl DeliveryRecord {
         }
     }
 
-    /// The record after the controller was healthy at a digest.
+    /// Creates the record after the controller was healthy with a digest.
     pub(crate) fn settled(target: &DeliveryTarget, digest: String) -> Self {
         Self {
             target: target.clone(),
@@ -51,13 +51,13 @@ impl DeliveryRecord {
         }
     }
 
-    /// The digests that applies of the stack pushed to the artifact of a target.
+    /// Returns the digests that applies of the stack have pushed to the artifact of a target.
     pub(crate) fn pushed(before: Option<&Self>, target: &DeliveryTarget) -> Vec<String> {
         let before = before.filter(|before| before.target.artifact == target.artifact);
         before.map(|before| before.digests.clone()).unwrap_or_default()
     }
 
-    /// Returns the digest to which the tag certainly points, if the controller was healthy with it.
+    /// Returns the digest to which the tag certainly points, if the controller was healthy with this digest.
     pub(crate) fn settled_digest(&self) -> Option<&str> {
         match self.digests.as_slice() {
             [only] if self.delivered.as_ref() == Some(&self.target.with_digest(only)) => Some(only),
@@ -65,10 +65,10 @@ impl DeliveryRecord {
         }
     }
 
-    /// The record of a stack; `None` if Konverge itself applies its objects.
+    /// Reads the record of a stack; `None` if Konverge itself applies its objects.
     ///
     /// # Errors
-    /// A newer Konverge wrote it.
+    /// A newer version of Konverge wrote the record.
     pub(crate) fn read(data: &BTreeMap<String, Value>) -> Result<Option<Self>, UserError> {
         let Some(value) = data.get(KEY).filter(|value| !value.is_null()) else {
             return Ok(None);
@@ -80,15 +80,15 @@ impl DeliveryRecord {
         Ok(Some(record))
     }
 
-    /// Its key and value in the state.
+    /// Returns the key and the value of the record in the state.
     pub(crate) fn entry(&self) -> (&'static str, Value) {
         let value = serde_json::to_value(self).expect("a record is plain data");
         (KEY, value)
     }
 }
 
-/// Returns the journal entry that says that Konverge manages the fields of the objects again. If a run is killed before
-/// the entry is written, the next run takes the fields once more.
+/// Returns the journal entry after which Konverge manages the fields of the objects again. If a run is killed before it
+/// writes the entry, the next run takes the fields again.
 pub fn ended() -> JournalEntry {
     JournalEntry::Runtime {
         key: KEY.to_owned(),
@@ -96,7 +96,7 @@ pub fn ended() -> JournalEntry {
     }
 }
 
-/// Removes the record: Konverge applies the objects again, or there are none.
+/// Removes the record, because Konverge applies the objects again or the stack has none.
 pub fn forget(state: &mut StackState) {
     state.runtime.remove(KEY);
 }

@@ -1,4 +1,4 @@
-//! [`DeliveredObjects`]: the runtime of Kubernetes objects that a controller applies.
+//! [`DeliveredObjects`]: the runtime for Kubernetes objects that a delivery controller applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +31,12 @@ use super::{
     record::DeliveryRecord,
 };
 
-/// The objects of one stack, which a controller applies from an artifact. One plan and its apply use it.
+/// The objects of one stack that a controller applies from an artifact, used by one plan and its apply.
 pub(crate) struct DeliveredObjects {
-    /// The runtime with Konverge's field manager: it deletes objects that the controller never had.
+    /// The runtime with Konverge's field manager, which deletes objects that the controller never applied.
     ours: Kubernetes,
-    /// The runtime with the field manager that applies the objects now: the plan shows what follows from its fields.
+    /// The runtime with the field manager that applies the objects now, because a plan depends on the fields that it
+    /// owns.
     planner: Kubernetes,
     /// The runtime with the controller's field manager.
     pub(super) kubernetes: Kubernetes,
@@ -50,7 +51,7 @@ pub(crate) struct DeliveredObjects {
     pub(super) interrupt: Interrupt,
 }
 
-/// The parts of a delivery, besides its clusters.
+/// The inputs of a delivery besides its clusters.
 pub(crate) struct Delivery {
     pub stack: StackId,
     pub target: DeliveryTarget,
@@ -91,11 +92,11 @@ impl DeliveredObjects {
         }
     }
 
-    /// Checks that this controller would deliver the stack, and that no other one does. Returns the controller's
+    /// Checks that this controller would deliver the stack, and that no other controller does. Returns the controller's
     /// message if the last delivery is no longer healthy.
     ///
     /// # Errors
-    /// The problem, with the remedy.
+    /// A problem that keeps the controller from delivering the stack, with the remedy.
     pub(crate) async fn check(&self) -> Result<Option<String>, UserError> {
         if let Some(before) = self
             .before
@@ -114,14 +115,14 @@ impl DeliveredObjects {
         })
     }
 
-    /// The objects of the controller.
+    /// Reads the objects of the controller.
     pub(super) async fn objects(&self) -> Result<ControllerObjects, UserError> {
         let cluster = self.cluster.as_ref();
         self.target.objects(&self.kubernetes, &self.stack, cluster).await
     }
 
-    /// Returns the digest of the last delivery, if the tag certainly points to it and the controller was healthy with
-    /// it.
+    /// Returns the digest of the last delivery, if it is certain that the tag points to it and the controller was
+    /// healthy with it.
     fn last_digest(&self) -> Option<&str> {
         let before = self.before.as_ref();
         before
@@ -129,7 +130,8 @@ impl DeliveredObjects {
             .settled_digest()
     }
 
-    /// Returns true if the controller has delivered the stack before. It then deletes objects that leave the artifact.
+    /// Returns true if the controller has delivered the stack before, so that it deletes objects that leave the
+    /// artifact.
     fn has_delivered(&self) -> bool {
         self.before
             .as_ref()
@@ -197,7 +199,7 @@ impl DeliveredObjects {
         items: Vec<Item>,
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
         if !self.has_delivered() {
-            // The controller never had them.
+            // The controller never applied these objects, so Konverge deletes them.
             return self.ours.plan(scope, items).await;
         }
         let planned = self.planner.plan(scope, items).await?;
@@ -260,22 +262,22 @@ impl DeliveredObjects {
             )));
         }
         sink.check_lease().await?;
-        // A tag of somebody else is found before anything is changed.
+        // Checked before any change, because another writer may own the tag.
         self.check_tag(&files).await?;
-        // Before anything is changed: a run that ends too early is not taken for a delivery.
+        // Recorded before any change, so that a killed run does not look like a finished delivery.
         let pushing = DeliveryRecord::pushing(self.before.as_ref(), &self.target, &digest);
         if self.before.as_ref() != Some(&pushing) {
             Self::record(&pushing, sink).await?;
         }
-        // Before the push: otherwise a field that leaves the Spec would stay for ever.
+        // Done before the push: otherwise a field that leaves the Spec would stay in the object for ever.
         self.hand_over(&planned).await?;
         self.push(&files).await?;
         self.wait_until_healthy(scope, &digest, &planned, sink).await?;
         Self::record(&DeliveryRecord::settled(&self.target, digest), sink).await
     }
 
-    /// Makes the controller the manager of the fields that Konverge, or an earlier controller, applied. It then removes
-    /// what leaves the artifact. Nothing is deleted here.
+    /// Makes the controller the manager of the fields that Konverge, or an earlier controller, applied, so that it
+    /// removes fields that leave the artifact. Nothing is deleted here.
     async fn hand_over(&self, planned: &[PlannedResource]) -> Result<(), UserError> {
         if self.last_digest().is_some() {
             return Ok(());
@@ -292,7 +294,7 @@ impl DeliveredObjects {
         RegistryClient::new(self.login.clone(), self.interrupt.clone())
     }
 
-    /// Checks that the tag points to a digest that an apply of the stack pushed, or does not exist.
+    /// Checks that the tag does not exist, or points to a digest that an apply of the stack has pushed.
     async fn check_tag(&self, files: &DeliveredFiles) -> Result<(), UserError> {
         let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         let reference = self.target.reference()?;
@@ -301,7 +303,7 @@ impl DeliveredObjects {
         checked.await.map_err(not_moved)
     }
 
-    /// Moves the tag. The state already lists the digests to which it may point.
+    /// Pushes the artifact and moves the tag. The state already lists the digests to which the tag may point.
     async fn push(&self, files: &DeliveredFiles) -> Result<(), UserError> {
         let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         let reference = self.target.reference()?;
@@ -316,20 +318,20 @@ impl DeliveredObjects {
     }
 }
 
-/// Converts the error of a push that did not move the tag.
+/// Converts the error of a push that has not moved the tag.
 fn not_moved(error: PublishError) -> UserError {
     match error {
         PublishError::OtherContent { reference, found, .. } => {
             let what = format!("`{reference}` is `{found}`, which no apply of this stack pushed");
             UserError::new(ErrorKind::Policy, what).hint(
-                "find out who pushed it: only the jobs of the default branch may. Delete the tag, and run again",
+                "find out who pushed the artifact: only the jobs of the default branch may push. Delete the tag, and run the command again",
             )
         }
         error => error.into(),
     }
 }
 
-/// Removes changes of the field manager from a plan: they are the controller's business.
+/// Removes changes of the field manager from a plan, because the controller makes them.
 fn without_ownership(stack: &StackId, planned: &mut PlannedResource) {
     let public = &planned.public;
     if public.action == Action::Update && public.changes.is_empty() {
@@ -363,11 +365,11 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
     )
 }
 
-/// Returns the first path of an object whose value came from a secret. The value is masked in the record; the object
-/// alone does not show it.
+/// Returns the first path of an object whose value came from a secret. The record masks the value, but the object alone
+/// does not show that it is secret.
 ///
 /// # Errors
-/// The plan lacks the record or the object, so that nobody knows.
+/// The plan lacks the record or the object, so this is unknown.
 fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>, UserError> {
     let (Some(recorded), Some(desired)) = (&planned.recorded, &planned.item.desired) else {
         let what = format!("internal error: the plan of `{}` has no record", planned.item.id);
@@ -392,7 +394,7 @@ fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<Strin
         *found = Some(path.to_owned());
         return;
     }
-    // What the object alone lacks is null there: a secret in it is found.
+    // A key that the object lacks is compared with null, so that a secret in it is found.
     match recorded {
         Value::Object(map) => {
             for (key, value) in map {

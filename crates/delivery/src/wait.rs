@@ -1,4 +1,4 @@
-//! The wait for a controller: until it is healthy at the revision, and the objects are what was planned.
+//! Waits for a delivery controller, until it is healthy with the revision and the live objects are as planned.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use konverge_engine::runtime::{
 
 use super::{progress::DeliveryProgress, runtime::DeliveredObjects};
 
-/// The first and the longest pause between two looks at the controller.
+/// The first and the longest pause between two checks of the controller.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-/// The time for which a controller must fail before the wait ends: it tries again by itself.
+/// The time for which a controller must fail before the wait ends, because it retries by itself.
 const FAILURE_LASTS: Duration = Duration::from_secs(30);
 
-/// A wait with a limit.
+/// A wait with a time limit.
 struct WaitLimit {
     until: Instant,
     pause: Duration,
@@ -38,8 +38,8 @@ impl WaitLimit {
         }
     }
 
-    /// Pauses. Returns an error if the time is over, the run was asked to stop, or the controller has failed for long
-    /// enough.
+    /// Pauses until the next check. Returns an error if the time limit has passed, the run was interrupted, or the
+    /// controller has failed for long enough.
     async fn wait(
         &mut self,
         failed: bool,
@@ -47,6 +47,7 @@ impl WaitLimit {
         what: impl Fn() -> UserError,
     ) -> Result<(), UserError> {
         let now = Instant::now();
+        // Any other status resets the time, because a controller retries by itself.
         self.failed_since = failed.then(|| self.failed_since.unwrap_or(now));
         if self
             .failed_since
@@ -57,9 +58,8 @@ impl WaitLimit {
         }
         if sink.cancelled() {
             let what = "the run was asked to stop while it waited for the controller";
-            return Err(
-                UserError::new(ErrorKind::Interrupted, what).hint("run it again: it continues with the wait")
-            );
+            return Err(UserError::new(ErrorKind::Interrupted, what)
+                .hint("run the command again: it continues to wait"));
         }
         self.interrupt.pause(self.pause.min(self.until - now)).await;
         self.pause = (self.pause * 2).min(PAUSES.1);
@@ -67,16 +67,16 @@ impl WaitLimit {
     }
 }
 
-/// The result of a delivery, compared with the plan.
+/// The live objects after a delivery, compared with the plan.
 enum Delivered {
-    /// The applied objects.
+    /// All objects are as planned.
     AsPlanned(Vec<AppliedResource>),
-    /// The first object that differs from the plan, and where.
+    /// The first object that differs from the plan, with the differing paths.
     Otherwise(String),
 }
 
 impl DeliveredObjects {
-    /// Waits until the controller is healthy at a digest, and the objects are as planned. Reports each object.
+    /// Waits until the controller is healthy with a digest and the objects are as planned. Reports each object.
     pub(super) async fn wait_until_healthy(
         &self,
         scope: &StackScope,
@@ -88,7 +88,7 @@ impl DeliveredObjects {
         loop {
             let objects = self.objects().await?;
             let (failed, why) = match objects.progress(digest) {
-                // The controller's status alone is not enough: the server says whether the objects are as planned.
+                // The status of the controller is not enough: the live objects must be as planned.
                 DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
                     Delivered::AsPlanned(applied) => {
                         for one in applied {
@@ -110,14 +110,14 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not deliver `{digest}`: {why}", self.target.title());
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see what the controller says, and run again: the artifact is pushed, so the run continues with the wait")
+                    .hint("read the status of the controller, and run again: the artifact is pushed, so the run continues with the wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
             limit.wait(failed, sink, stopped).await?;
         }
     }
 
-    /// Compares the live objects with the plan, even though the controller reports that it is healthy.
+    /// Compares the live objects with the plan, even though the controller reports them as healthy.
     async fn compare(&self, scope: &StackScope, planned: &[PlannedResource]) -> Result<Delivered, UserError> {
         let items = planned.iter().map(|one| Item {
             id: one.item.id.clone(),
@@ -126,6 +126,7 @@ impl DeliveredObjects {
             desired: one.item.desired.clone(),
             needs: Needs::Done(vec![one.item.id.clone()]),
         });
+        // A plan with the controller's field manager is empty if the live objects are as planned.
         let results = self.kubernetes.plan(scope, items.collect()).await?;
         let mut applied = Vec::with_capacity(results.len());
         for result in results {
@@ -144,7 +145,7 @@ impl DeliveredObjects {
         Ok(Delivered::AsPlanned(applied))
     }
 
-    /// Waits until the controller has deleted what left the artifact.
+    /// Waits until the controller has deleted the objects that left the artifact.
     pub(super) async fn wait_until_gone(
         &self,
         scope: &StackScope,
@@ -180,7 +181,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not delete `{}`", self.target.title(), first.item.id);
                 UserError::new(ErrorKind::Kubernetes, what)
-                    .hint("see whether the controller prunes; or delete the object yourself, and run again")
+                    .hint("check that the controller prunes, or delete the object yourself, and run the command again")
             };
             limit.wait(false, sink, stopped).await?;
         }
@@ -188,7 +189,7 @@ impl DeliveredObjects {
     }
 }
 
-/// Describes the paths that a plan would still change.
+/// Describes the paths that would still change in an object.
 fn difference(plan: &ResourcePlan) -> Option<String> {
     match plan.action {
         Action::Unchanged => None,

@@ -13,7 +13,7 @@ use konverge_base::model::{
 /// The nodes that one call of a runtime applies: one resource, or a whole Terraform batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Indices of nodes, ascending. Empty for the barrier.
+    /// Indices of nodes, ascending. Empty for the barrier between desired resources and deletions.
     pub members: Vec<usize>,
 }
 
@@ -23,10 +23,11 @@ pub(super) struct Batches {
     pub waits: Vec<Vec<usize>>,
 }
 
-/// Groups the nodes into batches. Deletions start only after every desired resource has succeeded, because until
-/// then a live object may still use a resource that will be deleted, even without a dependency in the Spec. One
-/// empty barrier batch represents this rule and keeps the number of edges small. `failed` hooks have no place in the
-/// order: nothing depends on them.
+/// Groups the nodes into batches.
+///
+/// Deletions start only after every desired resource has succeeded: until then a live object may still use a
+/// resource that will be deleted, even without a dependency in the Spec. One empty batch, the barrier, represents this
+/// rule and keeps the number of edges small. Hooks of the time `failed` are in no batch: they run after all others.
 pub(super) fn group(nodes: &[PlanNode], hooks: &HookTasks) -> Batches {
     let mut units: Vec<Batch> = Vec::new();
     let mut unit_of = vec![0; nodes.len()];
@@ -57,8 +58,8 @@ pub(super) fn group(nodes: &[PlanNode], hooks: &HookTasks) -> Batches {
             .map(|&on| unit_of[on])
             .filter(|&other| other != unit);
         waits[unit].extend(others);
-        // The objects that a controller delivers are one batch. It waits for the Terraform resources of its stage and
-        // earlier ones.
+        // The objects that a controller (Argo CD or Flux) delivers are one batch, because they are pushed as one
+        // artifact. It waits for the Terraform resources of its stage and of earlier stages.
         let kind = node.planned.public.runtime;
         if node.granularity == Granularity::Segment && kind == RuntimeKind::Kubernetes && !node.is_deletion {
             let before = segments.iter().filter(|((kind, stage, deletes), _)| {

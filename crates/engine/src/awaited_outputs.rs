@@ -1,5 +1,5 @@
-//! Names the outputs of other stacks that a planned value waits for. A provider plans such a value as just unknown, and a
-//! review of that would hold for any value.
+//! Names the outputs of other stacks that a planned value waits for. A provider plans such a value as unknown, so a
+//! review without the name would accept any value.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Checks that no sensitive value flows into an object that a controller delivers: everybody who reads its artifact would
-//! see the value. A plan says so, so that an apply touches nothing.
+//! Checks that no sensitive value flows into an object that Argo CD or Flux delivers: everybody who can read its
+//! artifact would see the value. The check fails the plan, so that an apply changes nothing.
 
 use std::collections::HashMap;
 
@@ -20,22 +20,22 @@ use konverge_base::{
 pub(super) struct SensitivePaths(HashMap<ResourceId, Value>);
 
 impl SensitivePaths {
-    /// Adds the sensitive paths of a resource that others read.
+    /// Adds the sensitive paths of a resource whose values other resources read.
     pub(super) fn learn(&mut self, id: &ResourceId, paths: Value) {
         if masked_value::holds_true(&paths) {
             self.0.insert(id.clone(), paths);
         }
     }
 
-    /// Refuses a delivered object that reads one of the paths, whether its value is known or not.
+    /// Returns an error if a delivered object reads one of the sensitive paths, even if the value is not known yet.
     ///
     /// # Errors
-    /// The first such reference.
+    /// The first reference to a sensitive path.
     pub(super) fn check(&self, object: &Resource, targets: &Targets) -> Result<(), UserError> {
         let mut found = None;
         if !self.0.is_empty() {
             each_text(object, |path, _, text| {
-                // A reference that cannot be read is reported elsewhere.
+                // The parser of references reports a malformed one, so this check ignores it.
                 let reads = targets.scan(text).unwrap_or_default();
                 if let Some(read) = reads.iter().find(|read| self.hold(read)) {
                     found.get_or_insert_with(|| (path.to_owned(), read.target.clone()));
@@ -48,7 +48,7 @@ impl SensitivePaths {
         }
     }
 
-    /// Returns true if a reference reads one of the paths.
+    /// Returns true if a reference reads one of the sensitive paths.
     pub(super) fn hold(&self, read: &Reference) -> bool {
         let Some(mut mask) = self.0.get(&read.target) else {
             return false;
@@ -58,7 +58,7 @@ impl SensitivePaths {
                 Value::Object(members) => members.get(key),
                 Value::Array(items) => match key.parse::<usize>() {
                     Ok(index) => items.get(index),
-                    // The key is no index, so it is unknown which item is meant: the mask of the whole list is used.
+                    // The key is not an index, so the item is unknown: the sensitive paths of the whole list are used.
                     Err(_) => break,
                 },
                 _ => break,
@@ -72,10 +72,11 @@ impl SensitivePaths {
     }
 }
 
-/// Refuses a delivered object of which a value was masked that came from another resource.
+/// Returns an error if masking changed an object that Argo CD or Flux delivers: then a secret value of another resource
+/// reached the object.
 ///
 /// # Errors
-/// The first such value.
+/// The first value that was masked.
 pub(super) fn check_masked(
     id: &ResourceId,
     before: &Map<String, Value>,

@@ -21,12 +21,12 @@ pub struct EnginePlan {
     pub public: StackPlan,
     /// The resources that could not be planned, each with its reason; in the order of the Spec.
     pub failures: Vec<(ResourceId, UserError)>,
-    /// The resources that were not planned because they depend on a failure, each with that failure.
+    /// The resources that were not planned because they depend on a failed resource, each with that resource.
     pub(super) waiting: Vec<(ResourceId, ResourceId)>,
     pub(super) nodes: Vec<PlanNode>,
     pub(super) targets: Targets,
     pub(super) scope: StackScope,
-    /// Replacements that an earlier run started.
+    /// The replacements that an earlier run started and did not complete.
     pub(super) begun: BTreeMap<ResourceId, Replacement>,
     pub(super) runtimes: RuntimeRegistry,
     pub(super) secrets: Secrets,
@@ -37,21 +37,21 @@ pub struct EnginePlan {
 }
 
 impl EnginePlan {
-    /// The failure of a resource that stops the whole stack. A failure of Terraform does not: it only holds
-    /// back its dependents and all deletions.
+    /// Returns the failure of a resource that stops the whole stack. A failure of Terraform does not stop the stack: it
+    /// only holds back the dependents of its resource and all deletions.
     pub fn refusal(&self) -> Option<UserError> {
         let mut failures = self.failures.iter();
         let (id, failure) = failures.find(|(_, failure)| plan_failures::stops_the_stack(failure))?;
         Some(plan_failures::of_resource(id, failure.clone()))
     }
 
-    /// The health of the live objects, where the plan is only compared.
+    /// Returns the health of the live objects. Empty unless the plan is a drift check.
     pub fn health(&self) -> impl Iterator<Item = &ObjectStatus> {
         self.nodes.iter().filter_map(|node| node.planned.health.as_ref())
     }
 
-    /// The expected value of a resource that references read, with `$unknown` for what only the server knows.
-    /// Contains secrets in clear text: never print it.
+    /// Returns the expected value of a resource that references read, with `$unknown` for values that only the server
+    /// knows. It contains secrets in clear text: never print it.
     pub fn expected_object(&self, id: &ResourceId) -> Option<&Value> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.planned.item.id == *id)?;
@@ -61,23 +61,23 @@ impl EnginePlan {
 
 pub(super) struct PlanNode {
     pub granularity: Granularity,
-    /// The stage. Desired resources and deletions are counted separately.
+    /// The stage of the node, from 0. Stages of desired resources and of deletions are counted separately.
     pub stage: usize,
     /// Indices of the nodes that must succeed before this node starts.
     pub waits: Vec<usize>,
-    /// The failed resource that this node waits for, so that it is skipped.
+    /// The failed resource that this node depends on, if the node is skipped.
     pub held: Option<ResourceId>,
-    /// The dependencies to record.
+    /// The dependencies to record in the state.
     pub depends_on: Vec<ResourceId>,
     /// True for a deletion.
     pub is_deletion: bool,
-    /// True if the resource reads values of others.
+    /// True if the resource reads values of other resources.
     pub refers: bool,
-    /// The desired resource with unresolved references, if it may have to be planned again.
+    /// The desired resource with unresolved references; `None` if it need not be planned again.
     pub wanted: Option<Resource>,
-    /// True if values were unknown: the resource is planned again when they are known.
+    /// True if values of the plan are unknown. The resource is planned again during the apply, when they are known.
     pub provisional: bool,
-    /// The plan without its changes, which are in the public plan. The changes of a replacement are recorded
-    /// when it starts.
+    /// The runtime's plan, without its changes: those are in the public plan. Only a replacement keeps a copy, because
+    /// the state records its changes when it starts.
     pub planned: PlannedResource,
 }

@@ -53,14 +53,14 @@ pub struct ApplyRequest<'a> {
 const NOT_PLANNED: &str = "could not be planned";
 
 /// The prefix of the failure message if the end of an apply could not be checked.
-const NOT_CHECKED: &str = "everything was applied, but whether it still exists could not be checked";
+const NOT_CHECKED: &str = "everything was applied, but the check that it still exists failed";
 
 /// The result of an apply.
 pub struct Applied {
     /// The result of the stack, with those of its resources.
     pub outcome: StackOutcome,
-    /// The resources that are not there although everything succeeded: somebody deleted or recreated them since they
-    /// were planned or written. Then the outcome is a failure for this reason only, and a new plan puts them back.
+    /// The resources that no longer exist although every operation succeeded: somebody deleted or recreated them after
+    /// they were planned or written. If there are any, the outcome is a failure; a new plan creates them again.
     pub missing: Vec<ResourceId>,
     /// The outputs that the stack publishes, if everything succeeded.
     pub outputs: Option<Publication>,
@@ -82,6 +82,7 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
     if let Some(refusal) = refusal(&request) {
         return Applied::stopped(plan, refusal);
     }
+    // A node that depends on a failed resource is not applied, so it gets no intent in the journal either.
     let may_go = plan.nodes.iter().filter(|node| node.held.is_none());
     let changing = may_go
         .clone()
@@ -108,7 +109,8 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
         .filter(|node| !node.provisional)
         .filter_map(|node| walk.intent(&node.planned, &node.depends_on))
         .collect();
-    // The identities of the clusters are stored with them: a context that leads to another cluster later is noticed.
+    // The identities of the clusters are stored with the intents, so that the next run notices if a context of the
+    // kubeconfig leads to another cluster.
     match walk.cluster_identities(changing).await {
         Ok(identities) => intents.extend(identities),
         Err(failure) => return Applied::stopped(plan, failure),
@@ -118,6 +120,7 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
     {
         return Applied::stopped(plan, failure);
     }
+    // From here on errors do not end the apply early: the outcome must also report the work that succeeded.
     walk.run().await;
     let missing = walk.find_missing().await;
     walk.finish(changing, missing)
@@ -172,16 +175,16 @@ struct Executor<'a> {
     plan: &'a EnginePlan,
     /// The live values that references read.
     live: Mutex<HashMap<ResourceId, Value>>,
-    /// The secrets in those values.
+    /// The secrets in the values of `live`.
     carried: Mutex<PropagatedSecrets>,
     outcomes: Mutex<BTreeMap<ResourceId, ResourceOutcome>>,
-    /// The records that differ from those of the plan: what was written, or planned again.
+    /// The records that differ from those of the plan, because the resource was written or planned again.
     written: Mutex<HashMap<ResourceId, Recorded>>,
     data: Mutex<BTreeMap<String, Value>>,
     failures: Mutex<BTreeMap<ResourceId, UserError>>,
-    /// The conditions that written resources wait for.
+    /// The event that each written resource waits for, if it happens outside the cluster (such as a promotion).
     waits: Mutex<BTreeMap<ResourceId, Waiting>>,
-    /// The failure because of which no further change may start.
+    /// The failure that ended the run: no further change may start.
     stopped: Mutex<Option<UserError>>,
 }
 
@@ -193,8 +196,8 @@ impl<'a> Executor<'a> {
     async fn run(&self) {
         let apply_order::Batches { units, waits } =
             apply_order::group(&self.plan.nodes, &self.plan.scope.hooks);
-        // Resources that could not be planned are skipped with their dependents before anything starts; the rest is
-        // applied.
+        // A resource that could not be planned never starts, and its dependents are skipped now. The rest is applied,
+        // so that one failure does not hold back independent resources.
         let mut schedule = Schedule::new(&waits);
         self.hold_back(&units, &mut schedule);
         let mut running = FuturesUnordered::new();
@@ -202,7 +205,7 @@ impl<'a> Executor<'a> {
         loop {
             while running.len() < limit && !self.is_cancelled() {
                 let Some(unit) = schedule.start() else { break };
-                // The unit between the desired resources and the deletions only orders them: it has no resources.
+                // The barrier between the desired resources and the deletions has no resources: it only orders them.
                 if units[unit].members.is_empty() {
                     schedule.done(unit);
                     continue;
@@ -210,6 +213,8 @@ impl<'a> Executor<'a> {
                 let members = &units[unit].members;
                 running.push(async move { (unit, self.carry_out(members).await) });
             }
+            // Running batches always finish, even after a cancellation: an abandoned write would leave the journal
+            // without its result.
             let Some((unit, succeeded)) = running.next().await else {
                 break;
             };
@@ -230,7 +235,8 @@ impl<'a> Executor<'a> {
         for left in schedule.remaining() {
             self.skip(&units[left].members, why);
         }
-        // `failed` hooks have no place in the order: they run when everything else has ended.
+        // `failed` hooks are not in the schedule: only when everything else has ended is it known whether something
+        // failed.
         let unused = self.run_failed_hooks().await;
         self.withdraw(unused).await;
     }
@@ -238,7 +244,8 @@ impl<'a> Executor<'a> {
     /// Withdraws the intents of skipped resources and of `unused` hooks, so that the next run does not assume that they
     /// may exist.
     async fn withdraw(&self, unused: Vec<ResourceId>) {
-        // An object that was to be adopted, and whose turn never came, would be recorded and deleted later.
+        // Without this, a live object whose adoption was skipped would count as applied by this stack, and a later run
+        // could delete it.
         let mut ids: Vec<_> = lock(&self.outcomes)
             .values()
             .filter(|outcome| outcome.result == ResourceResult::Skipped)
@@ -252,7 +259,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Reports what could not be planned, and skips its dependents.
+    /// Reports the resources that could not be planned, and skips their dependents.
     fn hold_back(&self, units: &[apply_order::Batch], schedule: &mut Schedule) {
         for (id, failure) in &self.plan.failures {
             let failure = failure.clone().context(NOT_PLANNED);
@@ -263,6 +270,8 @@ impl<'a> Executor<'a> {
             let message = Some(format!("not tried: {}", why(failed)));
             self.note(id, Action::Unknown, ResourceResult::Skipped, message);
         }
+        // The schedule needs to know every skipped batch before the first batch starts, so that no dependent becomes
+        // ready.
         let mut left_out = BTreeMap::new();
         for (unit, members) in units.iter().map(|unit| &unit.members).enumerate() {
             let mut holders = members.iter().filter_map(|&n| self.plan.nodes[n].held.as_ref());
@@ -293,7 +302,7 @@ impl<'a> Executor<'a> {
             });
         let waits = lock(&self.waits);
         failed.map_or_else(
-            || "something before it failed".to_owned(),
+            || "an earlier resource failed".to_owned(),
             |id| match waits.get(id) {
                 Some(waiting) => format!("`{id}` {waiting}"),
                 None => format!("`{id}` failed"),
@@ -342,7 +351,7 @@ impl<'a> Executor<'a> {
         lock(&self.outcomes).insert(id.clone(), outcome);
     }
 
-    /// Reports a resource that is written and waits.
+    /// Reports a resource that is written and waits for an event outside the cluster, such as a promotion.
     fn wait(&self, id: &ResourceId, action: Action, waiting: Waiting, why: String) {
         lock(&self.waits).insert(id.clone(), waiting);
         self.note(id, action, ResourceResult::Waiting, Some(why));
@@ -355,7 +364,7 @@ impl<'a> Executor<'a> {
         self.note(id, action, ResourceResult::Failed, Some(message));
     }
 
-    /// The intent to record before a resource is changed; `None` for a resource without a change.
+    /// Returns the intent to record before a resource is changed; `None` for a resource without a change.
     fn intent(
         &self,
         planned: &crate::runtime::PlannedResource,
@@ -372,7 +381,7 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// The cluster identities to record in the state, if anything is changed.
+    /// Returns the cluster identities to record in the state; `None` if nothing changes or they are already recorded.
     async fn cluster_identities(&self, changing: usize) -> Result<Option<JournalEntry>, UserError> {
         let clusters = self
             .plan
@@ -417,7 +426,8 @@ impl<'a> Executor<'a> {
         let waits = self.waits.into_inner().expect("no panic while the lock is held");
         let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
-        // An error of the journal comes first, because it ended the run.
+        // The failure of the stack is one error, the most basic first. An error of the journal ended the run, so
+        // everything else may be only its consequence.
         let failure = if let Some(stopped) = stopped {
             Some(stopped)
         } else if let Some(unplanned) = unplanned() {
@@ -440,15 +450,17 @@ impl<'a> Executor<'a> {
                 )
             })
         };
-        // Disappeared resources are the failure only if there is no other: then a new round puts them back.
+        // Resources that disappeared are the reported failure only if there is no other failure. The caller then plans
+        // once more, and that plan creates them again.
         let failure = failure.or(lost);
+        // Outputs of a partial apply would mix old and new values, so they are published only after a complete one.
         let ended_well = failure.is_none() && waiting.is_none() && !bad;
         let outputs = ended_well.then_some(published);
         let refused = outputs.iter().flat_map(|outputs| outputs.refused.values()).next();
         let failure = failure.or(refused.cloned());
         let result = match (&failure, waiting, changing, bad) {
             (Some(_), ..) => StackResult::Failed,
-            // Waiting comes before `bad`: resources were skipped only because others wait.
+            // This case comes before `bad`: the skipped resources only wait for others, so nothing failed.
             (None, Some(_), ..) => StackResult::Waiting,
             (None, None, _, true) => StackResult::Failed,
             (None, None, 0, false) => StackResult::Unchanged,
@@ -464,7 +476,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// The values that the stack publishes, as far as its resources are applied.
+    /// Returns the values that the stack publishes, as far as its resources are applied.
     fn publish(&self) -> Publication {
         self.plan.outputs.values(
             &self.plan.targets,

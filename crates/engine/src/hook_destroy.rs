@@ -1,4 +1,5 @@
-//! `pre-destroy` hooks: they run from their record, before anything else of the stack is deleted.
+//! The `pre-destroy` hooks of a plan. The Spec no longer has them, so they run from their record in the state, before
+//! the other resources of the stack are deleted.
 
 use super::{PlanRequest, plan_nodes::DraftNode};
 use crate::spec::hooks::pre_destroy_task;
@@ -7,10 +8,10 @@ use konverge_base::{
     model::{ResourceId, hook::HookTasks, masked_value, spec::Resource, state::Recorded},
 };
 
-/// Lets the `pre-destroy` hooks of a stack that leaves run before its deletions.
+/// If the whole stack is deleted, makes its `pre-destroy` hooks run before all deletions.
 ///
 /// # Errors
-/// A hook cannot run as it was declared.
+/// A recorded hook cannot run as it was declared.
 pub(super) fn order(
     request: &PlanRequest<'_>,
     drafts: &mut [DraftNode],

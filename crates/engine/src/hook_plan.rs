@@ -25,7 +25,7 @@ use serde_json::Value;
 /// Reads the hooks of the desired resources, and puts them into their order.
 ///
 /// # Errors
-/// A hook cannot run as it is declared, or a rollback may not run it or pass it.
+/// A hook cannot run as it is declared, or a rollback would run a hook that is not reversible, or go back past one.
 pub(super) fn read(
     resources: &[Resource],
     graph: &mut ResourceGraph,
@@ -39,7 +39,7 @@ pub(super) fn read(
     hooks.map_err(|error| UserError::from(error).at(path, None, None))
 }
 
-/// Checks that a rollback neither runs nor passes a `pre` hook that is not reversible.
+/// Checks that a rollback neither runs a `pre` hook that is not reversible, nor goes back past one that has run.
 pub(super) fn check_rollback(
     tasks: &HookTasks,
     state: &StackState,
@@ -65,7 +65,7 @@ pub(super) fn check_rollback(
             && annotation(one, HOOK_REVERSIBLE) != Some("true")
             && !tasks.get(&one.id).is_some_and(|task| is_done(&one.id, task))
     });
-    passed.map_or(Ok(()), |one| Err(irreversible(&one.id, "pass")))
+    passed.map_or(Ok(()), |one| Err(irreversible(&one.id, "go back past")))
 }
 
 fn irreversible(id: &ResourceId, does: &str) -> UserError {
@@ -84,8 +84,8 @@ fn annotation<'a>(recorded: &'a Recorded, key: &str) -> Option<&'a str> {
     annotations.get(key).and_then(Value::as_str)
 }
 
-/// Settles the hooks once the whole plan is known: `failed` hooks stay in the plan only beside a change, and each hook
-/// that runs gets a note with the reason.
+/// Decides which hooks run once the whole plan is known. `failed` hooks stay in the plan only if it has a change, and
+/// each hook that runs gets a note with the reason.
 pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<PlannedResource>]) {
     if tasks.is_empty() {
         return;
@@ -148,7 +148,7 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
         return if task.always {
             format!("it runs {word} every apply (`konverge/hook-on: always`)")
         } else {
-            "no run of this version has ended well yet".to_owned()
+            "no run of this version has succeeded yet".to_owned()
         };
     };
     let more = match changing.len() - 1 {

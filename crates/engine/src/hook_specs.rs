@@ -1,4 +1,4 @@
-//! Hooks where two Specs are compared and no cluster is queried.
+//! The hooks in a comparison of two Specs, for which no cluster is queried.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// Shows the hooks of the head in a comparison of Specs. A hook runs if its digest differs from that of the base.
+/// Shows the hooks of the head in a comparison of Specs. A hook is shown as run if its digest differs from that of the
+/// base.
 ///
 /// # Errors
 /// A hook of the head cannot run as it is declared.
@@ -31,12 +32,14 @@ pub fn show_spec_hooks(
 ) -> Result<StackPlan, UserError> {
     let ComparedSpecs { base, head } = specs;
     let hooks = read(head, rules, &plan.stack, secrets)?;
+    // An error in the base is ignored: it is not part of this change, and its hooks then count as new.
     let before = read(base, rules, &plan.stack, secrets).unwrap_or_default();
     let mut shown = plan;
     shown.notes.extend(hooks.notes);
     if hooks.tasks.is_empty() {
         return Ok(shown);
     }
+    // The Jobs of hooks are shown as runs, not as changes, so they are taken out of the plan and added again below.
     let count = shown.summary.unchanged + shown.resources.len();
     let is_hook = |plan: &ResourcePlan| hooks.tasks.contains_key(&plan.id) && plan.action != Action::Delete;
     let mut resources: Vec<_> = shown
@@ -57,7 +60,7 @@ pub fn show_spec_hooks(
         let runs = match task.time {
             HookTime::Failed => changes && task.may_run,
             HookTime::Pre | HookTime::Post => (task.always || !is_done) && task.may_run,
-            // A `pre-destroy` hook does not run now: it is only recorded, if it is new or changes.
+            // A `pre-destroy` hook does not run in this apply: a new or changed one is only recorded.
             HookTime::PreDestroy => job_in(base) != job,
         };
         let Some(job) = job.filter(|_| runs) else {
@@ -81,7 +84,7 @@ pub fn show_spec_hooks(
     Ok(whole)
 }
 
-/// The hooks that a shown plan runs, in the same plan with other masks.
+/// Copies the runs of hooks from a shown plan into the same plan with other masks.
 pub(super) fn repeat_runs(
     plan: StackPlan,
     shown: &StackPlan,

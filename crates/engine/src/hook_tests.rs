@@ -147,7 +147,7 @@ async fn a_failed_post_hook_fails_the_stack_and_runs_again() {
     let plan = stack.plan(&wanted).await;
     assert_eq!(
         planned(&plan, "smoke").unwrap().notes[0],
-        "no run of this version has ended well yet"
+        "no run of this version has succeeded yet"
     );
     stack.apply(plan).await;
     assert_eq!(stack.writes(), ["run smoke"]);
@@ -260,7 +260,7 @@ async fn a_rollback_runs_or_passes_a_pre_hook_only_if_it_is_reversible() {
     };
     let cases: [(Resource, Option<Resource>, Option<&str>); 5] = [
         (pre("migrate"), Some(pre("migrate")), Some("would run")),
-        (pre("migrate"), None, Some("would pass")),
+        (pre("migrate"), None, Some("would go back past")),
         (reversible(), None, None),
         (reversible(), Some(reversible()), None),
         (post("migrate"), Some(post("migrate")), None),

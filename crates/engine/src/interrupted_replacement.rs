@@ -1,6 +1,5 @@
-//! Replacements that an earlier run started and did not complete. The old object is gone, so the runtime
-//! plans a plain creation, which nobody approved. The plan shows it as the remaining part of the approved
-//! replacement.
+//! Replacements that an earlier run started and did not complete. The old object is gone, so the runtime plans a
+//! creation, for which there is no review. The plan shows it as the rest of the replacement, which was reviewed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// The replacement of a plan, as it is recorded before the old object is deleted.
+/// Returns the replacement of a plan in the form that is recorded before the old object is deleted.
 pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Option<Replacement> {
     let public = &planned.public;
     let wanted = desired_digest(planned, secrets).filter(|_| public.action == Action::Replace)?;
@@ -28,8 +27,8 @@ pub(super) fn replacement(planned: &PlannedResource, secrets: &Secrets) -> Optio
     })
 }
 
-/// Returns the plan as the remaining part of an approved replacement, if the desired resource is still the
-/// same. Otherwise returns it unchanged.
+/// Turns a planned creation into the rest of an approved replacement if the desired resource is still the same. Returns
+/// any other plan unchanged.
 pub(super) fn as_approved_replacement(
     begun: &BTreeMap<ResourceId, Replacement>,
     stack: &StackId,
@@ -62,7 +61,7 @@ pub(super) fn as_approved_replacement(
     planned
 }
 
-/// The digest of the desired resource; keyed, because the resource may contain secrets.
+/// Returns the digest of the desired resource. It is keyed, because the resource may contain secrets.
 fn desired_digest(planned: &PlannedResource, secrets: &Secrets) -> Option<String> {
     let desired = planned.item.desired.as_ref()?;
     let wanted = json!([desired.attributes, desired.extensions]);

@@ -1,4 +1,5 @@
-//! The interfaces of the engine to the state and to the reviews; `crates/run/src/` and `crates/ci/src/` implement them.
+//! The traits through which the engine reaches the state and the reviews. `crates/run/src/` and `crates/ci/src/`
+//! implement them.
 
 use async_trait::async_trait;
 
@@ -9,12 +10,14 @@ use konverge_base::{error::UserError, model::state::JournalEntry};
 /// be done.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Stores the entries before it returns: from then on the resources may exist. Called once before the
-    /// first write with everything known by then, and again for what becomes known during the apply.
+    /// Stores the entries before the call returns: from then on the resources may exist.
+    ///
+    /// Called once before the first write with every intent that is known by then, and again for those that become
+    /// known during the apply.
     async fn intend(&self, entries: Vec<JournalEntry>) -> Result<(), UserError>;
 
-    /// Records that something finished or starts. Results may be stored a little later, but in order, and
-    /// before the apply ends.
+    /// Records a result, or the start of a replacement. Entries may be stored a little later, but in order, and before
+    /// the apply ends.
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError>;
 
     /// Returns an error if the lease is lost. Called before each write to the infrastructure, so it must be
@@ -25,11 +28,11 @@ pub trait Journal: Send + Sync {
 /// Checks whether a plan that became known only during the apply was reviewed.
 #[async_trait]
 pub trait Review: Send + Sync {
-    /// An error stops this resource and its dependents.
+    /// Checks one plan. An error stops this resource and its dependents.
     async fn check(&self, plan: LatePlan<'_>) -> Result<(), UserError>;
 }
 
-/// Accepts every plan: for a person at a terminal who saw the plan.
+/// Accepts every plan. For an apply in a terminal, where a person has confirmed the plan.
 pub struct NoReview;
 
 #[async_trait]

@@ -4,8 +4,9 @@
 //! The engine does not know which runtime does the work or where the state is stored: [`RuntimeRegistry`]
 //! holds the runtimes, [`Journal`] is the interface to the state. A stack's graph is cut into `stages`,
 //! each planned as a whole. [`apply`] executes the same graph with a ready queue, so that independent
-//! branches continue when one fails. What Terraform could not plan holds back its dependents in the same way
-//! (`plan_builder`).
+//! each planned as a whole. [`apply`] executes the same graph with a ready queue, so that independent
+//! branches continue when one fails. A Terraform resource that cannot be planned holds back only its dependents and all
+//! deletions (`plan_builder`).
 
 mod apply_order;
 mod awaited_outputs;

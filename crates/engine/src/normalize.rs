@@ -19,8 +19,8 @@ pub(super) struct NormalizedResources {
     pub old_ids: Vec<ResourceId>,
 }
 
-/// Normalizes the resources with their runtimes. Kubernetes resources are normalized cluster by cluster, because
-/// clusters have different kinds.
+/// Normalizes the resources with their runtimes. Each cluster's Kubernetes resources are normalized separately, because
+/// clusters differ in the kinds that they serve.
 pub(super) async fn prepare(
     spec: Spec,
     cluster: Option<&ClusterName>,

@@ -1,5 +1,5 @@
-//! The claims of other stacks on a plan's objects. Nothing is deleted that another stack claims, and nothing
-//! is taken over that its owner still records.
+//! Resolves the claims of other stacks on the objects of a plan. An object that another stack claims is not deleted,
+//! and an object that another stack still records is not taken over.
 
 use crate::runtime::{Item, PlannedResource};
 use konverge_base::{
@@ -7,10 +7,10 @@ use konverge_base::{
     model::{ResourceId, StackId, claim::IMPORT_ID, container::Container, plan::Action, spec::RuntimeKind},
 };
 
-/// A question about the other stacks: who else has a claim on an object that a plan is about to touch.
+/// A question to the caller: which other stacks claim an object that the plan is about to change?
 #[derive(Debug, Clone)]
 pub struct ClaimQuestion<'a> {
-    /// The resource that somebody else may own.
+    /// The resource that another stack may own.
     pub item: &'a Item,
     /// The planned action.
     pub about: ClaimedObject,
@@ -30,41 +30,41 @@ pub enum ClaimedObject {
     TakenFrom(StackId),
 }
 
-/// The answer: the claim of another stack on the object.
+/// The claim of another stack on an object, as the answer to a [`ClaimQuestion`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerClaim {
     /// No other stack claims the object, or its owner released it.
     Nobody,
     /// Other stacks have objects inside this object, which are deleted with it.
     Holds(Vec<HeldObjects>),
-    /// This stack claims the object.
+    /// This stack (not the planned one) claims the object.
     By(StackId),
-    /// The object stays in this stack, and another stack has it too.
+    /// The object stays in the planned stack, and this other stack manages it too.
     SharedWith(StackId),
-    /// Unknown: the Spec of this stack cannot be compiled.
+    /// It is unknown whether this stack claims the object, because its Spec cannot be compiled.
     Unclear(StackId),
-    /// Unknown as well, but a person confirmed that this stack does not claim the object.
+    /// The Spec of this stack cannot be compiled either, but a person confirmed that it does not claim the object.
     Waived(StackId),
-    /// An object of the same type has the same id at its Terraform provider. In another account that is another
-    /// object.
+    /// An object of the same type has the same id at its Terraform provider. It may be another object, because ids are
+    /// unique only within an account.
     SameId(StackId),
 }
 
 /// The objects of one stack in a Namespace of another stack, or of a kind that another stack defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldObjects {
-    /// The stack that records them.
+    /// The stack that records the objects.
     pub stack: StackId,
     /// The objects.
     pub ids: Vec<ResourceId>,
-    /// True if they may be deleted: the stack gives them up in the same change.
+    /// True if the objects may be deleted, because their stack removes them in the same change.
     pub may_go: bool,
-    /// True if the stack no longer wants them, and has not been applied yet.
+    /// True if the stack has removed the objects from its Spec, and that change is not applied yet.
     pub is_leaving: bool,
 }
 
 impl HeldObjects {
-    /// The maximum number of objects that are named.
+    /// The maximum number of objects that a message names.
     const NAMED: usize = 20;
 }
 
@@ -86,10 +86,10 @@ impl std::fmt::Display for HeldObjects {
     }
 }
 
-/// The question that the plan of a resource raises, if any.
+/// Returns the question that must be answered before a resource's plan is complete; `None` if there is none.
 pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
     let about = match (&planned.foreign, planned.public.action) {
-        // An owner without an identity is not a stack: nobody can release the object.
+        // If the owner in the mark is not a valid stack id, no stack can release the object: there is nothing to ask.
         (Some(foreign), _) => ClaimedObject::TakenFrom(foreign.owner.parse().ok()?),
         (None, Action::Create | Action::Adopt) => ClaimedObject::Created,
         (None, Action::Run) if planned.item.prior.is_none() => ClaimedObject::Created,
@@ -103,7 +103,7 @@ pub(super) fn question(planned: &PlannedResource) -> Option<ClaimQuestion<'_>> {
     })
 }
 
-/// Adjusts the plan of one resource to the claim of another stack. `None` if nothing was asked.
+/// Adjusts the plan of one resource to the claim of another stack. `claim` is `None` if there was no question.
 pub(super) fn resolve_claim(
     stack: &StackId,
     planned: PlannedResource,
@@ -214,7 +214,9 @@ fn let_go(
             Ok(planned)
         }
         (OwnerClaim::Waived(_), Some(refusal)) => Err(refusal),
-        // A Terraform resource never moves by itself, so it is not deleted on a guess, whatever it holds.
+        // Nothing shows that the object moves to the other stack, and deleting it would lose what it contains. A
+        // Terraform resource never moves between stacks by itself. So the deletion is refused until the other Spec
+        // compiles.
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None)
             if planned.public.data_loss || planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
             "it would be deleted with what it holds, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
@@ -226,7 +228,7 @@ fn let_go(
         ))),
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None) => {
             planned.public.notes.push(format!(
-                "whether stack `{other}` wants it cannot be seen: its Spec cannot be compiled"
+                "it is unknown whether stack `{other}` needs it: the Spec of that stack cannot be compiled"
             ));
             Ok(planned)
         }
@@ -240,7 +242,8 @@ fn is_container(item: &Item) -> bool {
     })
 }
 
-/// The plan that deletes what other stacks have in an object: they have to give it up.
+/// Returns the plan of an object whose deletion also deletes objects of other stacks: an error, unless those stacks
+/// remove their objects in the same change.
 fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<PlannedResource, UserError> {
     let (gone, kept): (Vec<_>, Vec<_>) = held.iter().partition(|held| held.may_go);
     let named = |held: &[&HeldObjects]| {
@@ -248,7 +251,10 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         named.join("; ")
     };
     if kept.is_empty() {
-        let note = format!("objects go with it that their stacks give up: {}", named(&gone));
+        let note = format!(
+            "this also deletes objects that their stacks remove in the same change: {}",
+            named(&gone)
+        );
         planned.public.notes.push(note);
         return Ok(planned);
     }
@@ -264,7 +270,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         .filter(|held| held.is_leaving)
         .fold(failure, |failure, held| {
             failure.hint(format!(
-                "`{}` gives them up and is not applied yet: apply it first",
+                "`{}` no longer has them, but is not applied yet: apply it first",
                 held.stack
             ))
         });
@@ -272,7 +278,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         failure
     } else {
         failure
-            .hint("remove them from their stacks in the same change, or move them somewhere else first")
+            .hint("remove these objects from their stacks in the same change, or move them somewhere else first")
             .hint("to keep it in the cluster without managing it, set `konverge/keep: \"true\"` on it in a change of its own")
     })
 }

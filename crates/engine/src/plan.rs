@@ -1,7 +1,8 @@
 //! Plans a stack, stage by stage. Each runtime reads the live objects; nothing is written.
 //!
 //! Before a resource is created, deleted or taken over, the claims of the other stacks must be known. The engine does
-//! not look them up: the plan stops with its questions ([`PlanStep::Asks`]), and continues with the answers.
+//! not look them up: the plan pauses with its questions ([`PlanStep::Asks`]), and continues when the caller answers
+//! them.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -48,7 +49,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
     });
-    // Ids may change here: everything below uses the new ones.
+    // Normalizing may change ids (for example it adds a namespace), so everything below uses the new ids.
     let prepared = normalize::prepare(
         std::mem::take(&mut request.spec),
         request.cluster.as_ref(),
@@ -57,7 +58,8 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     .await?;
     let outputs = PublishedOutputs::of_resources(std::mem::take(&mut request.outputs), &prepared)?;
     let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
-    // Hooks are nodes of the graph: references and the order that Kubernetes requires hold for them, too.
+    // Hooks are nodes of the graph, so that references to and from their Jobs, and the order that Kubernetes requires,
+    // apply to hooks as well.
     let mut hooks = hook_plan::read(
         &prepared.resources,
         &mut graph,
@@ -65,12 +67,13 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         &request.folder,
         request.secrets,
     )?;
+    // These checks come before any live object is read, so that a Spec that is refused in any case costs no request.
     hook_plan::check_rollback(&hooks.tasks, request.state, &request.hooks)?;
     let targets: Targets = graph.ids().collect();
     let normalize::NormalizedResources { resources, old_ids } = prepared;
     secret_reference_check::check(&resources, &targets)?;
     let mut drafts = wanted_drafts(&request, resources, &old_ids, &graph)?;
-    // Determined here, because `add_deletes` adds the deletions to the drafts.
+    // This must be determined before `add_deletes`, which adds the deletions to the drafts.
     let empties_stack = drafts.is_empty() && !request.state.resources.is_empty();
     add_deletes(&request, &mut drafts, &old_ids)?;
     hook_destroy::order(&request, &mut drafts, &mut hooks.tasks)?;
@@ -112,9 +115,9 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     plan.go_on().await
 }
 
-/// The parts of a plan in their order: those of one runtime in one stage.
+/// Returns the segments of a plan in their order: the resources of one runtime in one stage.
 fn segments(drafts: &[DraftNode]) -> VecDeque<Segment> {
-    // Deletions come last, whatever their stage: a live object may still use what goes.
+    // Deletions come last, whatever their stage: until then a live object may still use what will be deleted.
     let mut segments = VecDeque::new();
     for deleting in [false, true] {
         let last = drafts
@@ -145,7 +148,7 @@ struct Segment {
     members: Vec<usize>,
 }
 
-/// The index of a draft, and the runtime's result for it.
+/// The index of a draft, and the plan of the runtime for it.
 type SegmentResult = (usize, Result<PlannedResource, UserError>);
 
 /// A step of planning: the plan is complete, or it needs the claims of other stacks to continue.
@@ -159,7 +162,7 @@ pub enum PlanStep<'a> {
 /// A plan that waits for the claims of other stacks.
 pub struct PlanAwaitingClaims<'a> {
     plan: UnfinishedPlan<'a>,
-    /// The planned segment, with the results of the runtime.
+    /// The segment that is planned already.
     segment: Segment,
     results: Vec<SegmentResult>,
 }
@@ -175,7 +178,7 @@ struct UnfinishedPlan<'a> {
 }
 
 impl<'a> PlanStep<'a> {
-    /// Ends the plan of a stack without other stacks: nobody claims anything, and nobody releases anything.
+    /// Completes the plan as if there were no other stacks: nobody claims an object, and nobody releases one.
     ///
     /// # Errors
     /// See [`plan`].
@@ -208,8 +211,8 @@ impl<'a> PlanAwaitingClaims<'a> {
         questions(&self.results).collect()
     }
 
-    /// Continues with the answers, in the order of the questions. An error fails its resource, and so does a missing
-    /// answer.
+    /// Continues with one answer for each question, in the order of the questions. An error in place of an answer fails
+    /// the resource of the question; so does a missing answer.
     ///
     /// # Errors
     /// See [`plan`].
@@ -252,7 +255,7 @@ fn no_answer() -> Result<OwnerClaim, UserError> {
 }
 
 impl<'a> UnfinishedPlan<'a> {
-    /// Plans segments until there is a question, or to the end.
+    /// Plans the remaining segments until one raises a question, or to the end.
     async fn go_on(mut self) -> Result<PlanStep<'a>, UserError> {
         while let Some(segment) = self.segments.pop_front() {
             let results = self
@@ -280,9 +283,10 @@ impl<'a> UnfinishedPlan<'a> {
             sensitive_paths,
             ..
         } = self.builder;
+        // An output that reads a sensitive path is refused now, although it is published only after the apply.
         self.outputs
             .check(&sensitive_paths, &targets, self.builder.secrets)?;
-        // The pending stages are only for the plan: during the apply all earlier stages are finished.
+        // `pending` is for planning only: during the apply all earlier stages are finished.
         scope.pending = Arc::default();
         hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
         let mut plan = plan_builder::assemble(
@@ -305,11 +309,11 @@ struct PlanBuilder<'a> {
     runtimes: &'a RuntimeRegistry,
     targets: Targets,
     planned: Vec<Option<PlannedResource>>,
-    /// The values that references of later stages read, each with true if the resource is unchanged.
+    /// The values that references of later stages read; the flag is true if the resource stays unchanged.
     expected: HashMap<ResourceId, (Value, bool)>,
-    /// The secrets in those values.
+    /// The secrets in the values of `expected`.
     carried: PropagatedSecrets,
-    /// The paths of secrets in resources, also of unknown ones.
+    /// The paths of sensitive values in resources, even if a value is not known yet.
     sensitive_paths: SensitivePaths,
     failures: PlanFailures,
     stack: StackId,
@@ -318,13 +322,14 @@ struct PlanBuilder<'a> {
 }
 
 impl PlanBuilder<'_> {
-    /// Lets the runtime plan a segment. Returns its results with the drafts that they are of.
+    /// Plans a segment with its runtime. Returns each plan with the index of its draft.
     async fn plan_segment(
         &mut self,
         kind: RuntimeKind,
         drafts: &mut [DraftNode],
         members: &[usize],
     ) -> Result<Vec<SegmentResult>, UserError> {
+        // A runtime that applies whole batches resolves references inside the batch itself, so these stay as they are.
         let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
         let inside = members.iter().filter(as_one);
         let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
@@ -332,12 +337,14 @@ impl PlanBuilder<'_> {
         let mut asked = Vec::with_capacity(members.len());
         let held = self.failures.hold(drafts);
         for &member in members {
+            // The object stays under its new id, so the runtime need not plan the old one: only its record is removed.
             if let Some(now) = drafts[member].renamed_to.take() {
                 let note = format!("it is the same object as `{now}`");
                 let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
                 self.planned[member] = Some(PlannedResource::forgotten(&self.stack, item, kind, note));
                 continue;
             }
+            // A resource that reads a value of a failed one would be planned against a value that does not exist.
             if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
                 let (id, failed) = (drafts[member].item.id.clone(), drafts[failed].item.id.clone());
                 self.failures.waiting.insert(id, failed);
@@ -358,7 +365,7 @@ impl PlanBuilder<'_> {
         Ok(asked.into_iter().zip(results).collect())
     }
 
-    /// Adds the plan of a resource, or the reason why it has none.
+    /// Adds the plan of a resource, or the error if there is no plan.
     fn add_planned(&mut self, draft: &DraftNode, member: usize, result: Result<PlannedResource, UserError>) {
         let id = draft.item.id.clone();
         let mut planned = match result {
@@ -368,12 +375,15 @@ impl PlanBuilder<'_> {
                 return;
             }
         };
+        // A resource without references cannot contain a secret of another one. Masking it anyway would hide its own
+        // texts.
         let nothing = PropagatedSecrets::default();
         let carried = if draft.references.is_empty() {
             &nothing
         } else {
             &self.carried
         };
+        // The comparison before and after masking shows whether a secret reached an object that a controller delivers.
         let recorded = planned.recorded.as_ref().filter(|_| draft.is_delivered());
         let before = recorded.map(|recorded| Arc::clone(&recorded.attributes));
         carried.hide(&self.stack, &mut planned, draft.wanted.as_ref(), self.secrets);
@@ -398,7 +408,7 @@ impl PlanBuilder<'_> {
         self.planned[member] = Some(planned);
     }
 
-    /// Tells later segments what this segment creates or changes, if one of them is in a later stage.
+    /// Adds the changes of a segment to the pending ones, if the plan has a later stage.
     fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
         let Some(&first) = members.first() else { return };
         let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > drafts[first].stage;
@@ -407,7 +417,8 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// Tells later batches what these nodes create or change.
+    /// Adds what these nodes create or change to the pending changes, which the runtime sees when it plans later
+    /// batches.
     fn add_pending(&mut self, members: &[usize]) {
         let planned = members.iter().filter_map(|&member| self.planned[member].as_ref());
         let changing = planned.filter(|planned| {
@@ -425,8 +436,8 @@ impl PlanBuilder<'_> {
         Arc::make_mut(&mut self.scope.pending).extend(pending);
     }
 
-    /// Returns true if a draft that waits for a failed one cannot be planned either: it reads unknown values,
-    /// or it is applied in one batch with resources that need not wait.
+    /// Returns true if a draft cannot be planned because a draft before it failed: it reads a value of the failed one,
+    /// or it is applied in one batch with other resources.
     fn needs_what_is_missing(&self, draft: &DraftNode) -> bool {
         let reads = draft.references.iter().any(|id| self.failures.has(id));
         reads || (draft.granularity == Granularity::Segment && !draft.is_deletion)

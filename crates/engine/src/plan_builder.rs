@@ -1,5 +1,5 @@
-//! Builds the plan from the results of all drafts: what is shown, what is executed, and what failures hold
-//! back.
+//! Builds the plan from the results of all drafts: the public part, the part to execute, and the resources that
+//! failures hold back.
 
 use super::{
     engine_plan::{EnginePlan, PlanNode},
@@ -15,7 +15,7 @@ use konverge_base::model::{
     reference::Targets,
 };
 
-/// Builds the plan.
+/// Builds the plan from the drafts and their plans.
 pub(super) fn assemble(
     request: PlanRequest<'_>,
     scope: StackScope,
@@ -30,6 +30,7 @@ pub(super) fn assemble(
     }
     let all_stops = failures.own.values().any(stops_the_stack);
     let held: Vec<Option<ResourceId>> = held_back_by(&drafts, &failures);
+    // Drafts without a plan become no nodes, so the indices of the drafts in `waits` are translated.
     let mut node_of = vec![None; drafts.len()];
     for (node, draft) in (0..drafts.len()).filter(|&n| planned[n].is_some()).enumerate() {
         node_of[draft] = Some(node);
@@ -48,10 +49,12 @@ pub(super) fn assemble(
             continue;
         };
         let desired = planned.item.desired.as_ref();
+        // An unknown value anywhere makes the plan provisional: only a second plan during the apply can be exact.
         let provisional = planned.provisional
             || desired.is_some_and(|d| d.attributes.values().any(masked_value::holds_unknown));
         let settled = planned.public.action == Action::Unchanged && !provisional;
-        // If a failure stops the whole stack, nothing of it is applied: single resources are not marked as held back.
+        // If a failure stops the whole stack, nothing is applied at all. Marking single resources as held back would
+        // suggest that the others are applied.
         let held = held.filter(|_| !settled && !all_stops);
         if let Some(failed) = &held {
             planned.public.notes.push(if draft.is_deletion {
@@ -60,7 +63,8 @@ pub(super) fn assemble(
                 format!("skipped: it depends on `{failed}`, which could not be planned")
             });
         }
-        // The changes are in the public plan alone; those of a replacement are also recorded when it starts.
+        // The changes of most plans are moved, not copied, because they are large: only the public plan needs them. The
+        // state also records those of a replacement when it starts.
         let changes = match planned.public.action {
             Action::Replace => planned.public.changes.clone(),
             _ => std::mem::take(&mut planned.public.changes),
@@ -109,8 +113,8 @@ pub(super) fn assemble(
     }
 }
 
-/// The failure that holds back each draft. Every failure holds back all deletions: the failed resource may
-/// use what is to be deleted, under an id of its own or through a value that only its plan would show.
+/// Returns, for each draft, the failed resource that holds it back. Every failure holds back all deletions: the failed
+/// resource may still use the deleted one, through an id or a value that only its plan would show.
 fn held_back_by(drafts: &[DraftNode], failures: &PlanFailures) -> Vec<Option<ResourceId>> {
     let any = drafts
         .iter()

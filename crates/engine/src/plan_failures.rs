@@ -1,4 +1,4 @@
-//! [`PlanFailures`]: the resources that could not be planned, and what waits for them.
+//! [`PlanFailures`]: the resources that could not be planned, and those that depend on them.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use konverge_base::{error::UserError, model::ResourceId};
 pub(super) struct PlanFailures {
     /// Each failed resource with its reason.
     pub own: HashMap<ResourceId, UserError>,
-    /// The skipped resources, each with the failed resource that it waits for.
+    /// The skipped resources, each with the failed resource that it depends on.
     pub waiting: HashMap<ResourceId, ResourceId>,
 }
 
@@ -21,7 +21,7 @@ impl PlanFailures {
         self.own.contains_key(id) || self.waiting.contains_key(id)
     }
 
-    /// Returns, for each draft, the index of a failed draft that it waits for, directly or indirectly.
+    /// Returns, for each draft, the index of a failed draft that it depends on, directly or indirectly.
     pub(crate) fn hold(&self, drafts: &[DraftNode]) -> Vec<Option<usize>> {
         let mut held = vec![None; drafts.len()];
         if self.own.is_empty() {
@@ -49,14 +49,14 @@ impl PlanFailures {
     }
 }
 
-/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec
-/// itself must be fixed before anything is changed. A tool or a service outside the clusters does not concern
-/// the other resources.
+/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec itself must
+/// be fixed before anything is changed. A tool or a service outside the clusters concerns only the resources that need
+/// it.
 pub(super) fn stops_the_stack(failure: &UserError) -> bool {
     failure.room_error::<ToolUnavailable>().is_none()
 }
 
-/// Adds the resource's name to a failure, unless it has it already.
+/// Adds the resource's name to the message of a failure, unless the message has it already.
 pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
     if failure.message.contains(&format!("`{id}`")) {
         failure

@@ -23,10 +23,10 @@ use konverge_base::{
 pub(super) struct DraftNode {
     pub granularity: Granularity,
     pub stage: usize,
-    /// Indices of the drafts that must come before.
+    /// Indices of the drafts that are applied before this one.
     pub waits: Vec<usize>,
     pub depends_on: Vec<ResourceId>,
-    /// The dependencies whose values it needs.
+    /// The dependencies from which the draft reads values.
     pub references: Vec<ResourceId>,
     /// True for a deletion.
     pub is_deletion: bool,
@@ -39,13 +39,13 @@ pub(super) struct DraftNode {
 }
 
 impl DraftNode {
-    /// Returns true for an object that a controller delivers.
+    /// Returns true for an object that Argo CD or Flux delivers.
     pub(super) fn is_delivered(&self) -> bool {
         self.kind == RuntimeKind::Kubernetes && self.granularity == Granularity::Segment && !self.is_deletion
     }
 }
 
-/// The drafts of the desired resources, in the order of the Spec, each with its stage.
+/// Creates the drafts of the desired resources, in the order of the Spec, each with its stage.
 pub(super) fn wanted_drafts(
     request: &PlanRequest<'_>,
     resources: Vec<Resource>,
@@ -71,8 +71,8 @@ pub(super) fn wanted_drafts(
                 .collect(),
             item: Item {
                 id: resource.id.clone(),
-                // A new version of a kind is the same object. Otherwise it would be adopted under its new id, and then
-                // deleted under the old one.
+                // An object whose `apiVersion` changed is still the same object. Without its old record it would be
+                // adopted under its new id, and then deleted under the old one.
                 prior: recorded
                     .get(&resource.id)
                     .or_else(|| recorded.get(old_id))
@@ -89,6 +89,7 @@ pub(super) fn wanted_drafts(
             wanted: Some(resource),
         });
     }
+    // Stages are cut when all drafts exist, because a stage depends on the stages of the dependencies.
     let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
     let nodes: Vec<_> = drafts
         .iter()
@@ -109,10 +110,11 @@ pub(super) fn wanted_drafts(
     Ok(drafts)
 }
 
-/// Puts the objects that a controller delivers into one stage, after Terraform: they are one artifact.
+/// Moves all objects that a controller delivers into one stage, after Terraform, because they are pushed as one
+/// artifact.
 ///
 /// # Errors
-/// A Terraform resource needs one of them.
+/// A Terraform resource depends on one of these objects.
 fn unite_delivered(drafts: &mut [DraftNode]) -> Result<(), UserError> {
     let Some(last) = drafts.iter().filter(|d| d.is_delivered()).map(|d| d.stage).max() else {
         return Ok(());
@@ -145,7 +147,7 @@ pub(super) fn add_deletes(
         .iter()
         .filter(|r| !wanted.contains(&r.id))
         .collect();
-    // The same object in another version of its kind stays: only its record under the old id goes.
+    // An object that the Spec declares with another `apiVersion` stays: only its record under the old id is removed.
     let renamed_to: Vec<Option<ResourceId>> = {
         let claimed = claimed_objects(drafts)?;
         let now = |recorded: &&Recorded| {
@@ -157,6 +159,7 @@ pub(super) fn add_deletes(
     if gone.is_empty() {
         return Ok(());
     }
+    // The Spec no longer has these resources, so only their records know the order of deletion.
     let graph = ResourceGraph::from_state(gone.iter().copied());
     let first = drafts.len();
     let index: HashMap<_, _> = gone.iter().enumerate().map(|(n, r)| (&r.id, first + n)).collect();
@@ -187,6 +190,7 @@ pub(super) fn add_deletes(
     let order: Vec<_> = graph
         .order()
         .into_iter()
+        // Reversed, because a dependent is deleted before its dependencies.
         .rev()
         .map(|id| index[id] - first)
         .collect();
@@ -207,10 +211,10 @@ pub(super) fn add_deletes(
     Ok(())
 }
 
-/// The id under which each Kubernetes object is desired.
+/// Returns the id under which the Spec has each Kubernetes object.
 ///
 /// # Errors
-/// An object is desired twice, in two versions of its kind: each would undo the other.
+/// The Spec has an object twice, with two versions of its kind: each would overwrite the other.
 fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &ResourceId>, UserError> {
     let mut claimed = HashMap::with_capacity(drafts.len());
     for draft in drafts {
@@ -235,7 +239,7 @@ fn object<'a>(resource: &'a Resource, cluster: Option<&'a ClusterName>) -> Optio
         .then(|| (cluster.map(ClusterName::as_str), object_key(&resource.attributes)))
 }
 
-/// An imported record may name no cluster: then it is on the one of the stack.
+/// Returns the identity of a recorded object. An imported record may have no cluster: then the stack's cluster counts.
 fn recorded_object<'a>(recorded: &'a Recorded, stack: Option<&'a ClusterName>) -> Option<Object<'a>> {
     let cluster = recorded.cluster.as_ref().or(stack).map(ClusterName::as_str);
     (recorded.runtime == RuntimeKind::Kubernetes).then(|| (cluster, object_key(&recorded.attributes)))

@@ -15,19 +15,19 @@ use konverge_base::{
 
 /// The input of a plan.
 pub struct PlanRequest<'a> {
-    /// Identity of the stack.
+    /// The identity of the stack.
     pub stack: StackId,
-    /// Folder of the stack.
+    /// The folder of the stack.
     pub folder: RepoPath,
     /// The desired resources.
     pub spec: Spec,
-    /// The outputs that the stack publishes, by name: a value, or a text with references ([`Spec::outputs`]).
+    /// The outputs that the stack publishes, by name. The value may be a text with references ([`Spec::outputs`]).
     pub outputs: BTreeMap<OutputName, Value>,
     /// The recorded state.
     pub state: &'a StackState,
     /// The runtimes that read the live objects.
     pub runtimes: &'a RuntimeRegistry,
-    /// Paths that are not compared.
+    /// The paths that are not compared (`stacks[].ignore`).
     pub ignore: &'a [String],
     /// The cluster of the stack. The extension `cluster` of a resource takes precedence.
     pub cluster: Option<ClusterName>,
@@ -35,10 +35,10 @@ pub struct PlanRequest<'a> {
     pub events: &'a dyn EventSink,
     /// The rules for hooks.
     pub hooks: HookRules,
-    /// Answers questions about the stack's references to secrets.
+    /// Tells which secret references the stack has.
     pub references: StackReferences,
     /// Masks the messages of failures.
     pub secrets: &'a Secrets,
-    /// The plan is a drift check: it is never applied.
+    /// True for a drift check: the plan is never applied.
     pub only_compares: bool,
 }

@@ -3,18 +3,18 @@
 use crate::runtime::Granularity;
 use konverge_base::model::spec::RuntimeKind;
 
-/// A node, as the cutting sees it.
+/// The properties of a node that decide its stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StageNode {
     /// The runtime of the resource.
     pub kind: RuntimeKind,
-    /// How the runtime applies its resources.
+    /// The unit in which the runtime applies its resources.
     pub granularity: Granularity,
     /// The dependencies: the index of the other node, and whether a value of it is needed.
     pub waits: Vec<(usize, bool)>,
 }
 
-/// The stage of each node, from 0. `order` is a topological order of the nodes.
+/// Returns the stage of each node, from 0. `order` is a topological order of the nodes.
 ///
 /// A node shares the stage of its dependency, with two exceptions. It comes one stage later if it needs a
 /// value that its runtime cannot see by itself. It also comes later if it belongs to a batch and waits for a

@@ -1,4 +1,5 @@
-//! The input of the policy document of a plan: as it is shown, masked; and with true values, for policy sets.
+//! Builds the input of the policy document of a plan: once masked, as reviewers see it, and once with true values, for
+//! policy sets.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -35,7 +36,7 @@ pub struct TruePlan {
 /// A resource that was planned again during an apply.
 #[derive(Clone, Copy)]
 pub struct LatePlan<'a> {
-    /// As it is shown and reviewed; masked.
+    /// The plan of the resource as it is shown and reviewed; masked.
     pub shown: &'a ResourcePlan,
     /// The true values of the resource; `None` if none of them is known.
     pub truth: Option<&'a TrueValues>,
@@ -58,13 +59,14 @@ impl LatePlan<'_> {
 }
 
 impl EnginePlan {
-    /// The resources that the Spec wants and that could be planned, and those that are deleted, as recorded; masked.
+    /// Returns the resources that the Spec has and that could be planned, and the recorded ones that are deleted;
+    /// masked.
     pub fn desired(&self) -> Vec<DesiredResource> {
         let masked = |node: &PlanNode| desired_of(node, None, SpecMask::for_readers(&self.secrets));
         self.nodes_of_document().filter_map(masked).collect()
     }
 
-    /// The plan and its resources with true values.
+    /// Returns the plan and its resources with true values.
     pub fn truth(&self) -> TruePlan {
         let late = self.late_plans();
         let resources = late.map(|late| match late.truth {
@@ -89,7 +91,7 @@ impl EnginePlan {
         }
     }
 
-    /// The changed resources of the second plan that an apply makes after its first plan.
+    /// Returns the changed resources of a second plan, which an apply makes when values become known.
     pub fn late_plans(&self) -> impl Iterator<Item = LatePlan<'_>> {
         let planned = self.nodes.iter().map(|node| &node.planned);
         let truths: HashMap<_, _> = planned
@@ -109,7 +111,7 @@ impl EnginePlan {
     }
 }
 
-/// The texts of true values that are masked wherever they are shown.
+/// Returns the texts in true values that are masked wherever they are shown.
 fn hidden_in(truth: &TrueValues, runtime: RuntimeKind, secrets: &Secrets) -> impl Iterator<Item = String> {
     let objects = truth.objects();
     objects.flat_map(move |object| hidden_texts(secrets, runtime, &object))
@@ -123,7 +125,7 @@ fn desired_of(
     let planned = &node.planned;
     let wanted = planned.item.desired.as_ref().or(node.wanted.as_ref());
     let prior = planned.item.prior.as_ref().filter(|_| node.is_deletion);
-    // The recorded form also masks secrets that came through a reference.
+    // The recorded form is used, because it also masks secrets that came through a reference.
     let (attributes, extensions) = match (planned.recorded.as_ref().or(prior), wanted) {
         (Some(recorded), _) => {
             let attributes = truth.unwrap_or(&recorded.attributes);
@@ -143,7 +145,7 @@ fn desired_of(
     })
 }
 
-/// The resources of a Spec that is compared with another Spec.
+/// Returns the resources of a Spec that is compared with another Spec.
 pub fn desired_by_spec(
     spec: &Spec,
     cluster: Option<&ClusterName>,
@@ -159,15 +161,15 @@ pub fn desired_by_spec(
             id: masked.id,
             runtime: masked.runtime,
             attributes: masked.attributes,
-            // The attributes are known before the write: references are resolved only during the apply.
+            // Only an apply resolves references, so the attributes are as complete as they will be before the write.
             known_before_write: true,
         }
     };
     spec.resources.iter().map(desired).collect()
 }
 
-/// The comparison of two Specs with true values. Objects have the namespaces that an apply uses: a rule sees the same with
-/// a cluster and without one.
+/// Compares two Specs with true values. Objects get the namespaces that an apply uses, so that a rule sees the same
+/// with and without a cluster.
 pub fn true_spec_plan(
     public: &StackPlan,
     specs: ComparedSpecs<'_>,
@@ -201,7 +203,7 @@ pub fn true_spec_plan(
     }
 }
 
-/// The kind of an object, or the type of a Terraform resource.
+/// Returns the kind of an object, or the type of a Terraform resource.
 fn kind(
     id: &ResourceId,
     runtime: RuntimeKind,

@@ -20,7 +20,7 @@ use konverge_base::{
     secrets::{SecretTemplate, Secrets, mask_resource},
 };
 
-/// The hint for a value that is secret.
+/// The hint for an output whose value is secret.
 const BY_STORE: &str =
     "write the value into a secret store, and let the other stack refer to it there (`ref+STORE://PATH`)";
 
@@ -47,12 +47,12 @@ pub struct Publication {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PublishedOutputs {
     sources: BTreeMap<OutputName, (Value, BTreeSet<ResourceId>)>,
-    /// The resources that they are read from, as desired. They tell which values are secret.
+    /// The desired form of the resources that the outputs are read from. It shows which of their values are secret.
     wanted: HashMap<ResourceId, Resource>,
 }
 
 impl PublishedOutputs {
-    /// The outputs of a Spec, with the ids that its resources have now.
+    /// Builds the outputs of a Spec, with the ids that its resources have after they are normalized.
     ///
     /// # Errors
     /// An output refers to no resource of the Spec.
@@ -98,12 +98,13 @@ impl PublishedOutputs {
         })
     }
 
-    /// The resources that outputs are read from.
+    /// Returns the resources that outputs are read from.
     pub(super) fn read(&self) -> impl Iterator<Item = &ResourceId> {
         self.sources.values().flat_map(|(_, resources)| resources)
     }
 
-    /// Refuses an output of a place whose value is secret, before anything is applied.
+    /// Returns an error if an output reads a path whose value is secret, so that the plan fails before anything is
+    /// applied.
     ///
     /// # Errors
     /// The first such output.
@@ -138,7 +139,7 @@ impl PublishedOutputs {
         Ok(())
     }
 
-    /// The values, from the live resources.
+    /// Returns the values of the outputs, read from the live resources.
     pub(super) fn values(
         &self,
         targets: &Targets,
@@ -158,9 +159,10 @@ impl PublishedOutputs {
                     .context(format!("the output `{name}`"))
                     .hint("name a path that the applied resource has")
             })?;
-            // The same path is resolved in the masked resources. If that gives another value, a part of the value is
-            // secret.
+            // The same path is resolved in the masked resources. If the result differs, a part of the value is secret.
             let is_shown = resolve(targets, template, &of_masked).is_ok_and(|shown| shown == value);
+            // A secret may come through a reference, be known to the run, or be named like one. Each of these suffices,
+            // because a published value is readable for every stack that reads it.
             let is_secret = carried.is_in_value(&value)
                 || is_masked(secrets, &value)
                 || is_named_secret(secrets, name, &value);
@@ -179,6 +181,7 @@ impl PublishedOutputs {
         let mut size = 0;
         for (name, (template, resources)) in &self.sources {
             let value = value_of(name, template, resources).and_then(|value| {
+                // The outputs together have one limit, because they are stored in one document.
                 size += name.as_str().len() + value.to_string().len();
                 if size <= MAX_BYTES {
                     return Ok(value);
@@ -254,7 +257,7 @@ fn is_masked(secrets: &Secrets, value: &Value) -> bool {
     texts.into_iter().any(|text| secrets.mask(text) != *text)
 }
 
-/// Returns why a value cannot be published: a reader would take it for a marker or a reference.
+/// Returns the reason why a value cannot be published: its reader would mistake it for a marker or a reference.
 fn problem(value: &Value) -> Option<&'static str> {
     if masked_value::holds_unknown(value) {
         return Some("is not known although everything was applied");

@@ -13,7 +13,7 @@ use konverge_base::{
 pub struct RuntimeRegistry(BTreeMap<RuntimeKind, Arc<dyn Runtime>>);
 
 impl RuntimeRegistry {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -25,7 +25,7 @@ impl RuntimeRegistry {
         self
     }
 
-    /// The runtime of a kind.
+    /// Returns the runtime of a kind.
     ///
     /// # Errors
     /// There is no runtime of this kind.
@@ -35,7 +35,7 @@ impl RuntimeRegistry {
                 ErrorKind::Config,
                 "the stack holds Kubernetes objects, but no cluster is configured for it",
             )
-            .hint("name one in `konverge.yaml` under `clusters`, or compare with the Spec alone: `konverge preview --live never`"),
+            .hint("name a cluster in `konverge.yaml` under `clusters`, or compare with the Spec alone: `konverge preview --live never`"),
             RuntimeKind::Terraform => UserError::new(
                 ErrorKind::Config,
                 "the stack holds Terraform resources, but Terraform is not set up",

@@ -1,5 +1,5 @@
 //! Replaces references to other resources by their values. A value that looks like a secret reference is refused.
-//! Otherwise the person who writes the other object would choose which secret is read, and where it is written.
+//! Otherwise whoever writes the other object could choose which secret is read and where it is written.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,8 @@ use konverge_base::{
     secrets::{SecretReference, SecretTemplate, decode_base64},
 };
 
-/// The resource with the values that its references name. `keep` and `lookup` are those of [`Targets::resolve`].
+/// Returns the resource with its references replaced by their values. `keep` and `lookup` are passed to
+/// [`Targets::resolve`].
 ///
 /// # Errors
 /// A reference cannot be resolved, or a value has a reference to a secret that the Spec does not have there.
@@ -41,7 +42,7 @@ pub(super) fn resolve_attributes<'a>(
     Ok(wanted.with(attributes))
 }
 
-/// The first path whose text refers to another secret than the one in the Spec.
+/// Returns the first path whose text has a secret reference that the Spec does not have there.
 fn gained_reference(before: &Map<String, Value>, after: &Map<String, Value>) -> Option<String> {
     let mut members = after.iter();
     members.find_map(|(key, now)| gained(before.get(key), now, key))
@@ -78,7 +79,7 @@ fn gained(before: Option<&Value>, after: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// The references in a text and in what it encodes; `Err` for a malformed one.
+/// Returns the secret references in a text and in what it encodes; `Err` for a malformed reference.
 fn references(text: &str) -> Vec<Result<SecretReference, ()>> {
     let decoded = decode_base64(text).and_then(|bytes| String::from_utf8(bytes).ok());
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Decides to which cluster a resource goes.
+//! Determines the cluster of a resource.
 
 use serde_json::Value;
 

@@ -7,11 +7,11 @@ enum UnitState {
     Waiting,
     Ready,
     Done,
-    /// The unit failed itself, or was skipped because of the named unit.
+    /// The unit failed, or was skipped because this unit failed.
     Failed(usize),
 }
 
-/// The progress through units that wait for each other.
+/// The progress of units that wait for each other.
 #[derive(Debug)]
 pub struct Schedule {
     /// For each unit the number of units that it still waits for.
@@ -22,8 +22,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Creates a schedule from what each unit waits for (indices; duplicates are allowed). Units in a cycle
-    /// never start.
+    /// Creates a schedule. `waits` has, for each unit, the indices of the units that it waits for; duplicates are
+    /// allowed. Units in a cycle never start.
     pub fn new(waits: &[Vec<usize>]) -> Self {
         let mut dependents = vec![Vec::new(); waits.len()];
         for (unit, on) in waits.iter().enumerate() {
@@ -46,7 +46,7 @@ impl Schedule {
         }
     }
 
-    /// The next unit to start, in the order in which units became ready.
+    /// Returns the next unit to start, in the order in which units became ready.
     pub fn start(&mut self) -> Option<usize> {
         loop {
             let unit = self.ready.pop_front()?;
@@ -70,8 +70,8 @@ impl Schedule {
         }
     }
 
-    /// Marks a unit as failed and skips everything that waits for it, directly or indirectly. Returns the
-    /// skipped units, each with the unit it blames, which is `unit`.
+    /// Marks a unit as failed and skips every unit that waits for it, directly or indirectly. Returns the skipped
+    /// units.
     pub fn mark_failed(&mut self, unit: usize) -> Vec<usize> {
         self.standing[unit] = UnitState::Failed(unit);
         let mut skipped = Vec::new();
@@ -90,7 +90,7 @@ impl Schedule {
         skipped
     }
 
-    /// Returns the units that neither succeeded nor failed: a cancelled run leaves them.
+    /// Returns the units that neither succeeded nor failed: a cancelled run does not start them.
     pub fn remaining(&self) -> Vec<usize> {
         let open = |s: &UnitState| matches!(s, UnitState::Waiting | UnitState::Ready);
         (0..self.standing.len())

@@ -1,5 +1,5 @@
 //! Follows secret values through references into other resources (an environment variable, a URL), from a
-//! Secret or from a Terraform resource. Everywhere only the keyed hash is shown and recorded.
+//! Secret or from a Terraform resource. Plans and records contain only the keyed hash of such a value.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -14,7 +14,8 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// Shorter values would mask parts of many texts and protect nothing.
+/// The minimum length of a masked value, in bytes. Masking shorter values would hide parts of many texts and protect
+/// nothing.
 const SHORTEST: usize = 4;
 
 /// The known secret texts that references of a stack may read.
@@ -22,18 +23,18 @@ const SHORTEST: usize = 4;
 pub(super) struct PropagatedSecrets(BTreeSet<String>);
 
 impl PropagatedSecrets {
-    /// Adds what a runtime reports as secret in a resource.
+    /// Adds the texts of a resource that its runtime reports as secret.
     pub(crate) fn learn(&mut self, texts: Vec<String>) {
         self.0
             .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
     }
 
-    /// Masks every text of a plan that contains one of the values, in what is shown and in what is recorded.
-    /// What is sent stays unchanged. The old value is masked if it was recorded as masked, or if the new
+    /// Masks every text of a plan that contains one of the secrets, in the public plan and in the record. The values
+    /// that are sent to the server stay unchanged. An old value is masked if it was recorded as masked, or if the new
     /// value is masked.
     ///
-    /// A text that stands literally in `wanted` came from no reference: it stays visible to reviewers even if
-    /// a Secret contains a part of it.
+    /// A text that is literally in `wanted` came from no reference: it stays visible to reviewers even if
+    /// it contains a part of a Secret.
     pub(crate) fn hide(
         &self,
         stack: &StackId,
@@ -44,8 +45,8 @@ impl PropagatedSecrets {
         if let Some(recorded) = &mut planned.recorded {
             let before = Arc::clone(&recorded.attributes);
             self.hide_recorded(recorded, wanted, secrets);
-            // The recorded form is masked now. Rules also judge values that came through a reference, so the true form
-            // is kept for them.
+            // Policy sets also judge values that came through a reference. The record is masked now, so the true form
+            // is kept separately for them.
             if before != recorded.attributes {
                 planned.truth.desired.get_or_insert_with(|| Map::clone(&before));
             }
@@ -78,7 +79,7 @@ impl PropagatedSecrets {
         planned.public = planned.public.with_changes(stack, changes);
     }
 
-    /// Masks a record in the same way.
+    /// Masks a record like [`Self::hide`] masks a plan.
     pub(crate) fn hide_recorded(
         &self,
         recorded: &mut Recorded,
@@ -95,7 +96,7 @@ impl PropagatedSecrets {
         }
     }
 
-    /// Returns true if a text of the value has one of the secrets.
+    /// Returns true if a text of the value contains one of the secrets.
     pub(super) fn is_in_value(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => self.is_in(text),
@@ -110,7 +111,8 @@ impl PropagatedSecrets {
     }
 }
 
-/// The literal texts of a resource in the Spec. A text with a reference is not a value of any plan.
+/// Returns the literal texts of a resource in the Spec. A text with a reference is left out, because no plan contains
+/// it.
 fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
         match value {
@@ -126,7 +128,7 @@ fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     found
 }
 
-/// The hashes of the secret markers in a value.
+/// Collects the hashes of the secret markers in a value.
 fn marks(value: &Value, found: &mut HashSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| marks(item, found)),

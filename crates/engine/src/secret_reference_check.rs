@@ -1,5 +1,5 @@
-//! Checks where the values of secret references go: a resource that reads such a value must itself be a Secret, or a
-//! plain object would get the value of a new Secret, which no reviewer sees.
+//! Checks where the values of secret references flow. Only a Secret may read such a value: a plain object would get the
+//! value of a new Secret in clear text, and no reviewer would see it.
 
 use std::convert::Infallible;
 
@@ -21,7 +21,7 @@ struct ValuePath {
     path: Vec<String>,
 }
 
-/// A text that reads other resources.
+/// A text that reads a value of another resource.
 struct Reader {
     value: ValuePath,
     shown: String,
@@ -29,7 +29,8 @@ struct Reader {
     reads: Vec<Reference>,
 }
 
-/// Refuses a value outside of a Secret that reads the value of a secret reference, directly or by way of others.
+/// Returns an error if a value outside of a Secret reads the value of a secret reference, directly or through other
+/// resources.
 ///
 /// # Errors
 /// The first such value.
@@ -63,6 +64,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
         });
     }
     loop {
+        // A value that reads a secret becomes a secret itself, so the search is repeated until nothing new is found.
         let (tainted, rest): (Vec<_>, Vec<_>) = readers.into_iter().partition(|reader| {
             let mut reads = reader.reads.iter();
             reads.any(|read| secret.iter().any(|value| value.is_read_by(read)))
@@ -98,7 +100,7 @@ impl ValuePath {
         }
     }
 
-    /// Returns true if a reference reads this value, a part of it, or something around it.
+    /// Returns true if a reference reads this value, a part of it, or a value that contains it.
     fn is_read_by(&self, read: &Reference) -> bool {
         let mut keys = read
             .path
@@ -117,7 +119,7 @@ fn as_written_by_server(key: String) -> String {
     }
 }
 
-/// Visits the texts of a resource: the path, whether a secret may stand there, and the text.
+/// Calls `visit` for each text of a resource with its path, true if the text may be a secret, and the text.
 pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
     let is_object = resource.runtime == RuntimeKind::Kubernetes;
     let visited = rewrite_texts(&mut resource.attributes.clone(), &mut |place, text| {

@@ -13,7 +13,7 @@ use konverge_base::{
     secrets::{Secrets, mask_resource, mask_secret_data},
 };
 
-/// The masking of the resources of a Spec.
+/// Chooses the secrets that are masked in the resources of a Spec.
 #[derive(Clone, Copy)]
 pub struct SpecMask<'a> {
     secrets: &'a Secrets,
@@ -21,7 +21,7 @@ pub struct SpecMask<'a> {
 }
 
 impl<'a> SpecMask<'a> {
-    /// Masks for a reader of the plan.
+    /// Masks everything that a reader of the plan must not see.
     pub fn for_readers(secrets: &'a Secrets) -> Self {
         Self {
             secrets,
@@ -29,7 +29,7 @@ impl<'a> SpecMask<'a> {
         }
     }
 
-    /// Masks for policy sets, which judge true values: only the data of Secrets.
+    /// Masks only the data of Secrets, for policy sets, which judge true values.
     pub fn for_rules(secrets: &'a Secrets) -> Self {
         Self {
             secrets,
@@ -45,14 +45,14 @@ impl<'a> SpecMask<'a> {
 /// Two Specs that are compared.
 #[derive(Clone, Copy)]
 pub struct ComparedSpecs<'a> {
-    /// The one before the change.
+    /// The Spec before the change.
     pub base: &'a Spec,
-    /// The one after it.
+    /// The Spec after the change.
     pub head: &'a Spec,
 }
 
-/// The changes from `base` to `head`. No cluster is queried, so nothing is validated, and a replacement
-/// appears as an update; the published rules of built-in kinds say where one is likely.
+/// Returns the changes from `base` to `head`. No cluster is queried, so nothing is validated, and a replacement
+/// appears as an update; the documented rules of built-in kinds show where a replacement is likely.
 pub fn plan_against_spec(
     stack: &StackId,
     folder: &RepoPath,
@@ -64,6 +64,7 @@ pub fn plan_against_spec(
     let masked = |resource: &Resource| {
         let mut shown = Value::Object(mask.apply(resource).attributes);
         if resource.runtime == RuntimeKind::Kubernetes {
+            // Generators write these empty fields or omit them. Without this, the difference would look like a change.
             object_rules::drop_unset_server_fields(&mut shown);
         }
         shown
@@ -90,6 +91,7 @@ pub fn plan_against_spec(
         }
         plans.push(plan);
     }
+    // Resources that only the base has would be deleted. The documented rules of their kinds say what is lost.
     for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
         let changes = vec![change("", Some(masked(resource)), None)];
         let mut plan = plan_resource(stack, resource, Action::Delete, changes, cluster);
@@ -122,7 +124,7 @@ pub(super) fn plan_resource(
     plan
 }
 
-/// The changed paths of an object that its kind documents as immutable.
+/// Returns the changed paths of an object that Kubernetes documents as immutable.
 fn immutable_paths(old: &Resource, plan: &ResourcePlan) -> Vec<String> {
     if old.runtime != RuntimeKind::Kubernetes {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Files for Argo CD: the objects with sync waves, and the Application that names them.
+//! Files for Argo CD: objects with sync waves, and the Application that delivers them.
 
 use serde_json::{Value, json};
 
@@ -18,10 +18,10 @@ use crate::{
 
 const TARGET: &str = "argocd";
 
-/// The annotation that orders objects.
+/// The annotation that sets the sync wave of an object.
 const WAVE: &str = "argocd.argoproj.io/sync-wave";
 
-/// Annotations by which Argo CD treats an object in another way. It obeys Helm's hooks too.
+/// Annotations that change how Argo CD handles an object. They include Helm's hooks, which Argo CD also obeys.
 const OBEYED: [&str; 5] = [
     WAVE,
     "argocd.argoproj.io/hook",
@@ -30,8 +30,8 @@ const OBEYED: [&str; 5] = [
     "helm.sh/hook-weight",
 ];
 
-/// The groups and kinds whose health Argo CD knows by itself. An object of another kind is healthy for it as soon as it
-/// exists. Its rules in Lua for kinds of others are not counted: they change with each release.
+/// The groups and kinds with a built-in health check in Argo CD. Objects of other kinds are healthy as soon as they
+/// exist. Argo CD's Lua checks for third-party kinds are not included, because they change with each release.
 const HEALTH: [GroupKind<'static>; 12] = [
     GroupKind::PERSISTENT_VOLUME_CLAIM,
     GroupKind::POD,
@@ -47,7 +47,7 @@ const HEALTH: [GroupKind<'static>; 12] = [
     GroupKind::INGRESS,
 ];
 
-/// Returns true if a wave waits until the object is ready.
+/// Returns true if Argo CD waits until the object is ready before it starts the next wave.
 fn has_health(object: &BundleObject) -> bool {
     HEALTH.contains(&object.kind())
 }
@@ -59,7 +59,7 @@ pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result
     let (at, waves) = (positions(bundle), waves(bundle));
     let mut files = Files::new();
     for (index, (object, wave)) in bundle.objects.iter().zip(&waves).enumerate() {
-        // Objects without an annotation are in the first wave.
+        // Without the annotation an object is in the first wave.
         let text = match wave {
             0 => object_text(&object.body),
             wave => object_text(&object.annotated(WAVE, wave.to_string())),
@@ -107,7 +107,7 @@ fn application(bundle: &Bundle, source: &DeliverySource) -> Value {
                 "repoURL": source.url,
                 "targetRevision": source.revision.as_deref().unwrap_or("HEAD"),
                 "path": source.join("."),
-                // konverge.json and the delivery itself are no manifests.
+                // `konverge.json` and this file are not manifests.
                 "directory": {"recurse": true, "include": "manifests/*"},
             },
             "destination": destination,

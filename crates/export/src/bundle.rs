@@ -1,4 +1,4 @@
-//! [`Bundle`]: the objects of a compiled stack by level, before any target wraps them.
+//! [`Bundle`]: the objects of a compiled stack by level, in a form for all targets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,12 +27,12 @@ use crate::{
     values::{ValueFinder, holds_secret_data},
 };
 
-/// Resources that are left out on request. Each is listed.
+/// The groups of resources that are left out on request. The export lists each of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeaveOut {
-    /// The resources of Terraform.
+    /// Leave out Terraform resources.
     pub terraform: bool,
-    /// The objects with data of Secrets.
+    /// Leave out objects with data of Secrets.
     pub secrets: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct LeaveOut {
 pub struct OmittedResource {
     /// The resource.
     pub id: ResourceId,
-    /// The word of `--leave-out` that left it out.
+    /// The word of `--leave-out` by which the resource is left out.
     pub because: &'static str,
 }
 
@@ -54,60 +54,60 @@ impl OmittedResource {
     }
 }
 
-/// Inputs of a bundle.
+/// The inputs of a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct BundleRequest<'a> {
     /// The stack.
     pub stack: &'a StackId,
     /// The commit that was compiled; `None` for a working tree or a file.
     pub commit: Option<&'a CommitId>,
-    /// Its Spec.
+    /// The Spec of the stack.
     pub spec: &'a Spec,
-    /// Resources that are left out.
+    /// The groups of resources to leave out.
     pub leave_out: LeaveOut,
-    /// The places whose copies of data of Secrets are carried as they are: each a resource and a path (RFC 6901), such as
-    /// `v1:ConfigMap:shop:web/data/url`.
+    /// The locations that may contain a copy of a Secret's data in clear text: each a resource and a JSON pointer (RFC
+    /// 6901), such as `v1:ConfigMap:shop:web/data/url`.
     pub in_clear: &'a [String],
     /// The name of the target, for errors.
     pub target: &'static str,
 }
 
-/// One Kubernetes object.
+/// A Kubernetes object of a bundle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BundleObject {
-    /// Its id in the Spec.
+    /// The id of the object in the Spec.
     pub id: ResourceId,
-    /// Its name as a file, without an ending.
+    /// The file name, without an extension.
     pub file: String,
-    /// The whole object. A value that is not known is a token.
+    /// The whole object, with a token in place of each unknown value.
     pub body: Map<String, Value>,
-    /// The values that are not known.
+    /// The locations of the unknown values.
     pub values: Vec<ValuePlace>,
-    /// Each edge leads from a lower level to a higher one.
+    /// The level of the object. Every edge leads from a lower level to a higher one.
     pub level: usize,
-    /// Other stacks of the project have it too.
+    /// True if other stacks of the project have the same object.
     pub is_shared: bool,
 }
 
 impl BundleObject {
-    /// The kind of the object.
+    /// Returns the kind of the object.
     pub fn kind(&self) -> GroupKind<'_> {
         GroupKind::from_attributes(&self.body)
     }
 
-    /// `metadata.name`.
+    /// Returns `metadata.name`.
     pub fn name(&self) -> &str {
         text(&self.body, &["metadata", "name"])
     }
 
-    /// `metadata.annotations`.
+    /// Returns the names of the annotations.
     pub(crate) fn annotations(&self) -> impl Iterator<Item = &str> {
         let metadata = self.body.get("metadata");
         let annotations = metadata.and_then(|metadata| metadata.get("annotations")?.as_object());
         annotations.into_iter().flat_map(Map::keys).map(String::as_str)
     }
 
-    /// Returns the body of the object with another annotation.
+    /// Returns the object with an additional annotation.
     pub(crate) fn annotated(&self, name: &str, value: String) -> Map<String, Value> {
         let mut body = self.body.clone();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -123,7 +123,7 @@ impl BundleObject {
     }
 }
 
-/// Edge from an object to one that comes after it, with its kind.
+/// A dependency between two objects, with its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BundleEdge {
     pub(crate) from: ResourceId,
@@ -131,39 +131,39 @@ pub(crate) struct BundleEdge {
     pub(crate) kind: Edge,
 }
 
-/// A compiled stack, ready to be wrapped.
+/// A compiled stack, ready for a target.
 #[derive(Debug, Clone)]
 pub struct Bundle {
     /// The stack.
     pub stack: StackId,
     /// The commit that was compiled.
     pub commit: Option<CommitId>,
-    /// The digest of the Spec, without what is left out and without data of Secrets.
+    /// The digest of the Spec, without the left out resources and without data of Secrets.
     pub digest: Digest,
-    /// The cluster that the resources name.
+    /// The cluster that the resources name, if any.
     pub cluster: Option<String>,
-    /// By level, and by id in it.
+    /// The objects, sorted by level and id.
     pub objects: Vec<BundleObject>,
     /// The edges between the objects, sorted.
     pub(crate) edges: Vec<BundleEdge>,
-    /// The edges of what is left out, sorted.
+    /// The edges from or to a left out resource, sorted.
     pub(crate) open_edges: Vec<BundleEdge>,
-    /// The resources that are left out, with the reason.
+    /// The left out resources, with the reasons.
     pub left_out: Vec<OmittedResource>,
-    /// The places of values that look like secrets, and are carried as the Spec has them.
+    /// The locations of copies of a Secret's data that are exported in clear text.
     pub in_clear: Vec<(ResourceId, String)>,
-    /// The objects whose namespace is that of the tool that applies them.
+    /// The objects that get the namespace of the tool that applies them.
     pub without_namespace: Vec<ResourceId>,
 }
 
 impl Bundle {
-    /// Makes the bundle of a Spec.
+    /// Creates the bundle of a Spec.
     ///
     /// # Errors
-    /// The Spec has no valid order, resources of several clusters, nothing to export, or a resource that no target
-    /// can carry.
+    /// The resources have no valid order, belong to several clusters, or include one that no target can express; or
+    /// nothing is left to export.
     pub fn new(request: &BundleRequest<'_>) -> Result<Self, ExportError> {
-        // A Spec is a set: neither its digest nor the files depend on the order in which it was written.
+        // A Spec is a set, so the digest and the files must not depend on the order in which it was written.
         let mut resources: Vec<_> = request.spec.resources.clone();
         resources.sort_by(|a, b| a.id.cmp(&b.id));
         let graph = ResourceGraph::from_spec(&resources)?;
@@ -173,6 +173,8 @@ impl Bundle {
             .for_each(|resource| sorter.sort(resource, request.leave_out));
         let cluster = one_cluster(request.stack, sorter.kept.values().copied())?;
         let carried = sorter.kept.values();
+        // The digest is published with the files, so it is computed without data of Secrets: otherwise short
+        // secrets could be guessed from it.
         let copies = SecretCopies::find(&resources);
         let carried =
             carried.map(|resource| resource.with(copies.without_data(&resource.attributes)).digest());
@@ -220,9 +222,10 @@ impl Bundle {
         let scopes = KindScopes::new(kept.values().copied());
         let secrets = Secrets::new(HashKey::random());
         let mut levels: HashMap<&ResourceId, usize> = HashMap::new();
+        // Dependencies come first, so their levels and values are known when an object needs them.
         for id in graph.order() {
             let Some(resource) = kept.get(id) else { continue };
-            // The numbers of the tokens do not depend on the order of the keys either.
+            // Sorted keys make the numbers of the tokens independent of the order of keys.
             let mut body = sorted_map(&resource.attributes);
             if !scopes.set_namespace(&mut body) {
                 self.without_namespace.push(id.clone());
@@ -238,6 +241,8 @@ impl Bundle {
             let level = level.filter_map(|(id, _)| levels.get(id)).map(|level| level + 1);
             let level = level.max().unwrap_or_default();
             levels.insert(id, level);
+            // A value that masking would hide, and that no token replaces, is exported in clear text. These locations
+            // are listed for the user.
             let marked = Value::Object(mask_object(&secrets, &filled.body).into_owned());
             let mut shown = filled.in_clear;
             let whole = Value::Object(filled.body.clone());
@@ -254,6 +259,7 @@ impl Bundle {
                 is_shared: resource.is_shared(),
             });
         }
+        // Names are given in the order of ids, so that they do not depend on the dependencies.
         let mut names = ObjectNames::default();
         self.objects.sort_by(|a, b| a.id.cmp(&b.id));
         for object in &mut self.objects {
@@ -284,13 +290,13 @@ impl Bundle {
         self.open_edges.sort();
     }
 
-    /// The objects by level. No level is empty.
+    /// Returns the objects by level. No level is empty.
     pub fn levels(&self) -> impl Iterator<Item = &[BundleObject]> {
         self.objects.chunk_by(|a, b| a.level == b.level)
     }
 }
 
-/// Sorts the resources into what is exported, left out and refused.
+/// Sorts resources into exported, left out and refused ones.
 #[derive(Default)]
 struct Sorter<'a> {
     kept: BTreeMap<&'a ResourceId, &'a Resource>,
@@ -320,8 +326,8 @@ impl<'a> Sorter<'a> {
         if let Some((_, name)) = missing.into_iter().find(|(path, _)| is_missing(path)) {
             self.refusals.push(refusal(Why::NotAnObject(name)));
         } else if !text(body, &["metadata", "annotations", HOOK]).is_empty() {
-            // The target (Helm, Argo CD, Flux …) does not know `konverge/hook`: it would run the hook like any other
-            // Job, at the wrong time.
+            // Helm, Argo CD and Flux do not know `konverge/hook`. They would run the hook as a normal Job, at the
+            // wrong time.
             self.refusals.push(refusal(Why::Annotation(HOOK.to_owned())));
         } else if leave_out.secrets && holds_secret_data(body) {
             self.left_out.push(OmittedResource::new(id, "secrets"));
@@ -331,7 +337,7 @@ impl<'a> Sorter<'a> {
     }
 }
 
-/// The cluster that the resources name, if they name one.
+/// Returns the cluster that the resources name, if any.
 fn one_cluster<'a>(
     stack: &StackId,
     resources: impl Iterator<Item = &'a Resource>,
@@ -351,7 +357,7 @@ fn one_cluster<'a>(
     }
 }
 
-/// The paths of the values that masking replaces, as a whole or in part.
+/// Collects the paths of values that masking changes, entirely or in part.
 fn masked_places(value: &Value, masked: &Value, path: String, found: &mut Vec<String>) {
     match (value, masked) {
         _ if value == masked => {}

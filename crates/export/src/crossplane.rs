@@ -1,4 +1,4 @@
-//! Objects of Crossplane's provider for Kubernetes: one for each object, with references to those that come first.
+//! Files for Crossplane's Kubernetes provider: one `Object` for each object, with references to its dependencies.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,8 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
     let names: HashMap<&ResourceId, String> = objects
         .map(|object| (&object.id, format!("{slug}-{}", object.file)))
         .collect();
-    // The provider copies a value of another object, whole, as soon as that object has it.
+    // The provider can copy a whole value from another object as soon as that object has it. So a reference needs
+    // no value from the user if it is the whole text.
     let copied = |place: &ValuePlace| match place.parts.as_slice() {
         [ValuePart::Value(value)] if value.group == ValueGroup::References => {
             let (id, path) = value.target.as_ref()?;
@@ -68,7 +69,8 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
     let document = Document::new(
         bundle,
         TARGET,
-        // `dependsOn` looks only whether the other Object exists, and all are created at once. It orders deletions.
+        // `dependsOn` only checks that the other `Object` exists, and all are created at once. So it orders
+        // deletions but not creations.
         &|edge| {
             if waits.contains(&(edge.from.clone(), edge.to.clone())) {
                 Ok(Holds::Created)
@@ -96,7 +98,7 @@ fn wrap(name: &str, manifest: Value, references: Vec<Value>) -> Value {
     json!({"apiVersion": API_VERSION, "kind": "Object", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A path of RFC 6901 as Crossplane writes it: `spec.ports[0].port`.
+/// Converts a JSON pointer to Crossplane's form: `spec.ports[0].port`.
 fn field_path(path: &str) -> String {
     let keys = FieldPath::new(path).components();
     let path = keys.fold(String::new(), |path, key| field(path, &key));

@@ -1,4 +1,5 @@
-//! `konverge.json`: what an export holds, what it keeps of the order, and what it leaves out.
+//! `konverge.json`: the content of an export, the dependencies that the target respects or loses, and the left out
+//! resources.
 
 use serde::Serialize;
 
@@ -7,7 +8,7 @@ use konverge_engine::spec::graph::Edge;
 
 use crate::bundle::{Bundle, BundleEdge, BundleObject, OmittedResource};
 
-/// The document.
+/// The document about an export.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
@@ -17,124 +18,125 @@ pub struct Document {
     pub stack: StackId,
     /// The tool that the files are for.
     pub target: &'static str,
-    /// The commit that was compiled. An artifact has none: it depends on the Spec alone.
+    /// The compiled commit. `None` for an OCI artifact, whose bytes must depend only on the Spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The digest of the Spec, without what is left out and without data of Secrets.
+    /// The digest of the Spec, without the left out resources and without data of Secrets.
     pub spec_digest: Digest,
-    /// The cluster that the resources name.
+    /// The cluster that the resources name, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The objects by level.
     pub levels: Vec<Vec<ExportedObject>>,
-    /// The edges that the target keeps.
+    /// The edges that the target respects.
     pub kept: Vec<KeptEdge>,
-    /// The edges that the target does not keep, or not as an apply of Konverge does.
+    /// The edges that the target does not respect, or less strictly than an apply of Konverge.
     pub lost: Vec<LostEdge>,
-    /// The values that the user must give.
+    /// The values that the user must provide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<NeededValue>,
-    /// The resources that are left out.
+    /// The left out resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<OmittedResource>,
-    /// The values that look like secrets, and stand in the files as they are.
+    /// The locations of copies of a Secret's data that the files contain in clear text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub in_clear: Vec<Place>,
-    /// The objects that get the namespace of the tool, because neither the Spec nor their kind says one.
+    /// The objects that get the namespace of the tool, because they have no namespace and their kind is not known
+    /// to be cluster-wide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_namespace: Vec<ResourceId>,
-    /// The places that the tool itself overwrites in what it applies.
+    /// The locations that the tool overwrites when it applies the object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Place>,
-    /// The objects with an annotation of Konverge that no other tool obeys.
+    /// The objects with an annotation of Konverge that the tool ignores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unprotected: Vec<ResourceId>,
 }
 
-/// One object.
+/// An object of the export.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedObject {
-    /// Its id in the Spec.
+    /// The id of the object in the Spec.
     pub id: ResourceId,
-    /// Its file.
+    /// The file of the object.
     pub file: String,
-    /// Other stacks of the project have it too: one of them must own it.
+    /// True if other stacks of the project have the same object; one of them must own it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
 }
 
-/// Guarantee of a target before it creates the second object of an edge.
+/// The guarantee of a target before it creates the second object of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
-    /// The target waits until the first object is ready.
+    /// The first object is ready.
     Ready,
-    /// The target creates the first object before.
+    /// The first object was created.
     Created,
 }
 
-/// An edge that the target keeps.
+/// An edge that the target respects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct KeptEdge {
     /// The resource that comes first.
     pub from: ResourceId,
-    /// The resource that comes after it.
+    /// The resource that comes second.
     pub to: ResourceId,
-    /// Kind of the edge.
+    /// The kind of the edge.
     pub edge: &'static str,
-    /// Guarantee of the target.
+    /// The guarantee of the target.
     pub holds: Holds,
 }
 
-/// Order that an edge loses.
+/// The part of an edge's order that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
-    /// The target creates both in any order.
+    /// The target creates both objects in any order.
     Order,
-    /// The target creates the first one before, and does not wait until it is ready.
+    /// The target creates the first object before the second, but does not wait until it is ready.
     Readiness,
-    /// One of them is left out.
+    /// One of the two resources is left out.
     LeftOut,
 }
 
-/// An edge that the target does not keep.
+/// An edge that the target does not fully respect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LostEdge {
     /// The resource that an apply of Konverge writes first.
     pub from: ResourceId,
-    /// The resource that it writes after that.
+    /// The resource that an apply of Konverge writes second.
     pub to: ResourceId,
-    /// Kind of the edge.
+    /// The kind of the edge.
     pub edge: &'static str,
-    /// Part of the order that is lost.
+    /// The part of the order that is lost.
     pub lost: Loss,
 }
 
-/// A value that the user of a chart must give.
+/// A value that the user of a chart must provide.
 #[derive(Debug, Clone, Serialize)]
 pub struct NeededValue {
-    /// The part of the values: `references` or `secrets`.
+    /// The section of the values: `references` or `secrets`.
     pub group: &'static str,
-    /// The key in it.
+    /// The key in the section.
     pub name: String,
-    /// The object that needs it.
+    /// The object that needs the value.
     pub id: ResourceId,
-    /// The place in it.
+    /// The path in the object.
     pub path: String,
 }
 
-/// A place in an object.
+/// A location in an object.
 #[derive(Debug, Clone, Serialize)]
 pub struct Place {
     /// The object.
     pub id: ResourceId,
-    /// The place, as a path of RFC 6901.
+    /// The path, as a JSON pointer (RFC 6901).
     pub path: String,
 }
 
-/// The word for the reason of an edge.
+/// Returns the name of an edge's kind.
 pub(crate) fn word(edge: Edge) -> &'static str {
     match edge {
         Edge::Explicit => "dependsOn",
@@ -144,11 +146,12 @@ pub(crate) fn word(edge: Edge) -> &'static str {
     }
 }
 
-/// Annotations that only Konverge obeys.
+/// Annotations that only Konverge respects.
 const OURS: [&str; 2] = ["konverge/protect", "konverge/keep"];
 
 impl Document {
-    /// The document of an export. `outcome` says what the target does with an edge, `file` where an object lies.
+    /// Creates the document of an export. `outcome` decides what the target does with an edge; `file` returns the
+    /// file of an object by its position.
     pub(crate) fn new(
         bundle: &Bundle,
         target: &'static str,
@@ -157,6 +160,7 @@ impl Document {
     ) -> Self {
         let mut kept = Vec::new();
         let mut lost = Vec::new();
+        // Edges of left out resources are listed as lost, so that no dependency disappears silently.
         let open = bundle.open_edges.iter().map(|edge| (edge, Err(Loss::LeftOut)));
         for (edge, outcome) in bundle.edges.iter().map(|edge| (edge, outcome(edge))).chain(open) {
             let (from, to, kind) = (edge.from.clone(), edge.to.clone(), word(edge.kind));
@@ -176,6 +180,7 @@ impl Document {
             }
         }
         lost.sort();
+        // The objects are sorted by level, so their positions continue from one level to the next.
         let mut at = 0..;
         let levels = bundle.levels().map(|level| {
             let objects = level.iter().zip(&mut at).map(|(object, at)| ExportedObject {

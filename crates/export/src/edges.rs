@@ -1,4 +1,4 @@
-//! The order in which tools create objects: by a fixed list of kinds, where nothing else says more.
+//! The order in which tools create objects: by a fixed list of kinds, unless something else orders them.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use crate::{
     document::{Holds, Loss},
 };
 
-/// Helm 3's order of kinds. Helm 4 has two more at the end. Argo CD's is the same, without the first one and the
-/// `List` kinds. These tools compare the name of the kind alone, whatever its group.
+/// Helm 3's order of kinds. Helm 4 adds two at the end. Argo CD has the same list without the first kind and
+/// without the `List` kinds. All compare only the name of the kind and ignore its group.
 const KINDS: [&str; 36] = [
     "PriorityClass",
     "Namespace",
@@ -51,20 +51,20 @@ const KINDS: [&str; 36] = [
     "APIService",
 ];
 
-/// Kinds that Helm 4 adds to the end of the list; in Helm 3 they are among the unknown kinds.
+/// The kinds that Helm 4 adds at the end of the list. For Helm 3 they are unknown kinds.
 const WEBHOOKS: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// A tool that sorts by kind.
+/// A tool that sorts objects by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KindOrder {
-    /// Helm 3 and 4: what both of them do. Unknown kinds come last, by name.
+    /// The order that Helm 3 and Helm 4 have in common. Unknown kinds come last, by name.
     Helm,
-    /// Argo CD in a wave. Unknown kinds come last, in any order.
+    /// Argo CD's order within a wave. Unknown kinds come last, in any order.
     ArgoCd,
 }
 
 impl KindOrder {
-    /// Returns true if the tool creates each object of the first kind before any of the second.
+    /// Returns true if the tool creates all objects of the first kind before any of the second.
     pub(crate) fn is_before(self, first: GroupKind<'_>, second: GroupKind<'_>) -> bool {
         let (first, second) = (first.kind, second.kind);
         let rank = |kind: &str| KINDS.iter().position(|known| *known == kind);
@@ -84,7 +84,7 @@ impl KindOrder {
                 };
                 three(first) < three(second) && four(first) < four(second)
             }
-            // Argo CD does not know the first kind of the list.
+            // The first kind of the list is unknown to Argo CD.
             Self::ArgoCd => {
                 let rank = |kind: &str| rank(kind).filter(|rank| *rank > 0).unwrap_or(KINDS.len());
                 rank(first) < rank(second)
@@ -93,7 +93,7 @@ impl KindOrder {
     }
 }
 
-/// Kinds that are ready as soon as they exist.
+/// The kinds that are ready as soon as they exist.
 const READY_AT_ONCE: [GroupKind<'static>; 14] = [
     GroupKind::CLUSTER_ROLE,
     GroupKind::CLUSTER_ROLE_BINDING,
@@ -111,8 +111,8 @@ const READY_AT_ONCE: [GroupKind<'static>; 14] = [
     GroupKind::STORAGE_CLASS,
 ];
 
-/// Returns the effect of sorting by kind on an edge from an object of a kind. An edge of kinds needs the order alone;
-/// others need that the object is ready.
+/// Decides what an edge keeps if objects are sorted by kind. An edge that exists because of the kinds only needs
+/// the order; other edges also need the first object to be ready.
 pub(crate) fn sorted_by_kind(
     edge: &BundleEdge,
     first: GroupKind<'_>,
@@ -126,13 +126,14 @@ pub(crate) fn sorted_by_kind(
     }
 }
 
-/// The positions of the objects by id.
+/// Returns the positions of the objects by id.
 pub(crate) fn positions(bundle: &Bundle) -> HashMap<&ResourceId, usize> {
     let objects = bundle.objects.iter().enumerate();
     objects.map(|(at, object)| (&object.id, at)).collect()
 }
 
-/// The waves of the objects: as few as keep every edge. Within a wave the order of kinds holds.
+/// Returns the wave of each object: the lowest numbers with which every edge is respected. Within a wave, the order
+/// of kinds counts.
 pub(crate) fn waves(bundle: &Bundle) -> Vec<usize> {
     let at = positions(bundle);
     let mut waves = vec![0; bundle.objects.len()];
@@ -140,7 +141,7 @@ pub(crate) fn waves(bundle: &Bundle) -> Vec<usize> {
     for edge in &bundle.edges {
         incoming.entry(at[&edge.to]).or_default().push(edge);
     }
-    // The objects are sorted by level, so dependencies come first.
+    // The objects are sorted by level, so dependencies come first and already have a wave.
     for index in 0..bundle.objects.len() {
         let kind = bundle.objects[index].kind();
         for edge in incoming.get(&index).into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Reasons why a stack cannot be exported. Each names the resource, and what to do.
+//! Reasons why a stack cannot be exported. Each names the resource and a solution.
 
 use std::fmt;
 
@@ -10,80 +10,80 @@ use konverge_engine::spec::graph::GraphError;
 
 use crate::value_places::place_name;
 
-/// The error of an export.
+/// An error of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The resources of the Spec have no valid order.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The target cannot carry some resources.
+    /// The target cannot express some resources.
     #[error("`{stack}` cannot be exported for {target}: {}", list(.refusals))]
     Refused {
         /// The stack.
         stack: StackId,
         /// The name of the target.
         target: &'static str,
-        /// One for each place, sorted.
+        /// The refusals, one for each location, sorted.
         refusals: Vec<ExportRefusal>,
     },
     /// The resources belong to more than one cluster.
-    #[error("`{stack}` has resources of {} clusters ({}), and an export is for one", .clusters.len(), .clusters.join(", "))]
+    #[error("`{stack}` has resources of {} clusters ({}), but an export can be for only one cluster", .clusters.len(), .clusters.join(", "))]
     Clusters {
         /// The stack.
         stack: StackId,
         /// The names of the clusters, sorted.
         clusters: Vec<String>,
     },
-    /// Nothing is left to export.
+    /// No resource is left to export.
     #[error("`{0}` has no Kubernetes object that can be exported")]
     Empty(StackId),
     /// Helm refuses this chart name.
     #[error("`{}` is not a name of a chart: {why}", .name.escape_debug())]
     ChartName {
-        /// The name.
+        /// The chart name.
         name: String,
-        /// The rule that it breaks.
+        /// The rule that the name breaks.
         why: &'static str,
     },
     /// Helm refuses this version.
     #[error("`{}` is not a version of a chart: {why}", .version.escape_debug())]
     ChartVersion {
-        /// The version.
+        /// The chart version.
         version: String,
-        /// The rule that it breaks.
+        /// The rule that the version breaks.
         why: String,
     },
 }
 
-/// One resource that cannot be exported.
+/// A resource that cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExportRefusal {
     /// The resource.
     pub id: ResourceId,
-    /// Reason why the resource cannot be exported.
+    /// The reason.
     pub why: Why,
 }
 
 /// Reasons why a resource cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// It is a resource of Terraform.
+    /// It is a Terraform resource.
     Terraform,
-    /// It holds a value that only an apply knows: its path, and the reference.
+    /// It contains a value that is known only after an apply: the path and the reference.
     Unknown(String, String),
-    /// It holds data of a Secret, at this path.
+    /// It contains data of a Secret, at this path.
     SecretData(String),
-    /// It holds a copy of data of a Secret: its path, and the place in the Secret.
+    /// It contains a copy of a Secret's data: the path, and the location in the Secret.
     SecretCopy(String, String),
     /// A value of a Secret is not a string.
     NotText(String),
-    /// A reference cannot be read, or cannot stand where it stands.
+    /// A reference is malformed, or is not allowed at its location.
     Reference(String),
-    /// It is not an object: what is missing.
+    /// It is not a Kubernetes object; this field is missing.
     NotAnObject(&'static str),
-    /// It has an annotation by which the target would treat it in another way.
+    /// It has an annotation that would change how the target handles it.
     Annotation(String),
-    /// It is larger than the target can store: bytes, and the most that there may be.
+    /// It is larger than the target can store: its size and the maximum, in bytes.
     TooLarge(usize, usize),
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Why {
             Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
             Self::SecretCopy(path, of) => write!(
                 f,
-                "holds at `{}` the data of a Secret that stands at `{}`",
+                "contains at `{}` data of a Secret, copied from `{}`",
                 path.escape_debug(),
                 of.escape_debug()
             ),
@@ -119,7 +119,7 @@ impl fmt::Display for Why {
             Self::NotAnObject(what) => write!(f, "has no `{what}`"),
             Self::Annotation(name) => write!(
                 f,
-                "has the annotation `{}`, by which the tool would treat it in another way",
+                "has the annotation `{}`, which changes how the tool handles it",
                 name.escape_debug()
             ),
             Self::TooLarge(bytes, most) => {

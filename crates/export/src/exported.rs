@@ -1,4 +1,4 @@
-//! The result of an export, and the refusals that targets share.
+//! The result of an export, and refusals that several targets have in common.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 pub struct Exported {
     /// The files, without `konverge.json`.
     pub files: Files,
-    /// Document about the files: their objects, order, and what is left out.
+    /// The document about the files.
     pub document: Document,
 }
 
-/// Refuses what a target cannot carry.
+/// Returns an error if there are refusals.
 pub(crate) fn refuse(
     bundle: &Bundle,
     target: &'static str,
@@ -38,7 +38,8 @@ pub(crate) fn refuse(
     })
 }
 
-/// The values that only a chart can ask its user for. `takes` says which ones the target takes.
+/// Returns a refusal for each value that the user would have to provide, for targets other than charts. `takes`
+/// returns true for values that the target can resolve itself.
 pub(crate) fn unknown_values(bundle: &Bundle, takes: &dyn Fn(&ValuePlace) -> bool) -> Vec<ExportRefusal> {
     let places = bundle
         .objects
@@ -60,7 +61,7 @@ pub(crate) fn unknown_values(bundle: &Bundle, takes: &dyn Fn(&ValuePlace) -> boo
     refusals.collect()
 }
 
-/// The objects with annotations that a tool obeys: an apply of Konverge does not.
+/// Returns a refusal for each annotation in `names` that the tool obeys and an apply of Konverge does not.
 pub(crate) fn obeyed_annotations(bundle: &Bundle, names: &[&str]) -> Vec<ExportRefusal> {
     let objects = bundle.objects.iter();
     let refusals = objects.flat_map(|object| {
@@ -73,7 +74,7 @@ pub(crate) fn obeyed_annotations(bundle: &Bundle, names: &[&str]) -> Vec<ExportR
     refusals.collect()
 }
 
-/// The file of an object in a folder for its level.
+/// Returns the file of an object, in a folder for its level.
 pub(crate) fn level_file(bundle: &Bundle, at: usize) -> String {
     let object = &bundle.objects[at];
     format!("manifests/{:03}/{}.yaml", object.level, object.file)

@@ -1,4 +1,4 @@
-//! Files for Flux: a folder a level, and a Kustomization for each that waits for the one before it.
+//! Files for Flux: a folder for each level, and a Kustomization for each folder, which waits for the one before it.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
 
 const TARGET: &str = "flux";
 
-/// By these Flux leaves an object alone, applies it once, or does not delete it.
+/// Annotations by which Flux ignores an object, applies it only once, or does not delete it.
 const OBEYED: [&str; 4] = [
     "kustomize.toolkit.fluxcd.io/reconcile",
     "kustomize.toolkit.fluxcd.io/ssa",
@@ -33,15 +33,16 @@ pub(crate) fn export(bundle: &Bundle, source: Option<&DeliverySource>) -> Result
         let delivery = documents_text(&delivery(bundle, source));
         files.insert("delivery/flux.yaml".to_owned(), delivery.into_bytes());
     }
-    // Each edge leads to a higher level, and a level waits until the one before it is ready.
+    // Every edge leads to a higher level, and a level waits until the one before it is ready. So all edges are
+    // respected.
     let document = Document::new(bundle, TARGET, &|_| Ok(Holds::Ready), &|at| {
         level_file(bundle, at)
     });
     Ok(Exported { files, document })
 }
 
-/// The source, and a Kustomization for each level. `postBuild.substitute` is never set: it would replace each `${x}` in
-/// the data of the objects.
+/// Returns the source and a Kustomization for each level. `postBuild.substitute` is never set, because it would
+/// replace every `${x}` in the objects' data.
 fn delivery(bundle: &Bundle, source: &DeliverySource) -> Vec<Value> {
     let slug = stack_slug(&bundle.stack);
     let kind = if source.is_artifact() {

@@ -1,9 +1,11 @@
-//! A compiled stack for other tools: a Helm chart, and files for Argo CD, Flux, KubeVela and Crossplane.
+//! Exports a compiled stack to other tools: a Helm chart, or files for Argo CD, Flux, KubeVela and Crossplane.
 //!
-//! A [`Bundle`] comes first: the objects by level, the values that the Spec does not hold, the edges, and what is
-//! left out. A [`ExportTarget`] only wraps it. Two rules hold for all of them. Nothing is dropped in silence: what a
-//! target cannot carry is a required value, is left out on request and listed, or is refused by name. The files
-//! depend on the Spec and the options alone: the same Spec gives the same bytes.
+//! A [`Bundle`] has the objects by level, the unknown values, the edges, and the left out resources. An
+//! [`ExportTarget`] only wraps it. Two rules hold for all targets:
+//!
+//! - Nothing is dropped silently. What a target cannot express becomes a required value, is left out on request and
+//!   listed, or is refused by name.
+//! - The files depend only on the Spec and the options: the same Spec gives the same bytes.
 
 mod argocd;
 mod bundle;

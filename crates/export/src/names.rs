@@ -1,19 +1,20 @@
-//! Names of files and of what a target is called. They come from a Spec, so they are never used as they are.
+//! Names of files and of the target's own objects. They derive from a Spec, which may contain any text, so they are
+//! always cleaned.
 
 use std::collections::HashSet;
 
 use konverge_base::model::{Digest, ResourceId, StackId};
 
-/// The maximum number of characters of a name that is taken from an object.
+/// The maximum length of a name that is derived from an object, in characters.
 const LONGEST: usize = 100;
 
-/// The name of a stack where slashes and capitals are not allowed: `shop/prod` is `shop-prod`.
+/// Returns the name of a stack without slashes and capitals: `shop/prod` becomes `shop-prod`.
 pub fn stack_slug(stack: &StackId) -> String {
     plain(&stack.as_str().replace('/', "-"))
 }
 
-/// A text of lower-case letters, digits, dots and dashes that begins and ends with a letter or a digit. A text that
-/// changes gets a part of its digest, so that two texts stay two.
+/// Reduces a text to lower-case letters, digits, dots and dashes, beginning and ending with a letter or a digit. A
+/// changed text gets a part of its digest, so that different texts stay different.
 fn plain(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.';
     let mut name: String = text
@@ -33,12 +34,12 @@ fn plain(text: &str) -> String {
     }
 }
 
-/// Gives each object a name of its own: `deployment-shop-web`.
+/// Gives each object a unique file name, such as `deployment-shop-web`.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectNames(HashSet<String>);
 
 impl ObjectNames {
-    /// The name of an object, without an ending.
+    /// Returns the file name of an object, without an extension.
     pub(crate) fn name(&mut self, id: &ResourceId, kind: &str, namespace: &str, name: &str) -> String {
         let parts = [kind, namespace, name];
         let parts = parts.iter().filter(|part| !part.is_empty());

@@ -1,4 +1,4 @@
-//! An Application of the Open Application Model, as KubeVela reads it: one component a level, each after the one before.
+//! An Application of the Open Application Model for KubeVela: one component for each level, in sequence.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
 
 const TARGET: &str = "oam";
 
-/// Maximum size of an object in bytes: etcd's limit, with room for what the controller adds.
+/// The maximum size of an object in bytes: etcd's limit, minus a reserve for fields that the controller adds.
 const MOST: usize = 1_300_000;
 
 pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
@@ -34,7 +34,8 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
     }
     refuse(bundle, TARGET, refusals)?;
     let files = Files::from([(FILE.to_owned(), document_text(&application).into_bytes())]);
-    // A component comes after the one before it. KubeVela has no health rule for `k8s-objects`, so it does not wait.
+    // A component is created after the one before it, but KubeVela has no health check for `k8s-objects` and so
+    // does not wait until it is ready.
     let at = positions(bundle);
     let document = Document::new(
         bundle,

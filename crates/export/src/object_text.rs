@@ -1,10 +1,10 @@
-//! The text of an object: YAML that each reader reads as the same values.
+//! Writes objects as YAML that all parsers read in the same way.
 
 use serde_json::{Map, Value};
 
 use konverge_base::yaml;
 
-/// A text at a path of an object; empty if there is none.
+/// Returns the text at a path of an object; empty if there is none.
 pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
     let (first, rest) = path.split_first().expect("a path has a key");
     let value = body.get(*first);
@@ -12,16 +12,17 @@ pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
     value.flatten().and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The text of an object, with sorted keys, so that it does not depend on the order in which a program wrote them.
+/// Writes an object with sorted keys, so that the text does not depend on the order in which a program produced
+/// them.
 pub(crate) fn object_text(body: &Map<String, Value>) -> String {
     document_text(&Value::Object(body.clone()))
 }
 
-/// Writes any document as YAML, as [`object_text`] does for an object.
+/// Writes any document as YAML, in the same way as [`object_text`].
 pub(crate) fn document_text(document: &Value) -> String {
     let sorted = sorted(document);
-    // Blocks are easy to read and compare. Quotes keep what readers of blocks change: tabs, spaces at the ends, line
-    // breaks of other systems.
+    // Block scalars are easy to read and compare. But parsers of block scalars change tabs, trailing spaces and
+    // foreign line breaks, so texts with these are quoted.
     if is_tame(&sorted) {
         yaml::to_string(&sorted)
     } else {
@@ -29,13 +30,13 @@ pub(crate) fn document_text(document: &Value) -> String {
     }
 }
 
-/// Several documents in one text.
+/// Writes several documents as one text.
 pub(crate) fn documents_text(documents: &[Value]) -> String {
     let texts: Vec<_> = documents.iter().map(document_text).collect();
     texts.join("---\n")
 }
 
-/// The map with the keys of each map in it sorted.
+/// Sorts the keys of a map and of all maps inside it.
 pub(crate) fn sorted_map(map: &Map<String, Value>) -> Map<String, Value> {
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| key.as_str());
@@ -51,7 +52,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Returns true if no text of the value needs quotes for its characters.
+/// Returns true if no text in the value needs quotes because of its characters.
 fn is_tame(value: &Value) -> bool {
     match value {
         Value::String(text) => is_tame_text(text),

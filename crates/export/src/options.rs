@@ -1,25 +1,25 @@
-//! The options of targets: where a controller finds the files, and what a chart is called.
+//! Options of targets: the source from which a controller reads the files, and the name of a chart.
 
-/// A repository or an artifact.
+/// A git repository or an OCI artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliverySource {
-    /// The address: of a git repository, or `oci://HOST/NAME`.
+    /// The URL of a git repository, or `oci://HOST/NAME`.
     pub url: String,
     /// The branch of the repository, or the tag of the artifact.
     pub revision: Option<String>,
-    /// The folder of the files in it.
+    /// The folder of the files in the source.
     pub path: String,
     /// The namespace of the controller's objects.
     pub namespace: String,
 }
 
 impl DeliverySource {
-    /// Returns true for an artifact of a registry.
+    /// Returns true for an OCI artifact.
     pub fn is_artifact(&self) -> bool {
         self.url.starts_with("oci://")
     }
 
-    /// A path in the source.
+    /// Returns the path of a file or folder in the source.
     pub(crate) fn join(&self, path: &str) -> String {
         match self.path.trim_matches('/') {
             "" | "." => path.to_owned(),
@@ -31,8 +31,8 @@ impl DeliverySource {
 /// The options of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChartOptions {
-    /// Its name; default: the stack's.
+    /// The name of the chart; by default derived from the stack.
     pub name: Option<String>,
-    /// Its version; default: one that is made of the digest of the Spec.
+    /// The version of the chart; by default derived from the digest of the Spec.
     pub version: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Copies of the data of Secrets in other texts of a Spec: a ConfigMap, an annotation, a variable, also in base64. They
-//! must not be carried as they are, because a chart and a branch have other readers than a Secret.
+//! Finds copies of a Secret's data in other texts of a Spec: in a ConfigMap, an annotation, a variable, also in
+//! base64. They must not be exported in clear text, because more people can read a chart or a branch than a Secret.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,13 +21,15 @@ use konverge_base::{
 
 use crate::value_places::{RequiredValue, ValueCode, ValueGroup, place_name};
 
-/// The length of the shortest text that is looked for: `true` and `8080` stand in many places.
+/// The minimum length of a text that is searched for: short texts such as `true` and `8080` occur in many places by
+/// chance.
 const SHORTEST: usize = 6;
 
-/// Maps whose values are free texts. Elsewhere a plain word, such as `ClusterIP`, means something else.
+/// Keys whose values are free text. Elsewhere a plain word, such as `ClusterIP`, is an enum value that equals
+/// the secret by chance.
 const FREE_TEXTS: [&str; 4] = ["data", "stringData", "annotations", "value"];
 
-/// The data of Secrets in one object, decoded, by path. It is empty where it is not text.
+/// Returns the data of Secrets in one object by path, decoded. Data that is not text becomes empty.
 pub(crate) fn secret_data(body: &Map<String, Value>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if let Some(items) = items_of_list(body) {
@@ -48,7 +50,7 @@ pub(crate) fn secret_data(body: &Map<String, Value>) -> BTreeMap<String, String>
     found
 }
 
-/// The objects of a list. The items of a `SecretList` may leave out what they are.
+/// Returns the objects of a list. The items of a `SecretList` may omit `apiVersion` and `kind`.
 fn items_of_list(body: &Map<String, Value>) -> Option<Vec<Map<String, Value>>> {
     let GroupKind { group: "", kind } = GroupKind::from_attributes(body) else {
         return None;
@@ -66,17 +68,17 @@ fn items_of_list(body: &Map<String, Value>) -> Option<Vec<Map<String, Value>>> {
     Some(items.collect())
 }
 
-/// A copy of data of a Secret in another text.
+/// A copy of a Secret's data in another text.
 pub(crate) enum SecretCopy<'a> {
-    /// The whole text is the data, or its form in base64.
+    /// The whole text is the data, plain or in base64.
     Whole(RequiredValue),
-    /// The text holds the data of this name beside something else.
+    /// A part of the text is the data of this Secret's location.
     Part(&'a str),
 }
 
-/// One text of a Secret.
+/// One text in a Secret.
 struct SecretText {
-    /// Its resource and its path.
+    /// The resource and the path.
     name: String,
     clear: String,
 }
@@ -84,13 +86,13 @@ struct SecretText {
 /// The data of all Secrets of a Spec.
 pub(crate) struct SecretCopies {
     texts: Vec<SecretText>,
-    /// The texts by what equals them, with what makes the one of the other.
+    /// The texts that equal a Secret's data, with the conversion between the two.
     whole: HashMap<String, (usize, Option<ValueCode>)>,
     known: Secrets,
 }
 
 impl SecretCopies {
-    /// Reads the Secrets of a Spec, also those that an export leaves out.
+    /// Reads all Secrets of a Spec, also left out ones.
     pub(crate) fn find(resources: &[Resource]) -> Self {
         let known = Secrets::new(HashKey::random());
         known.learn_names(resources);
@@ -122,6 +124,7 @@ impl SecretCopies {
                 (None, Some(ValueCode::Encode))
             };
             let at = self.texts.len();
+            // Both the clear text and its base64 form are searched for, in all other texts.
             self.known.learn_value(&clear);
             self.whole.entry(clear.clone()).or_insert((at, of_clear));
             self.whole.entry(encoded).or_insert((at, of_encoded));
@@ -132,12 +135,13 @@ impl SecretCopies {
         }
     }
 
-    /// The copy that a text at a path is or holds. The name of an object, a reference and a selector are none: objects
-    /// are found by them.
+    /// Finds a copy in the text at a path. Names of objects, references and selectors are never copies, because
+    /// objects are found by them.
     pub(crate) fn in_text(&self, path: &str, text: &str) -> Option<SecretCopy<'_>> {
         if self.texts.is_empty() {
             return None;
         }
+        // A short or common word is a copy only in a free text: elsewhere it equals the secret by chance.
         let is_hidden = self.known.hides(path, text);
         if let Some((at, code)) = self.whole.get(text)
             && !is_name_field(path)
@@ -162,8 +166,8 @@ impl SecretCopies {
         found.map(|found| SecretCopy::Part(found.name.as_str()))
     }
 
-    /// A copy of an object whose digest tells nothing about the data of Secrets: a reader of the digest could try out short
-    /// values.
+    /// Returns a copy of an object without data of Secrets, for the digest. Otherwise anybody with the digest could
+    /// guess short secrets.
     pub(crate) fn without_data(&self, body: &Map<String, Value>) -> Map<String, Value> {
         let own = secret_data(body);
         let mut whole = Value::Object(body.clone());

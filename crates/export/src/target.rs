@@ -17,7 +17,7 @@ pub enum ExportTarget {
     Helm(ChartOptions),
     /// Objects with sync waves for Argo CD, and an Application if the source is known.
     ArgoCd(Option<DeliverySource>),
-    /// A folder a level for Flux, and their Kustomizations if the source is known.
+    /// A folder for each level for Flux, and Kustomizations if the source is known.
     Flux(Option<DeliverySource>),
     /// An Application of the Open Application Model, for KubeVela.
     Oam,
@@ -26,7 +26,7 @@ pub enum ExportTarget {
 }
 
 impl ExportTarget {
-    /// The word for the target.
+    /// Returns the name of the target.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Helm(_) => "helm",
@@ -38,10 +38,10 @@ impl ExportTarget {
     }
 }
 
-/// Wraps a bundle.
+/// Wraps a bundle for a target.
 ///
 /// # Errors
-/// The target cannot carry an object, or refuses its name or version.
+/// The target cannot express an object, or the name or the version is invalid.
 pub fn export(bundle: &Bundle, target: &ExportTarget) -> Result<Exported, ExportError> {
     match target {
         ExportTarget::Helm(options) => helm::export(bundle, options),

@@ -1,18 +1,18 @@
-//! The values that the user of a chart gives, and the places in the objects that need them.
+//! The values that the user of a chart provides, and the locations in objects that need them.
 
 use konverge_base::model::ResourceId;
 
-/// Part of a chart's values that a value belongs to.
+/// The section of a chart's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueGroup {
-    /// Values of references.
+    /// Values of references to other resources or to secret stores.
     References,
-    /// Data of a Secret. A value of `data` is in base64, as in the Secret.
+    /// Data of a Secret. A value for `data` is in base64, as in the Secret.
     Secrets,
 }
 
 impl ValueGroup {
-    /// The key in the values.
+    /// Returns the key of the section in the values.
     pub fn key(self) -> &'static str {
         match self {
             Self::References => "references",
@@ -21,30 +21,30 @@ impl ValueGroup {
     }
 }
 
-/// One value that the user of a chart must give.
+/// A value that the user of a chart must provide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequiredValue {
-    /// The part of the values.
+    /// The section of the values.
     pub group: ValueGroup,
-    /// The key: the reference as written, or the place in the Secret.
+    /// The key: the reference as written, or the location in the Secret.
     pub name: String,
-    /// Of a reference to another resource of the Spec, the resource and the path in it.
+    /// For a reference to another resource of the Spec: the resource and the path in it.
     pub target: Option<(ResourceId, Vec<String>)>,
-    /// Conversion of the value for the text around it.
+    /// The conversion of the value for the surrounding text.
     pub code: Option<ValueCode>,
 }
 
-/// Conversion of a value for the text around it.
+/// A conversion of a value for the surrounding text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueCode {
-    /// The value is in base64, and the text is not.
+    /// The value is in base64, and the text is plain.
     Decode,
-    /// The text is in base64, and the value is not.
+    /// The text is in base64, and the value is plain.
     Encode,
 }
 
 impl ValueCode {
-    /// The function of Helm's templates.
+    /// Returns the name of the Helm template function.
     pub(crate) fn helm_function(self) -> &'static str {
         match self {
             Self::Decode => "b64dec",
@@ -56,28 +56,28 @@ impl ValueCode {
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValuePart {
-    /// It stays.
+    /// A fixed text.
     Text(String),
-    /// It is replaced.
+    /// A value that replaces this part.
     Value(RequiredValue),
 }
 
-/// A place in an object whose value is not known.
+/// A location in an object with an unknown value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuePlace {
-    /// The place, as a path of RFC 6901.
+    /// The path, as a JSON pointer (RFC 6901).
     pub path: String,
-    /// Text that marks the value in the object. Nothing else in the Spec contains it: it is made from the digest of
-    /// the whole Spec.
+    /// The text that marks the value in the object. It contains a digest of the whole Spec, so nothing else in the
+    /// Spec can contain it.
     pub token: String,
-    /// Parts of the value. A single part that is a value keeps its type.
+    /// The parts of the text. If the only part is a value, the value keeps its type.
     pub parts: Vec<ValuePart>,
-    /// The bytes of the value in the Spec, compressed; 0 if the Spec does not know it.
+    /// The compressed size of the value in the Spec in bytes; 0 if the Spec does not contain it.
     pub(crate) compressed: usize,
 }
 
 impl ValuePlace {
-    /// The values of the place.
+    /// Returns the values of the location.
     pub fn values(&self) -> impl Iterator<Item = &RequiredValue> {
         self.parts.iter().filter_map(|part| match part {
             ValuePart::Value(value) => Some(value),
@@ -86,7 +86,7 @@ impl ValuePlace {
     }
 }
 
-/// The name of a place in an object: that of a value, and that of `--in-clear`.
+/// Returns the name of a location in an object, for the chart's values and for `--in-clear`.
 pub(crate) fn place_name(id: &ResourceId, path: &str) -> String {
     format!("{id}{path}")
 }

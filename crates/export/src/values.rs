@@ -1,5 +1,6 @@
-//! The values that a Spec does not hold, or must not be copied: references whose value only an apply knows, references
-//! to secret stores, and the data of Secrets. Each place gets a token, which a chart replaces by what its user gives.
+//! Finds values that a Spec does not contain or that must not be exported: references that only an apply can
+//! resolve, references to secret stores, and data of Secrets. Each location gets a token, which a chart replaces with
+//! the user's value.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,23 +27,23 @@ use crate::{
     value_places::{RequiredValue, ValueGroup, ValuePart, ValuePlace, place_name},
 };
 
-/// Looks for such values in one object after the other, dependencies first.
+/// Finds the values in one object after the other; dependencies must come first.
 pub(crate) struct ValueFinder {
     targets: Targets,
     digest: String,
     count: usize,
-    /// The objects so far, with the marker of what is unknown.
+    /// The objects so far, with a marker in place of unknown values.
     known: HashMap<ResourceId, Value>,
     copies: SecretCopies,
-    /// The places, as [`place_name`] writes them, whose copies are carried as they are.
+    /// The locations, in the form of [`place_name`], that may contain copies in clear text.
     in_clear: BTreeSet<String>,
 }
 
-/// An object with tokens.
+/// An object with tokens in place of unknown values.
 pub(crate) struct FilledObject {
     pub(crate) body: Map<String, Value>,
     pub(crate) places: Vec<ValuePlace>,
-    /// The paths of copies of data of Secrets that are carried as they are.
+    /// The paths of copies of a Secret's data that are exported in clear text.
     pub(crate) in_clear: Vec<String>,
 }
 
@@ -63,7 +64,7 @@ impl ValueFinder {
         }
     }
 
-    /// Resolves the references of an object, and puts tokens where a value is not known.
+    /// Resolves the references of an object, and replaces unknown values with tokens.
     pub(crate) fn fill(
         &mut self,
         id: &ResourceId,
@@ -115,7 +116,8 @@ impl ValueFinder {
                 }
             }
         }
-        // References of later objects read the values that the Spec knows; the exported text has tokens.
+        // Later objects resolve their references against `known`, with a marker for unknown values. The exported
+        // object has tokens there.
         let mut known = whole.clone();
         for place in &places {
             set(&mut known, &place.path, masked_value::unknown());
@@ -149,9 +151,10 @@ impl ValueFinder {
         }
     }
 
-    /// The value of a text, or its parts if one of them is not known.
+    /// Resolves a text to a value, or to its parts if one of them is unknown.
     fn parts(&self, text: &str) -> Result<Filled, String> {
         let references = self.targets.scan(text).map_err(|error| error.to_string())?;
+        // A text that is nothing but one reference gets the type of the value. Otherwise values become parts of the text.
         if let [only] = references.as_slice()
             && only.place == (0..text.len())
         {
@@ -176,7 +179,7 @@ impl ValueFinder {
                 _ => {
                     let path = reference.path.join(".");
                     return Err(format!(
-                        "what `{}` has at `{path}` cannot stand inside a longer string",
+                        "the value of `{}` at `{path}` cannot be part of a longer string",
                         reference.target
                     ));
                 }
@@ -194,7 +197,7 @@ impl ValueFinder {
         Ok(Filled::Value(Value::String(texts.collect())))
     }
 
-    /// Returns the value of a reference; the marker of the unknown if the Spec does not know it.
+    /// Returns the value of a reference, or the marker for unknown values.
     fn resolve(&self, text: &str, reference: &Reference) -> Result<Value, String> {
         let one = Map::from_iter([("x".to_owned(), Value::from(&text[reference.place.clone()]))]);
         let lookup = |id: &ResourceId| {
@@ -215,7 +218,7 @@ enum Filled {
     Parts(Vec<ValuePart>),
 }
 
-/// The texts that no value replaces.
+/// Returns the texts that no token replaces.
 fn texts_beside(whole: &Value, places: &[ValuePlace]) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     gather_value(whole, String::new(), &mut texts);
@@ -232,7 +235,7 @@ fn reference_value(text: &str, reference: &Reference) -> RequiredValue {
     }
 }
 
-/// The size of a text as JSON, compressed.
+/// Returns the compressed size of a text as JSON.
 fn compressed_size(text: &str) -> usize {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     let compressed = encoder
@@ -241,7 +244,7 @@ fn compressed_size(text: &str) -> usize {
     compressed.expect("memory takes every write").len()
 }
 
-/// The parts of a text that has no reference to another resource.
+/// Splits a text without references to other resources into its parts.
 fn secret_parts(text: &str, parts: &mut Vec<ValuePart>) -> Result<(), String> {
     let Some(template) = SecretTemplate::parse(text).map_err(|error| error.to_string())? else {
         if !text.is_empty() {
@@ -261,7 +264,7 @@ fn secret_parts(text: &str, parts: &mut Vec<ValuePart>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns true if an object has data of a Secret.
+/// Returns true if an object contains data of a Secret.
 pub(crate) fn holds_secret_data(body: &Map<String, Value>) -> bool {
     let mut texts = Vec::new();
     gather_texts(body, "", &mut texts);
@@ -271,7 +274,8 @@ pub(crate) fn holds_secret_data(body: &Map<String, Value>) -> bool {
         .any(|(path, text)| !text.is_empty() && secret.contains_key(path))
 }
 
-/// Copies of an object that hold its secrets, and values of a Secret that no reader of texts sees.
+/// Returns refusals for annotations that copy the whole object with its secrets, and for values of a Secret that
+/// are not text.
 fn copies_and_numbers(body: &Map<String, Value>) -> Vec<Why> {
     let mut found = Vec::new();
     let annotations = body
@@ -321,7 +325,7 @@ fn set(whole: &mut Value, path: &str, value: Value) {
     }
 }
 
-/// The values as a chart's `values.yaml` has them: each is empty, and each is required.
+/// Returns the `values.yaml` of a chart: all values are empty, and all are required.
 pub(crate) fn empty_values<'a>(places: impl Iterator<Item = &'a ValuePlace>) -> Map<String, Value> {
     let mut values = Map::new();
     for value in places.flat_map(ValuePlace::values) {

@@ -1,4 +1,4 @@
-//! Changes: pull requests, branches, and the commits between two of them with the people they name.
+//! Pull requests, branches and commits at a forge, with the people whom the commits name.
 
 use std::collections::BTreeSet;
 
@@ -14,59 +14,59 @@ pub struct PullRequest {
     pub number: u64,
     /// The author.
     pub author: String,
-    /// The last head.
+    /// The last head. It does not change when the branch moves after the merge.
     pub head: CommitId,
     /// The source branch.
     pub head_branch: String,
     /// The target branch.
     pub base_branch: String,
-    /// The commit on the target branch, once merged; `None` also if the forge does not say which.
+    /// The commit on the target branch, after the merge; `None` also if the forge does not report it.
     pub merge_commit: Option<CommitId>,
-    /// True if it was merged.
+    /// True if the pull request was merged.
     pub merged: bool,
-    /// True if it is neither merged nor closed.
+    /// True if the pull request is neither merged nor closed.
     pub open: bool,
-    /// True if its head is in another repository.
+    /// True if the head is in another repository.
     pub from_fork: bool,
 }
 
-/// The default branch as it is at the forge now.
+/// The present default branch of the repository, or another branch that was looked up by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultBranch {
     /// The name without `refs/heads/`.
     pub name: String,
     /// The newest commit.
     pub tip: CommitId,
-    /// True if a rule of the forge protects it.
+    /// True if the forge has a protection rule for the branch.
     pub protected: bool,
 }
 
 impl DefaultBranch {
-    /// Returns true if a full ref is this branch. A tag of the same name is another ref.
+    /// Returns true if a full ref such as `refs/heads/main` is this branch. A tag of the same name is another ref.
     pub fn is(&self, full_ref: &str) -> bool {
         full_ref.strip_prefix("refs/heads/") == Some(&self.name)
     }
 }
 
-/// A commit and the people it names.
+/// A commit and the people whom it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contribution {
     /// The commit.
     pub commit: CommitId,
     /// The parents; several parents mean a merge.
     pub parents: Vec<CommitId>,
-    /// The logins of its author, committer and co-authors, as far as the forge knows their addresses.
+    /// The logins of author, committer and co-authors. A person whose address the forge does not know is missing.
     pub people: BTreeSet<String>,
 }
 
-/// Reads pull requests, branches and commits. Errors are those of the forge.
+/// Reads pull requests, branches and commits. All errors come from the forge.
 #[async_trait]
 pub trait Changes: Send + Sync {
     /// Returns a pull request.
     async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError>;
 
-    /// Returns the pull requests that contain a commit, merged or not. Empty for a commit that was pushed directly, and for
-    /// one that is only in a fork.
+    /// Returns the pull requests that contain a commit, merged or not. Empty for a commit that was pushed directly
+    /// to a branch, and for a commit that exists only in a fork.
     async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError>;
 
     /// Returns the open pull requests from a branch, in this repository or in `owner`'s fork.
@@ -76,16 +76,16 @@ pub trait Changes: Send + Sync {
         branch: &str,
     ) -> Result<Vec<PullRequest>, ForgeError>;
 
-    /// Returns the pull requests with these numbers, searched in the first `pages` pages of 100, the last updated first.
-    /// Stops at the page with the last of them.
+    /// Returns the pull requests with these numbers. Reads at most `pages` pages of 100 pull requests, the last
+    /// updated first, and stops as soon as all are found.
     async fn recent_pull_requests(
         &self,
         numbers: &BTreeSet<u64>,
         pages: usize,
     ) -> Result<Vec<PullRequest>, ForgeError>;
 
-    /// Returns the default branch. Every call sends a request. [`ForgeError::NotFound`] also means that the token may not
-    /// see the repository.
+    /// Returns the default branch. Each call sends a request. [`ForgeError::NotFound`] can also mean that the token
+    /// may not see the repository.
     async fn default_branch(&self) -> Result<DefaultBranch, ForgeError>;
 
     /// Returns a branch by its name; never a tag.
@@ -98,22 +98,23 @@ pub trait Changes: Send + Sync {
         tip: &CommitId,
     ) -> Result<Option<BTreeSet<CommitId>>, ForgeError>;
 
-    /// Returns the commits in `head` that are not in `base`. Too many commits are an error, because then their authors are
-    /// unknown.
+    /// Returns the commits in `head` that are not in `base`. Returns an error if the forge cannot list all of them,
+    /// because then some authors would be unknown.
     async fn contributions_between(
         &self,
         base: &CommitId,
         head: &CommitId,
     ) -> Result<Vec<Contribution>, ForgeError>;
 
-    /// Returns the commits up to `head` that changed a folder, the newest first. Too many are an error.
+    /// Returns the commits up to `head` that changed a folder, the newest first. Returns an error if the forge
+    /// cannot list all.
     async fn contributions_to_folder(
         &self,
         head: &CommitId,
         folder: &str,
     ) -> Result<Vec<Contribution>, ForgeError>;
 
-    /// Returns the commits of a pull request. More than the forge lists are an error.
+    /// Returns the commits of a pull request. Returns an error if the forge cannot list all of them.
     async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError>;
 }
 

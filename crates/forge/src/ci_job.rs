@@ -1,4 +1,4 @@
-//! The job that runs Konverge: the facts that its runner gives, and the results that it takes.
+//! The CI job that runs Konverge: facts from its runner, and results that the runner accepts.
 
 use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
@@ -9,20 +9,20 @@ use crate::{
 };
 use konverge_base::model::{CommitId, check_run::Annotation};
 
-/// The facts about a job, as its runner gives them.
+/// The facts about a job that its runner provides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobInfo {
     /// The name of the event.
     pub event_name: String,
-    /// `owner/name`.
+    /// The repository as `owner/name`.
     pub repository: String,
-    /// The commit of the event; for a pull request the merge commit.
+    /// The commit of the event; for a pull request, the merge commit.
     pub sha: CommitId,
     /// The ref of the event, such as `refs/heads/main`.
     pub ref_name: String,
     /// The user who started the run, or re-ran it.
     pub actor: String,
-    /// The user who started its first attempt.
+    /// The user who started the first attempt of the run.
     pub starter: String,
     /// The web address of the forge, such as `https://github.com`.
     pub server_url: String,
@@ -38,19 +38,19 @@ pub struct JobInfo {
 
 /// A job of a forge's CI.
 pub trait CiJob: Debug + Send + Sync {
-    /// Returns the forge whose job it is.
+    /// Returns the forge that the job belongs to.
     fn kind(&self) -> ForgeKind;
 
-    /// Returns the facts that the runner gives.
+    /// Returns the facts that the runner provides.
     fn info(&self) -> &JobInfo;
 
-    /// Returns a copy of the job with the attempt that the forge counts.
+    /// Returns a copy of the job with another attempt number, for a forge that counts attempts itself.
     fn of_attempt(&self, attempt: u32) -> Arc<dyn CiJob>;
 
-    /// Parses the event that started it.
+    /// Parses the event that started the job.
     ///
     /// # Errors
-    /// An unreadable payload; an event that Konverge does not handle or refuses.
+    /// An unreadable payload; an event that Konverge does not support or refuses.
     fn event(&self) -> Result<JobEvent, ForgeError>;
 
     /// Returns the URL of the run.
@@ -59,55 +59,57 @@ pub trait CiJob: Debug + Send + Sync {
     /// Returns the URL of this attempt of the run.
     fn attempt_url(&self) -> String;
 
-    /// Returns the URL of the list of the run's artifacts. The comment links there until the page is linked.
+    /// Returns the URL of the list of the run's artifacts. The pull request comment links there as long as the
+    /// artifact itself has no URL.
     fn artifacts_url(&self) -> String;
 
-    /// Returns the number in the URL of the run, which grows from run to run.
+    /// Returns the number in the URL of the run. Later runs of the repository have higher numbers.
     fn page_number(&self) -> u64 {
         self.info().run_id
     }
 
-    /// Returns the number in the URL of a run of this repository, and the attempt if the URL names one.
+    /// Parses the URL of a run in this repository. Returns the number of the run in the URL, and the attempt if the URL
+    /// contains one.
     fn run_of_page(&self, page: &str) -> Option<(u64, Option<u32>)>;
 
-    /// Sets outputs of the step. Does nothing if there is no place for them.
+    /// Sets outputs of the step. Does nothing if the runner has no file for outputs.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The file cannot be written.
     fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), ForgeError>;
 
-    /// Appends to the job summary. A text that would exceed the runner's limit is left out with a note. Does nothing if there is no
-    /// summary.
+    /// Appends to the job summary. A text that would exceed the runner's limit is replaced by a note. Does nothing
+    /// if the runner has no summary.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The summary cannot be written.
     fn add_summary(&self, markdown: &str) -> Result<(), ForgeError>;
 
     /// Returns the length of the job summary in bytes.
     fn summary_length(&self) -> u64;
 
-    /// Returns the lines to print that make the runner show annotations, as many as it keeps.
+    /// Returns the lines to print that make the runner show annotations, at most as many as the runner shows.
     fn annotations(&self, notes: &[Annotation]) -> Vec<String>;
 
-    /// Returns the folder of the workflow files that start the forge's jobs, in the repository.
+    /// Returns the folder in the repository with the workflow files of the forge's jobs.
     ///
     /// # Errors
-    /// The forge has no such files.
+    /// The forge has no workflow files.
     fn workflow_folder(&self) -> Result<&'static str, Unsupported>;
 
     /// Returns the issuer of the identity tokens of the forge's jobs.
     ///
     /// # Errors
-    /// Its jobs have no identity.
+    /// The forge's jobs have no identity.
     fn token_issuer(&self) -> Result<String, Unsupported>;
 
-    /// Returns true if a URL is that of a later run of this repository, or of a later attempt of this run.
+    /// Returns true if a URL belongs to a later run of this repository, or to a later attempt of this run.
     fn is_later_page(&self, page: &str) -> bool {
         let this = (self.page_number(), Some(self.info().run_attempt));
         self.run_of_page(page).is_some_and(|run| run > this)
     }
 
-    /// Returns true if a URL is that of any attempt of this run.
+    /// Returns true if a URL belongs to any attempt of this run.
     fn is_page_of_run(&self, page: &str) -> bool {
         self.run_of_page(page)
             .is_some_and(|(run, _)| run == self.page_number())

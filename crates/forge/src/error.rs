@@ -1,4 +1,4 @@
-//! The errors of a forge and of its runner.
+//! Errors of a forge and of its runner.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use konverge_base::{
 
 use crate::kind::{ForgeKind, TwoForges, Unsupported};
 
-/// An error of a forge's API or of the runner's environment. Messages are masked when they are created.
+/// An error of a forge's API or of the runner's environment. Secrets in the message are masked when the error is
+/// created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ForgeError {
-    /// No answer, or none in time. The request may have been executed.
+    /// There was no response, or none in time. The request may have been executed.
     #[error("no answer from {forge} to {operation}")]
     Unreachable {
         forge: ForgeKind,
@@ -33,7 +34,7 @@ pub enum ForgeError {
     Limited {
         forge: ForgeKind,
         operation: String,
-        /// How long the forge asks to wait.
+        /// The time that the forge asks to wait.
         wait: Duration,
     },
     /// The token lacks a permission.
@@ -41,13 +42,14 @@ pub enum ForgeError {
     Forbidden {
         forge: ForgeKind,
         operation: String,
-        /// The missing permission: a line for `permissions:` in GitHub's workflow, a scope at Gitea and GitLab.
+        /// The missing permission: for GitHub a line of the workflow's `permissions:`, for Gitea and GitLab a scope
+        /// of the token.
         permission: String,
     },
     /// The conversation of an issue or pull request is locked: only people with write access may take part.
     #[error("the conversation is locked ({operation})")]
     Locked { forge: ForgeKind, operation: String },
-    /// The token itself is refused: wrong or expired.
+    /// The forge rejects the token: it is wrong or expired.
     #[error("{forge} refuses the token ({operation})")]
     Token { forge: ForgeKind, operation: String },
     /// The object does not exist, or the token may not see it.
@@ -55,13 +57,13 @@ pub enum ForgeError {
     NotFound {
         forge: ForgeKind,
         operation: String,
-        /// The permission that is needed to see it.
+        /// The permission that is necessary to see the object.
         permission: String,
     },
-    /// The text is longer than the forge accepts.
+    /// The text is longer than the forge allows.
     #[error("the text is too long for {forge} ({operation})")]
     TooLong { forge: ForgeKind, operation: String },
-    /// Refused for another reason.
+    /// The forge refused the request for another reason.
     #[error("{forge} refused {operation} with {status}: {message}")]
     Refused {
         forge: ForgeKind,
@@ -70,7 +72,7 @@ pub enum ForgeError {
         /// The forge's message.
         message: String,
     },
-    /// The answer has an unexpected form.
+    /// The response has an unexpected form.
     #[error("{forge}'s answer to {operation} cannot be read")]
     Malformed {
         forge: ForgeKind,
@@ -78,7 +80,7 @@ pub enum ForgeError {
         #[source]
         cause: SharedError,
     },
-    /// The server is too old for a call.
+    /// The version of the server is too old for the request.
     #[error("{server} is too old for {operation}: it needs {forge} {needed}")]
     Outdated {
         forge: ForgeKind,
@@ -90,7 +92,7 @@ pub enum ForgeError {
     /// The runner's environment or the payload of the event lacks something.
     #[error("{message}")]
     Runner { message: String, hint: String },
-    /// Something of the runner's environment cannot be used.
+    /// A part of the runner's environment exists but cannot be used.
     #[error("{message}")]
     Unusable {
         message: String,
@@ -98,16 +100,16 @@ pub enum ForgeError {
         #[source]
         cause: SharedError,
     },
-    /// A decision needs a fact that the forge cannot give.
+    /// A decision needs a fact that this forge does not provide.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The environment is that of two forges.
+    /// The environment has the variables of two forges, so it is unclear which forge runs the job.
     #[error(transparent)]
     Ambiguous(#[from] TwoForges),
 }
 
 impl ForgeError {
-    /// Creates the error of an answer that has an unexpected form.
+    /// Creates the error for a response of unexpected form.
     pub fn malformed(forge: ForgeKind, operation: impl Into<String>, cause: impl Into<SharedError>) -> Self {
         Self::Malformed {
             forge,
@@ -135,7 +137,7 @@ impl ForgeError {
         }
     }
 
-    /// Returns true if the request may have been executed although no successful answer came.
+    /// Returns true if the request may have been executed although no successful response arrived.
     pub fn is_uncertain(&self) -> bool {
         matches!(
             self,
@@ -143,7 +145,7 @@ impl ForgeError {
         )
     }
 
-    /// Returns the retry decision for a repeatable request.
+    /// Returns the retry decision for a request that may safely be sent twice.
     pub fn retry(&self) -> RetryDecision {
         match self {
             Self::Unreachable { .. } | Self::Server { .. } => RetryDecision::Retry,
@@ -152,7 +154,7 @@ impl ForgeError {
         }
     }
 
-    /// Returns the retry decision for a request that must not be repeated.
+    /// Returns the retry decision for a request that must not be executed twice.
     pub fn retry_once(&self) -> RetryDecision {
         match self {
             Self::Limited { wait, .. } => RetryDecision::RetryAfter(*wait),
@@ -180,7 +182,7 @@ impl From<ForgeError> for UserError {
                 "unlock the conversation on GitHub (\"Unlock conversation\" at the right) and run the job again; the job summary holds the same text",
             ),
             ForgeError::NotFound { permission, .. } => failure.hint(format!(
-                "GitHub also says so when the token may not see it: add `{permission}` to the job's `permissions:`"
+                "GitHub answers \"not found\" also if the token lacks a permission: add `{permission}` to the job's `permissions:`"
             )),
             ForgeError::Token { .. } => failure.hint(
                 "GITHUB_TOKEN is valid only during its job, the token of an App for an hour: set `GITHUB_TOKEN: ${{ github.token }}` in the step's `env:`",
@@ -202,7 +204,7 @@ impl From<ForgeError> for UserError {
                 failure.hint(format!("update {forge} to {needed} or later; docs/reference/forges.md lists what needs which version"))
             }
             ForgeError::Unsupported(_) => {
-                failure.hint("docs/reference/forges.md lists what each forge gives")
+                failure.hint("docs/reference/forges.md lists the features of each forge")
             }
             ForgeError::Ambiguous(TwoForges { second, .. }) => failure.hint(format!(
                 "unset the variable of the forge that does not run this job: `env -u {} konverge …`",
@@ -212,7 +214,7 @@ impl From<ForgeError> for UserError {
     }
 }
 
-/// Returns the hint for Gitea, where it differs from that for GitHub.
+/// Returns the hint for Gitea where it differs from GitHub's.
 fn gitea_hint(error: &ForgeError) -> Option<String> {
     const LOST: &str = "nothing is lost: run the job again";
     Some(match error {
@@ -246,7 +248,7 @@ fn gitea_hint(error: &ForgeError) -> Option<String> {
     })
 }
 
-/// Returns the hint for GitLab, where it differs from that for GitHub.
+/// Returns the hint for GitLab where it differs from GitHub's.
 fn gitlab_hint(error: &ForgeError) -> Option<String> {
     const LOST: &str = "nothing is lost: run the job again";
     Some(match error {

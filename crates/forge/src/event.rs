@@ -1,4 +1,4 @@
-//! The event that started a job, as every forge tells it.
+//! The event that started a job, in one form for all forges.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub enum JobEvent {
     PullRequest(PullRequestEvent),
     /// Commits were pushed to a branch.
     Push(PushEvent),
-    /// A merge queue asks whether a group may be merged.
+    /// A merge queue asks for a check of a group of pull requests.
     MergeGroup {
         /// The group's parent, which may be another group.
         base: CommitId,
@@ -24,10 +24,10 @@ pub enum JobEvent {
         base_branch: String,
         /// The repository's default branch.
         default_branch: String,
-        /// The last pull request of the group, from the name of its ref.
+        /// The last pull request of the group, parsed from the ref name.
         pull_request: Option<u64>,
     },
-    /// A schedule.
+    /// A schedule started the job.
     Schedule {
         /// The cron expression.
         cron: String,
@@ -36,16 +36,16 @@ pub enum JobEvent {
     WorkflowDispatch {
         /// The inputs.
         inputs: BTreeMap<String, String>,
-        /// The ref that was chosen; it may be any branch.
+        /// The ref that the user chose; any branch is possible.
         ref_name: String,
         /// The default branch of the repository.
         default_branch: String,
     },
-    /// Another workflow ended: this is how the preview of a fork is published.
+    /// Another workflow ended. Konverge uses this event to publish the preview of a fork's pull request.
     WorkflowRun(WorkflowRunEvent),
-    /// A call through the API.
+    /// A program started the job through the API.
     RepositoryDispatch {
-        /// The event type.
+        /// The event type that the caller chose.
         action: String,
         /// The client payload.
         payload: Value,
@@ -53,7 +53,8 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
-    /// Returns true if the job may have secrets and write access although the content may come from outside.
+    /// Returns true if the job may have secrets and write access although it handles content from outside the
+    /// repository.
     pub fn is_privileged(&self) -> bool {
         match self {
             Self::PullRequest(pr) => !pr.is_from_outside(),
@@ -62,7 +63,7 @@ impl JobEvent {
     }
 }
 
-/// A pull request as its event shows it.
+/// A pull request with the fields that its event contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequestEvent {
     /// `opened`, `synchronize`, `edited`, `closed`, …
@@ -73,28 +74,28 @@ pub struct PullRequestEvent {
     pub number: u64,
     /// The author.
     pub author: String,
-    /// The tip of the base branch at the time of the event; the merge commit may be newer.
+    /// The tip of the target branch at the time of the event. The merge commit may have a newer tip as its parent.
     pub base: CommitId,
     /// The target branch.
     pub base_branch: String,
     /// The repository's default branch.
     pub default_branch: String,
-    /// The head, which identifies the change.
+    /// The head. A change is identified by its head, not by its merge commit.
     pub head: CommitId,
     /// The source branch.
     pub head_branch: String,
-    /// The test merge of head into base (`GITHUB_SHA`), if the event has one: the content to preview.
+    /// The test merge of head into base (`GITHUB_SHA`), if the event has one: the content that a preview shows.
     pub merge_commit: Option<CommitId>,
-    /// True if the head is in another repository: no secrets, a read-only token.
+    /// True if the head is in another repository: then the job has no secrets and a read-only token.
     pub from_fork: bool,
-    /// True if Dependabot started the run: as restricted as a fork.
+    /// True if Dependabot started the run, which is then as restricted as a fork's.
     pub dependabot: bool,
-    /// True if it was merged (with `closed`).
+    /// True if the pull request was merged (with action `closed`).
     pub merged: bool,
 }
 
 impl PullRequestEvent {
-    /// Returns true if its runs have as few permissions as those of a fork.
+    /// Returns true if the runs of this pull request have as few permissions as a fork's.
     pub fn is_from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
@@ -104,7 +105,7 @@ impl PullRequestEvent {
         other_branch(&self.base_branch, &self.default_branch)
     }
 
-    /// Returns the reason why there is nothing to preview; `None` if there is something.
+    /// Returns the reason why no preview is necessary; `None` if one is.
     pub fn nothing_to_preview(&self) -> Option<&'static str> {
         match self.action.as_str() {
             "closed" => Some("the pull request is closed: nothing to preview"),
@@ -119,20 +120,20 @@ impl PullRequestEvent {
 /// Commits that were pushed to a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushEvent {
-    /// The ref that was pushed, in full.
+    /// The full ref that was pushed.
     pub ref_name: String,
-    /// The tip before; `None` for a new branch. After a forced push it may be unreachable.
+    /// The tip before the push; `None` for a new branch. After a forced push this commit may be unreachable.
     pub before: Option<CommitId>,
-    /// The tip after; `None` if the branch was deleted.
+    /// The tip after the push; `None` if the branch was deleted.
     pub after: Option<CommitId>,
-    /// True if the history was rewritten.
+    /// True if the push rewrote the history.
     pub forced: bool,
     /// The repository's default branch.
     pub default_branch: String,
 }
 
 impl PushEvent {
-    /// Returns true for the default branch.
+    /// Returns true if the push was to the default branch.
     pub fn is_default_branch(&self) -> bool {
         self.ref_name.strip_prefix("refs/heads/") == Some(&self.default_branch)
     }
@@ -141,40 +142,41 @@ impl PushEvent {
 /// Another workflow that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowRunEvent {
-    /// The id of its run.
+    /// The id of the workflow's run.
     pub run_id: u64,
-    /// The event that started it.
+    /// The event that started the workflow.
     pub event: String,
-    /// Its conclusion.
+    /// The conclusion of the run, such as `success`.
     pub conclusion: String,
-    /// The commit it ran for.
+    /// The commit of the run.
     pub head: CommitId,
-    /// The branch it ran for.
+    /// The branch of the run.
     pub head_branch: String,
-    /// `owner/name` of the repository with that commit; empty if it was deleted.
+    /// `owner/name` of the repository that contains the commit; empty if that repository was deleted.
     pub head_repository: String,
     /// The repository's default branch.
     pub default_branch: String,
     /// True if `head_repository` is another repository.
     pub from_fork: bool,
-    /// True if Dependabot started it, whose runs have as few permissions as a fork's.
+    /// True if Dependabot started the run, which is then as restricted as a fork's.
     pub dependabot: bool,
-    /// The pull request that it ran for, from a forge that names it and no branch.
+    /// The pull request of the run, if the forge reports it in place of a branch.
     pub pull_request: Option<u64>,
 }
 
 impl WorkflowRunEvent {
-    /// Returns true if that run was for a fork or Dependabot. It could not publish its preview.
+    /// Returns true if the run was for a fork or for Dependabot, and so could not publish its preview.
     pub fn from_outside(&self) -> bool {
         self.from_fork || self.dependabot
     }
 
-    /// Refuses a checkout of a fork's code in this privileged job: everything that the job runs from its
-    /// working tree would be the fork's. Konverge itself reads a fork's commits from git and compiles them in
-    /// the sandbox. `common` is the best common ancestor of the checked-out commit and the run's head.
+    /// Returns an error if the working tree contains a fork's code: this job has secrets, and everything it
+    /// executes from the working tree would come from the fork. Konverge itself reads a fork's commits from git and
+    /// compiles them in the sandbox. `common` is the best common ancestor of the checked-out commit and the run's
+    /// head.
     ///
     /// # Errors
-    /// The checked-out commit contains the run's head: `common` is that head itself.
+    /// The checked-out commit contains the run's head, so `common` is the head itself.
     pub fn refuse_checkout_on(&self, common: &CommitId) -> Result<(), ForgeError> {
         if !self.from_outside() || self.head != *common {
             return Ok(());

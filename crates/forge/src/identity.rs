@@ -1,4 +1,4 @@
-//! The endpoint where a job asks its runner for a token of its own identity.
+//! The endpoint of the runner at which a job requests an identity token (OIDC).
 
 use konverge_base::variables;
 /// The variable with the address.
@@ -7,12 +7,12 @@ const URL: &str = variables::ACTIONS_ID_TOKEN_REQUEST_URL;
 /// The variable with the bearer token for the address.
 const TOKEN: &str = variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN;
 
-/// The address at which the runner gives the job a token of its identity. GitHub's runner has one; Gitea's has none.
+/// The endpoint of the runner that issues identity tokens to the job. GitHub's runner has one; Gitea's has none.
 #[derive(Clone, Copy)]
 pub struct IdentityEndpoint<'a> {
-    /// The address, not checked yet.
+    /// The address of the endpoint, not validated yet.
     pub url: &'a str,
-    /// The bearer token of the request, a secret.
+    /// The bearer token for requests to the endpoint; a secret.
     pub bearer: &'a str,
 }
 
@@ -20,7 +20,7 @@ impl<'a> IdentityEndpoint<'a> {
     /// The variable that holds the address, for messages.
     pub const VARIABLE: &'static str = URL;
 
-    /// Finds the endpoint among variables; `None` in a job that may not ask for such a token.
+    /// Finds the endpoint in the environment; `None` if the job has no permission to request an identity token.
     pub fn find(variable: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         Some(Self {
             url: variable(URL)?,

@@ -1,5 +1,5 @@
-//! The issues that Konverge maintains: one per drifted stack, one per stopped stack. They are found by label,
-//! author and marker in the list of issues, never by search, whose index lags.
+//! Issues that Konverge keeps up to date: one for each drifted stack and one for each stopped stack. They are found
+//! by label, author and marker in the list of issues, never with the search, whose index lags.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::{
 };
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 
-/// The result for an issue.
+/// The result of updating an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssueChange {
     /// A new issue was opened.
     Opened,
-    /// The issue was closed and is open again.
+    /// The issue had been closed and was opened again.
     Reopened,
     /// The content of the issue changed.
     Updated,
@@ -26,16 +26,16 @@ pub enum IssueChange {
     Closed,
 }
 
-/// The issues that a job keeps, at every forge. Errors are those of the forge.
+/// Keeps issues up to date at any forge. All errors come from the forge.
 #[async_trait]
 pub trait KeptIssues: Publishing {
-    /// Returns all issues with this label that we opened and that have our marker.
+    /// Returns all issues with this label that our login opened and that have a marker.
     async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
         only_own(self, self.marked_issues(label).await?).await
     }
 
-    /// Returns the open issue of `marker`; of several the oldest. Issues that the token of a job opened count, too: a step
-    /// with another token comments on them.
+    /// Returns the oldest open issue of `marker`. Also finds issues that another job opened with its own token,
+    /// because a step that uses another token comments on them.
     async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>, ForgeError> {
         let mut found = self.marked_issues(label).await?;
         found.retain(|issue| issue.open && issue.marker.same_place(marker));
@@ -43,9 +43,9 @@ pub trait KeptIssues: Publishing {
         Ok(found.into_iter().min_by_key(|issue| issue.number))
     }
 
-    /// Opens, reopens or updates the issue of `marker`; of several the oldest, of those that are open if any is.
-    /// An open issue with the same digest and one that a newer run wrote stay unchanged. `known` is the list of
-    /// [`KeptIssues::kept_issues`].
+    /// Opens, reopens or updates the issue of `marker`. If there are several, it takes the oldest open one, or else
+    /// the oldest closed one. An open issue with the same digest stays unchanged, and so does an issue that a newer
+    /// run wrote. `known` is the result of [`KeptIssues::kept_issues`].
     async fn keep_issue(
         &self,
         known: &[Issue],
@@ -56,7 +56,7 @@ pub trait KeptIssues: Publishing {
     ) -> Result<IssueChange, ForgeError> {
         let same_place = known.iter().filter(|issue| issue.marker.same_place(marker));
         let oldest = same_place.min_by_key(|issue| (!issue.open, issue.number));
-        // The digest of the marker stands for the content: equal digests need no write.
+        // The digest covers the content, so equal digests need no write.
         if let Some(issue) = oldest {
             let same = issue.open && issue.marker.digest == marker.digest;
             if same || issue.marker.is_newer_than(marker) {
@@ -87,7 +87,8 @@ pub trait KeptIssues: Publishing {
 
 impl<P: Publishing + ?Sized> KeptIssues for P {}
 
-/// Returns the open issues of a kind that have an older open issue of the same scope: two runs opened one at the same time.
+/// Returns the duplicates among the open issues of a kind: all but the oldest of each scope. Two runs at the same
+/// time may open two.
 pub fn duplicates(known: &[Issue], kind: MarkerKind) -> Vec<&Issue> {
     let of_kind = |issue: &&Issue| issue.open && issue.marker.kind == kind;
     let mut open: Vec<_> = known.iter().filter(of_kind).collect();

@@ -1,4 +1,4 @@
-//! The kinds of forges, the detection of a job's forge, and the features that a forge lacks.
+//! The kinds of forges, the detection of the forge that runs a job, and features that a forge lacks.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,7 +11,7 @@ pub enum ForgeKind {
     Github,
     /// Gitea, or Forgejo.
     Gitea,
-    /// gitlab.com, or a GitLab of one's own.
+    /// gitlab.com, or a self-managed GitLab.
     Gitlab,
 }
 
@@ -36,8 +36,8 @@ impl ForgeKind {
     }
 }
 
-/// A feature that a forge lacks. It is a value, not an error: the caller decides what follows. A decision that needs the
-/// feature turns it into a [`ForgeError`](crate::ForgeError), and so fails closed.
+/// A feature that a forge lacks. It is a value and not an error, because the caller decides what follows. A
+/// decision that needs the feature turns it into a [`ForgeError`](crate::ForgeError), and so fails closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{forge} has no {what}")]
 pub struct Unsupported {
@@ -47,29 +47,29 @@ pub struct Unsupported {
     pub what: &'static str,
 }
 
-/// The environment is that of two forges.
+/// The environment has the variables of two forges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the environment is that of two forges: {} of {} and {} of {} are both `true`",
+    "the environment has the variables of two forges: {} of {} and {} of {} are both `true`",
     first.variable, first.kind, second.variable, second.kind
 )]
 pub struct TwoForges {
-    /// One of them.
+    /// One of the two forges.
     pub first: DetectedForge,
-    /// The other.
+    /// The other forge.
     pub second: DetectedForge,
 }
 
-/// The forge of a job, and the variable that tells.
+/// The forge that runs the job, and the variable that identified it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetectedForge {
     /// The forge.
     pub kind: ForgeKind,
-    /// The variable that its runner sets to `true`.
+    /// The variable that the forge's runner sets to `true`.
     pub variable: &'static str,
 }
 
-/// The variables that only the runner of a forge sets. Forgejo's sets Gitea's too.
+/// The variables by which a forge is detected. Forgejo's runner also sets Gitea's.
 const MARKS: [DetectedForge; 3] = [
     DetectedForge {
         kind: ForgeKind::Github,
@@ -86,14 +86,15 @@ const MARKS: [DetectedForge; 3] = [
 ];
 
 impl DetectedForge {
-    /// Detects the forge of the environment's job; `None` outside a job of a forge.
+    /// Detects the forge that runs this job; `None` outside a CI job.
     ///
     /// # Errors
-    /// The environment is that of two forges. None of them is preferred: the token may be the other one's.
+    /// The environment has the variables of two forges. Konverge prefers neither, because the token may belong to
+    /// the other one.
     pub fn from_env(env: &BTreeMap<String, String>) -> Result<Option<Self>, TwoForges> {
         let is_set = |mark: &&Self| env.get(mark.variable).is_some_and(|value| value == "true");
         let mut found: Vec<Self> = MARKS.iter().filter(is_set).copied().collect();
-        // The runner of Gitea sets GitHub's variable as well, for the actions that look for it.
+        // Gitea's runner also sets GitHub's variable, because many actions look for it.
         if found.iter().any(|mark| mark.kind == ForgeKind::Gitea) {
             found.retain(|mark| mark.kind != ForgeKind::Github);
         }
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(detect(&["CI"]), Ok(None));
         assert_eq!(detect(&["CI", "GITHUB_ACTIONS"]), Ok(Some(ForgeKind::Github)));
         assert_eq!(detect(&["GITLAB_CI"]), Ok(Some(ForgeKind::Gitlab)));
-        // As the runner of Gitea sets them.
+        // These two variables are both set by the runner of Gitea.
         let gitea = ["GITHUB_ACTIONS", "GITEA_ACTIONS"];
         assert_eq!(detect(&gitea), Ok(Some(ForgeKind::Gitea)));
         let off = BTreeMap::from([("GITHUB_ACTIONS".to_owned(), "false".to_owned())]);
@@ -136,7 +137,7 @@ mod tests {
         let said = detect(&["GITHUB_ACTIONS", "GITLAB_CI"]).unwrap_err();
         assert_eq!(
             said,
-            "the environment is that of two forges: GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab are both `true`"
+            "the environment has the variables of two forges: GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab are both `true`"
         );
         assert!(detect(&["GITHUB_ACTIONS", "GITEA_ACTIONS", "GITLAB_CI"]).is_err());
     }

@@ -1,11 +1,14 @@
-//! The door to a forge and to its jobs, in the words of what Konverge does. GitHub is behind it; nothing here sends a request.
+//! The interface to a forge and to its CI jobs. Implementations are in the crates `github`, `gitea` and `gitlab`;
+//! nothing here sends a request.
 //!
-//! - [`Forge`]: its API, as five traits that every forge implements ([`Changes`], [`People`], [`Publishing`], [`Runs`],
-//!   [`Proposals`]) and parts that a forge may lack, each behind a method that returns the part or [`Unsupported`]
-//! - [`CiJob`]: the job and its runner: event, outputs, summary, annotations, addresses; [`IdentityEndpoint`]: where it asks
-//!   for a token of its identity
-//! - [`StickyComments`] and [`KeptIssues`]: what stands once above every forge
-//! - [`DetectedForge`]: which forge it is; [`RepositoryPages`]: where its pages are
+//! - [`Forge`]: the API of a forge, as five traits that every forge implements ([`Changes`], [`People`],
+//!   [`Publishing`], [`Runs`], [`Proposals`]), and optional parts, each behind a method that returns the part or
+//!   [`Unsupported`]
+//! - [`CiJob`]: the job and its runner: event, outputs, summary, annotations, addresses; [`IdentityEndpoint`]:
+//!   where the job requests an identity token
+//! - [`StickyComments`] and [`KeptIssues`]: comments and issues that are updated in place, with the same code for
+//!   every forge
+//! - [`DetectedForge`]: the forge that runs the job; [`RepositoryPages`]: the URLs of its pages
 
 mod changes;
 mod ci_job;
@@ -44,39 +47,39 @@ pub use runs::{DispatchedRun, Runs};
 pub use status_names::{APPLY, apply_of, one_line, preview_of};
 pub use sticky_comments::{BUDGETS, FittedComment, OwnComments, PreviewComment, StickyComments, Upsert};
 
-/// The API of a repository at a forge, with a token. What only some forges have is behind a method of its own, so that a
-/// caller cannot use it without having asked whether it is there.
+/// The API of one repository at a forge, used with one token. Each optional part has a method that returns it, so
+/// no caller can use a part without checking that the forge has it.
 pub trait Forge: Changes + People + Publishing + Runs + Proposals + Debug {
     /// Returns the kind of forge.
     fn kind(&self) -> ForgeKind;
 
-    /// Returns the reports at a commit, with annotations at lines of files.
+    /// Returns the part that creates check reports on a commit, with annotations at lines of files.
     ///
     /// # Errors
-    /// The forge has none.
+    /// The forge has no checks.
     fn checks(&self) -> Result<&dyn Checks, Unsupported>;
 
-    /// Returns the history of applies by environment.
+    /// Returns the part that records applies in the forge's history of an environment.
     ///
     /// # Errors
-    /// The forge has none.
+    /// The forge has no deployments.
     fn deployments(&self) -> Result<&dyn Deployments, Unsupported>;
 
-    /// Returns the environments whose reviewers approve a run.
+    /// Returns the part that reads who approved a run in an environment.
     ///
     /// # Errors
-    /// The forge has none.
+    /// The forge has no environments with reviewers.
     fn environments(&self) -> Result<&dyn Environments, Unsupported>;
 
-    /// Returns the edits of reviews.
+    /// Returns the part that reads who edited a review.
     ///
     /// # Errors
-    /// The forge does not say.
+    /// The forge does not report edits.
     fn review_edits(&self) -> Result<&dyn ReviewEdits, Unsupported>;
 
-    /// Returns the updates of branches: who pushed, and how.
+    /// Returns the part that reads the updates of branches: who pushed, and how.
     ///
     /// # Errors
-    /// The forge does not say.
+    /// The forge does not report updates.
     fn branch_activity(&self) -> Result<&dyn BranchActivity, Unsupported>;
 }

@@ -1,5 +1,5 @@
-//! The parts that a forge may lack. Each is a trait of its own, which [`Forge`](crate::Forge) gives or reports as
-//! [`Unsupported`](crate::Unsupported).
+//! Parts of a forge's API that some forges lack. Each is a trait, which [`Forge`](crate::Forge) returns or reports
+//! as [`Unsupported`](crate::Unsupported).
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::{error::ForgeError, people::ReviewApproval};
 use konverge_base::model::{CommitId, check_run::CheckRun};
 
-/// Reports at a commit. Errors are those of the forge.
+/// Check reports on a commit. All errors come from the forge.
 #[async_trait]
 pub trait Checks: Send + Sync {
-    /// Returns the maximum number of reports of a run; one more summarizes the rest.
+    /// Returns the maximum number of reports of one run, without the report that summarizes the rest.
     fn most_checks(&self) -> usize;
 
-    /// Creates a completed report and returns its URL. `external_id` distinguishes this run's reports from others of the same
-    /// name, so that one whose answer was lost can be found.
+    /// Creates a completed report and returns its URL. `external_id` identifies this run's reports among others of
+    /// the same name, so that a report can be found if the response of its creation was lost.
     async fn create_check(
         &self,
         head: &CommitId,
@@ -34,15 +34,15 @@ pub enum DeploymentState {
     Queued,
     /// The apply runs.
     InProgress,
-    /// The apply ended well.
+    /// The apply succeeded.
     Success,
     /// The apply failed.
     Failure,
     /// The job was stopped from outside.
     Error,
-    /// Another deployment took its place.
+    /// A newer deployment replaced this one.
     Inactive,
-    /// A state that applies never set.
+    /// A state that Konverge never sets.
     #[serde(other)]
     Other,
 }
@@ -50,23 +50,23 @@ pub enum DeploymentState {
 /// A deployment at the forge.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Deployment {
-    /// Its id; a newer one has a larger one.
+    /// The id; a newer deployment has a larger id.
     pub id: u64,
-    /// Its commit.
+    /// The deployed commit.
     pub sha: String,
-    /// When it was created, by the forge's clock.
+    /// The time of creation, by the forge's clock.
     #[serde(default)]
     pub created_at: Option<Timestamp>,
-    /// The data that its creator stored with it.
+    /// The data that the creator stored with the deployment.
     #[serde(default)]
     pub payload: Value,
 }
 
-/// Deployments: applies in the forge's history of environments. Errors are those of the forge.
+/// Deployments record applies in the forge's history of an environment. All errors come from the forge.
 #[async_trait]
 pub trait Deployments: Send + Sync {
-    /// Creates a deployment and returns its id. `receipt` is stored as its payload (digest, run, outcome). It
-    /// also finds the deployment again if the answer was lost, so it must name the run.
+    /// Creates a deployment and returns its id. `receipt` (digest, run, outcome) is stored as its payload. If the
+    /// response is lost, the payload also finds the deployment again, so it must name the run.
     async fn create_deployment(
         &self,
         sha: &CommitId,
@@ -75,8 +75,8 @@ pub trait Deployments: Send + Sync {
         receipt: &Value,
     ) -> Result<u64, ForgeError>;
 
-    /// Returns the deployments of applies in an environment, at most 100 of the newest, the newest first; with `sha` those of
-    /// this commit alone.
+    /// Returns the deployments of applies in an environment, the newest first, at most 100. With `sha`, returns
+    /// only deployments of that commit.
     async fn list_deployments(
         &self,
         environment: &str,
@@ -96,47 +96,48 @@ pub trait Deployments: Send + Sync {
     ) -> Result<(), ForgeError>;
 }
 
-/// The approval of a run in an environment.
+/// The approval of a run for an environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunApproval {
     /// The account that approved the run.
     pub reviewer: String,
-    /// Its text.
+    /// The comment of the reviewer.
     pub said: String,
 }
 
-/// Environments whose reviewers let a job run. Errors are those of the forge.
+/// Environments whose reviewers allow a job to run. All errors come from the forge.
 #[async_trait]
 pub trait Environments: Send + Sync {
-    /// Returns who approved a run for this environment, each person once. Other jobs of the run may have other environments.
+    /// Returns the people who approved a run for this environment, each once. Approvals for other environments of
+    /// the same run do not count.
     async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, ForgeError>;
 }
 
-/// Edits of reviews: a person who may push may edit the texts of others.
+/// Edits of reviews. They matter because a person who may push may edit the reviews of others.
 #[async_trait]
 pub trait ReviewEdits: Send + Sync {
-    /// Returns the login of the last editor of a review; `None` if it was not edited. An answer that does not say so for
-    /// certain is an error.
+    /// Returns the login of the last editor of a review; `None` if the review was never edited. A response that
+    /// leaves this unclear is an error.
     async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError>;
 }
 
 /// One update of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BranchUpdate {
-    /// The tip before; `None` for a new branch.
+    /// The tip before the update; `None` for a new branch.
     pub before: Option<CommitId>,
-    /// The tip after.
+    /// The tip after the update.
     pub after: CommitId,
-    /// Who updated it; `None` for a deleted account.
+    /// The user who updated the branch; `None` for a deleted account.
     pub actor: Option<String>,
-    /// True if the forge merged a pull request: the actor pressed the button and contributed no code.
+    /// True if the forge merged a pull request: then the actor only clicked the button and contributed no code.
     pub is_merge: bool,
 }
 
-/// The updates of branches. Author and committer are claims of a commit itself; only the forge knows who pushed it.
+/// The updates of branches. A commit only claims its author and committer; the forge alone knows who pushed it.
 #[async_trait]
 pub trait BranchActivity: Send + Sync {
-    /// Returns the latest updates of a branch, the newest first, until `until` says that they are enough.
+    /// Returns the latest updates of a branch, the newest first. Reads further pages until `until` returns true.
     async fn movements(
         &self,
         branch: &str,

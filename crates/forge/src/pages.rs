@@ -1,25 +1,25 @@
-//! The pages of a repository at its forge, to which links lead. What lies in a store names no host of a link: the repository
-//! is known from the default branch, the job, or the clone.
+//! The URLs of a repository's pages at its forge. A stored document never decides the host of a link: the
+//! repository is taken from the default branch, the job, or the clone.
 
 use konverge_base::model::CommitId;
 use serde::{Serialize, Serializer};
 
 use crate::kind::ForgeKind;
 
-/// The longest login.
+/// The maximum length of a login.
 const LONGEST_LOGIN: usize = 64;
 
-/// The pages of a repository.
+/// A repository at a forge, which creates the URLs of its pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryPages {
     kind: ForgeKind,
-    /// `https://HOST`; below a path only where the forge can be there.
+    /// `https://HOST`, followed by a path only if the forge supports one.
     server: String,
     /// `OWNER/NAME`; at GitLab with any number of groups before the name.
     repository: String,
 }
 
-/// A page of a run.
+/// The page of a run or of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPage {
     /// A run of a workflow, or a pipeline.
@@ -29,8 +29,8 @@ pub enum RunPage {
 }
 
 impl RepositoryPages {
-    /// Parses the URL of a repository, such as `https://HOST/OWNER/NAME`. `None` if it does not have the form of this
-    /// kind of forge.
+    /// Parses the URL of a repository, such as `https://HOST/OWNER/NAME`. Returns `None` if the URL does not have
+    /// the form of this kind of forge.
     pub fn parse(kind: ForgeKind, url: &str) -> Option<Self> {
         let rest = url.strip_prefix("https://")?;
         let (host, path) = rest.split_once('/')?;
@@ -39,7 +39,8 @@ impl RepositoryPages {
             ForgeKind::Github if names.len() == 2 => 0,
             ForgeKind::Github => return None,
             ForgeKind::Gitea => names.len().checked_sub(2)?,
-            // Only a job can tell the path of a server from a group.
+            // GitLab may be below a path, which looks like a group. Only a job knows its server, so a URL is read
+            // without such a path.
             ForgeKind::Gitlab => 0,
         };
         let (below, repository) = names.split_at(of_server);
@@ -47,7 +48,8 @@ impl RepositoryPages {
         Self::new(kind, &format!("https://{server}"), &repository.join("/"))
     }
 
-    /// The repository of a clone, if its host has the name of a forge: `github.com`, `gitlab.acme.example`.
+    /// Returns the repository of a clone, if its host has the name of a known forge: `github.com`,
+    /// `gitlab.acme.example`.
     pub fn of_clone(origin: &str) -> Option<Self> {
         let rest = origin.strip_prefix("https://")?;
         let hosts = [
@@ -60,7 +62,7 @@ impl RepositoryPages {
         Self::parse(kind, origin)
     }
 
-    /// The repository on a server; `None` if one of them is not what can stand in a link.
+    /// Creates a repository on a server; `None` if the server or the path is not safe in a link.
     pub fn new(kind: ForgeKind, server: &str, repository: &str) -> Option<Self> {
         let address = server.strip_prefix("https://")?;
         let (host, below) = match address.split_once('/') {
@@ -82,22 +84,22 @@ impl RepositoryPages {
         })
     }
 
-    /// The forge.
+    /// Returns the kind of forge.
     pub fn kind(&self) -> ForgeKind {
         self.kind
     }
 
-    /// The address of the repository.
+    /// Returns the URL of the repository.
     pub fn url(&self) -> String {
         format!("{}/{}", self.server, self.repository)
     }
 
-    /// `HOST/OWNER/NAME`, as `gh --repo` takes it.
+    /// Returns `HOST/OWNER/NAME`, the form that `gh --repo` accepts.
     pub fn name(&self) -> String {
         self.url().replacen("https://", "", 1)
     }
 
-    /// `OWNER/NAME`.
+    /// Returns `OWNER/NAME`.
     pub fn path(&self) -> &str {
         &self.repository
     }
@@ -110,12 +112,12 @@ impl RepositoryPages {
         format!("{}{between}/{page}", self.url())
     }
 
-    /// The page of a commit.
+    /// Returns the URL of a commit.
     pub fn commit(&self, commit: &CommitId) -> String {
         self.page(&format!("commit/{commit}"))
     }
 
-    /// The page of a pull request.
+    /// Returns the URL of a pull request.
     pub fn pull_request(&self, number: u64) -> String {
         let folder = match self.kind {
             ForgeKind::Github => "pull",
@@ -125,17 +127,17 @@ impl RepositoryPages {
         self.page(&format!("{folder}/{number}"))
     }
 
-    /// The page of an issue.
+    /// Returns the URL of an issue.
     pub fn issue(&self, number: u64) -> String {
         self.page(&format!("issues/{number}"))
     }
 
-    /// The page of the commits of the default branch below a path, which is encoded.
+    /// Returns the URL of the commits on the default branch that changed a path. The path is percent-encoded.
     pub fn history(&self, path: &str) -> String {
         self.page(&format!("commits/HEAD/{path}"))
     }
 
-    /// Parses the page of a run, if it is one of this repository. The page of an attempt is one of its run.
+    /// Parses the URL of a run or a job of this repository. The URL of an attempt counts as its run.
     pub fn run(&self, page: &str) -> Option<RunPage> {
         let rest = page.strip_prefix(self.url().as_str())?;
         let number = |text: &str| text.parse::<u64>().ok();
@@ -159,7 +161,7 @@ impl RepositoryPages {
         }
     }
 
-    /// The page of a person or an App, if the name is a login: any other name is a text.
+    /// Returns the URL of a person or an App; `None` if the name cannot be a login.
     pub fn person(&self, name: &str) -> Option<String> {
         let app = name
             .strip_suffix("[bot]")
@@ -172,7 +174,8 @@ impl RepositoryPages {
             .then(|| format!("{}/{folder}{login}", self.server))
     }
 
-    /// The page of who started a run. Outside a run of this repository the name is that of an account of some machine.
+    /// Returns the URL of the user who started a run. `None` outside a run of this repository: there the name is an
+    /// account of some machine.
     pub fn actor(&self, run: &str, name: &str) -> Option<String> {
         self.run(run).and_then(|_| self.person(name))
     }
@@ -194,17 +197,17 @@ impl Serialize for RepositoryPages {
     }
 }
 
-/// The page where a person starts a job of Konverge by hand. Its form tells the forge.
+/// The page on which a person starts a job of Konverge by hand. Its URL shows which forge it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowPage {
     url: String,
     repository: RepositoryPages,
-    /// The file of the workflow; GitLab has one for all.
+    /// The file of the workflow; `None` for GitLab, where all pipelines share one file.
     file: Option<String>,
 }
 
 impl WorkflowPage {
-    /// Parses the address of the page.
+    /// Parses the URL of the page.
     pub fn parse(url: &str) -> Option<Self> {
         let forms = [
             (ForgeKind::Github, "/actions/workflows/"),
@@ -224,34 +227,34 @@ impl WorkflowPage {
         })
     }
 
-    /// Its address.
+    /// Returns the URL of the page.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The page where its runs are listed.
+    /// Returns the URL of the list of the workflow's runs.
     pub fn runs(&self) -> &str {
         self.url.strip_suffix("/new").unwrap_or(&self.url)
     }
 
-    /// The repository to which it belongs.
+    /// Returns the repository of the page.
     pub fn repository(&self) -> &RepositoryPages {
         &self.repository
     }
 
-    /// The file of the workflow, if it has one of its own.
+    /// Returns the file of the workflow; `None` for GitLab.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 }
 
-/// Returns true for a host, which may have a port.
+/// Returns true for a host, with or without a port.
 fn is_host(text: &str) -> bool {
     let (host, port) = text.split_once(':').unwrap_or((text, "443"));
     is_name(host) && port.parse::<u16>().is_ok()
 }
 
-/// Returns true for a part of a path that needs no escaping in a URL and leads to no other folder.
+/// Returns true for a path segment that needs no escaping in a URL and is not `.` or `..`.
 fn is_name(part: &str) -> bool {
     !part.bytes().all(|byte| byte == b'.')
         && part

@@ -1,4 +1,4 @@
-//! People: who approved a pull request, and who may.
+//! People at a forge: who approved a pull request, and who may approve.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,15 +13,15 @@ pub struct ReviewApproval {
     pub reviewer: String,
     /// The reviewed head.
     pub commit: CommitId,
-    /// When it was given, if the forge says so.
+    /// The time of the review, if the forge reports it.
     pub given: Option<Timestamp>,
-    /// Its text.
+    /// The text of the review.
     pub said: String,
-    /// Its id, by which the forge knows it.
+    /// The forge's own id of the review.
     pub node: String,
 }
 
-/// A user's permission in the repository, from the forge's answer about that user.
+/// A user's permission in the repository, as the forge reports it for that user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
     /// No access.
@@ -34,20 +34,21 @@ pub enum Permission {
     Admin,
 }
 
-/// Reads facts about people. Errors are those of the forge; a decision that needs a fact fails with the error.
+/// Reads facts about people. All errors come from the forge; a decision that needs a fact fails with the error.
 #[async_trait]
 pub trait People: Send + Sync {
-    /// Returns the current approvals of a pull request: each reviewer's latest review, without dismissed and withdrawn ones.
+    /// Returns the current approvals of a pull request: the latest review of each reviewer, without dismissed and
+    /// withdrawn reviews.
     async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError>;
 
-    /// Returns the permission of a user; [`Permission::None`] for one whom the forge does not know.
+    /// Returns the permission of a user; [`Permission::None`] for an unknown user.
     async fn permission(&self, user: &str) -> Result<Permission, ForgeError>;
 
-    /// Returns an error if the forge reads CODEOWNERS in another way than GitHub: as patterns of paths, of which the last match
-    /// counts.
+    /// Returns an error if the forge interprets CODEOWNERS differently from GitHub, where each line has a path
+    /// pattern and the last matching line counts.
     fn code_owners(&self) -> Result<(), Unsupported>;
 
-    /// Returns true if a user is an active member of the team `org/slug`. A job's own token may not be allowed to ask. A team
-    /// that the token does not see is an error.
+    /// Returns true if a user is an active member of the team `org/slug`. The token of a job may not be allowed to
+    /// read this. A team that the token cannot see is an error.
     async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError>;
 }

@@ -1,11 +1,12 @@
-//! Proposals: a commit of a few files on a branch that only moves forward, and one pull request for it.
+//! Proposals: Konverge commits a few files to its own branch, which is never force-pushed, and opens one pull
+//! request for it.
 
 use async_trait::async_trait;
 
 use crate::error::ForgeError;
 use konverge_base::model::{CommitId, RepoPath};
 
-/// Files that are to be committed to a branch of ours.
+/// Files to commit to a branch of Konverge.
 #[derive(Debug, Clone, Copy)]
 pub struct FilesCommit<'a> {
     /// The branch.
@@ -16,27 +17,29 @@ pub struct FilesCommit<'a> {
     pub files: &'a [(RepoPath, String)],
     /// The first line of the message.
     pub title: &'a str,
-    /// The digest of the proposal, which stands in every commit of the branch.
+    /// The digest of the proposal, which each commit message on the branch contains.
     pub digest: &'a str,
 }
 
 impl FilesCommit<'_> {
-    /// Returns the message of the commit with this tree.
+    /// Returns the commit message for a commit with this tree.
     pub fn message(&self, tree: &str) -> String {
         format!("{}\n\n{}", self.title, self.trailers(tree))
     }
 
-    /// Returns true if a commit of the branch is ours: its message names its tree, so an amended commit does not match.
+    /// Returns true if Konverge made a commit of the branch: its message contains its tree, so an amended commit
+    /// does not match.
     pub fn is_own(&self, message: &str, tree: &str) -> bool {
         message.trim_end().ends_with(&self.trailers(tree))
     }
 
-    /// Returns the message without the tree, for a forge that does not say which tree a commit has.
+    /// Returns the message without the tree, for a forge that does not report the tree of a commit.
     pub fn plain_message(&self) -> String {
         format!("{}\n\n{}", self.title, self.trailer())
     }
 
-    /// Returns true if a message is that of a commit of the branch. An amended commit may keep it, so this is no proof.
+    /// Returns true if a message is that of a proposal's commit. This is no proof of the author, because an amended
+    /// commit may keep the message.
     pub fn has_message(&self, message: &str) -> bool {
         message.trim_end().ends_with(&self.trailer())
     }
@@ -53,45 +56,46 @@ impl FilesCommit<'_> {
 /// The result of committing files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommittedFiles {
-    /// The changes are in this new commit, the tip of the branch.
+    /// The changes are in this new commit, now the tip of the branch.
     Committed(CommitId),
-    /// The tip of the branch has them already.
+    /// The tip of the branch already has the changes.
     Present(CommitId),
-    /// Somebody else created or moved the branch; their commits stay.
+    /// Somebody else created or changed the branch. Their commits stay.
     Conflict,
 }
 
-/// A pull request of a branch of this repository.
+/// A pull request from a branch of this repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProposedPullRequest {
-    /// Its number.
+    /// The number of the pull request.
     pub number: u64,
-    /// Its page.
+    /// The URL of the pull request.
     pub url: String,
-    /// True if it is neither merged nor closed.
+    /// True if the pull request is neither merged nor closed.
     pub open: bool,
-    /// True if it was merged.
+    /// True if the pull request was merged.
     pub merged: bool,
-    /// The last head.
+    /// The last head of the pull request.
     pub head: String,
-    /// Its title.
+    /// The title of the pull request.
     pub title: String,
-    /// Its text.
+    /// The text of the pull request.
     pub body: String,
-    /// Its id, by which the forge knows it.
+    /// The forge's own id of the pull request.
     pub node: String,
 }
 
-/// Writes proposals. Errors are those of the forge.
+/// Writes proposals. All errors come from the forge.
 #[async_trait]
 pub trait Proposals: Send + Sync {
-    /// Commits files to a branch, which is created or moves forward. It is never forced: commits of others stay.
+    /// Commits files to a branch, and creates the branch if necessary. Never force-pushes, so commits of others
+    /// stay.
     async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError>;
 
-    /// Returns the pull requests of a branch of this repository, the newest first.
+    /// Returns the pull requests from a branch of this repository, the newest first.
     async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError>;
 
-    /// Opens a pull request. If another run has opened one for the branch, returns that one.
+    /// Opens a pull request. If another run already opened one for the branch, returns that pull request.
     async fn open_proposal(
         &self,
         branch: &str,
@@ -100,13 +104,13 @@ pub trait Proposals: Send + Sync {
         body: &str,
     ) -> Result<ProposedPullRequest, ForgeError>;
 
-    /// Gives a pull request another title and text.
+    /// Replaces the title and the text of a pull request.
     async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError>;
 
-    /// Asks the forge to merge a pull request as soon as its rules allow it. An error if the repository does not allow it, or
-    /// if nothing stands in the way of a merge.
+    /// Asks the forge to merge a pull request as soon as its rules allow it (auto-merge). Returns an error if the
+    /// repository does not allow this, or if the pull request could be merged at once.
     async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError>;
 
-    /// Returns false if a pull request that the token opens starts no workflow.
+    /// Returns false if a pull request that this token opens would start no workflow.
     async fn starts_workflows(&self) -> Result<bool, ForgeError>;
 }

@@ -1,5 +1,6 @@
-//! Publishing: comments, statuses and issues. These are single writes; what keeps one comment or one issue is above them, in
-//! [`StickyComments`](crate::StickyComments) and [`KeptIssues`](crate::KeptIssues).
+//! Publishing: comments, statuses and issues. Each method is a single write;
+//! [`StickyComments`](crate::StickyComments) and [`KeptIssues`](crate::KeptIssues) use them to keep exactly one
+//! comment or issue.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -11,31 +12,32 @@ use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 /// A comment on a pull request or an issue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
-    /// Its id; a newer one has a larger one.
+    /// The id; a newer comment has a larger id.
     pub id: u64,
-    /// Its text.
+    /// The text of the comment.
     pub body: String,
-    /// The login of its author; `None` for a deleted account.
+    /// The login of the author; `None` for a deleted account.
     pub author: Option<String>,
-    /// Its page.
+    /// The URL of the comment.
     pub url: String,
-    /// When it was last changed, by the forge's clock.
+    /// The time of the last change, by the forge's clock.
     pub written: Option<Timestamp>,
 }
 
 impl Comment {
-    /// Returns the marker in its first line. Anybody can write one.
+    /// Returns the marker in the first line of the comment. Anybody can write a marker, so it is no proof of the
+    /// author.
     pub fn marker(&self) -> Option<CommentMarker> {
         CommentMarker::parse(&self.body)
     }
 }
 
-/// The purpose of a list of comments. The error of a refused list names the permission for it.
+/// The purpose of listing comments. The error of a refused request names the permission for this purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommentAccess {
-    /// They are read.
+    /// The comments are only read.
     Read,
-    /// One of them is written next.
+    /// A comment will be written next.
     Write,
 }
 
@@ -47,20 +49,20 @@ pub enum StatusState {
     Pending,
     /// Succeeded.
     Success,
-    /// The result is negative.
+    /// The result is negative, such as a failed check.
     Failure,
-    /// There is no result.
+    /// There is no result, because of an error.
     Error,
 }
 
-/// A status that is set on a commit.
+/// A status to set on a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct CommitStatus {
     /// The name of the status.
     pub context: String,
     /// The state that the forge shows.
     pub state: StatusState,
-    /// One line beside the state.
+    /// One line of text, which is shown beside the state.
     #[serde(default)]
     pub description: Option<String>,
     /// The URL of the details.
@@ -68,37 +70,37 @@ pub struct CommitStatus {
     pub target_url: Option<String>,
 }
 
-/// An issue with a marker of ours. Anybody can write one.
+/// An issue with a marker of Konverge. Anybody can write one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
     /// Number of the issue.
     pub number: u64,
-    /// The login of its author.
+    /// The login of the author.
     pub author: String,
-    /// Its page.
+    /// The URL of the issue.
     pub url: String,
-    /// True if nobody has closed it.
+    /// True if the issue is not closed.
     pub open: bool,
-    /// When it was opened, as in RFC 3339.
+    /// The time of creation, in RFC 3339.
     pub created_at: String,
-    /// The marker: the stack, and the digest of the content.
+    /// The marker, with the stack and the digest of the content.
     pub marker: CommentMarker,
 }
 
-/// Writes for people: comments, statuses and issues. Errors are those of the forge.
+/// Writes comments, statuses and issues. All errors come from the forge.
 #[async_trait]
 pub trait Publishing: Send + Sync {
-    /// Returns the login that the token writes as. Asked once.
+    /// Returns the login of the token's owner, which is the author of all writes. Requested once and then cached.
     async fn own_login(&self) -> Result<String, ForgeError>;
 
-    /// Returns the login that the token of every job writes as, if jobs have one of their own.
+    /// Returns the login of the tokens that the forge gives to its jobs; `None` if jobs have no such login.
     fn job_login(&self) -> Option<&'static str>;
 
-    /// Returns the same interface for issues, where a number is that of an issue. A forge may number pull requests and issues
-    /// apart.
+    /// Returns the same interface for issues: `number` then means an issue. Some forges number pull requests and
+    /// issues separately.
     fn on_issues(&self) -> Box<dyn Publishing + '_>;
 
-    /// Returns the comments on a pull request or issue, with `since` those that were written at or after it.
+    /// Returns the comments on a pull request or issue; with `since`, only comments written at or after that time.
     async fn comments(
         &self,
         number: u64,
@@ -106,8 +108,8 @@ pub trait Publishing: Send + Sync {
         access: CommentAccess,
     ) -> Result<Vec<Comment>, ForgeError>;
 
-    /// Creates a comment. `body` starts with the marker's line. If it is unknown whether a request was executed, the forge's
-    /// client looks for our comment with exactly this marker before it tries again.
+    /// Creates a comment. `body` starts with the line of the marker. If it is unknown whether the request was
+    /// executed, the client first looks for a comment by our login with exactly this marker, and only then tries again.
     async fn create_comment(
         &self,
         number: u64,
@@ -118,16 +120,17 @@ pub trait Publishing: Send + Sync {
     /// Replaces the text of a comment and returns the comment.
     async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError>;
 
-    /// Deletes a comment. Succeeds if it is gone: an earlier attempt whose answer was lost has deleted it.
+    /// Deletes a comment. Also succeeds if the comment does not exist any more: an earlier attempt whose response
+    /// was lost may have deleted it.
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError>;
 
     /// Returns the statuses of a commit, the newest first; one context may occur several times.
     async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError>;
 
-    /// Returns the newest statuses, as many as one request returns.
+    /// Returns the newest statuses, as many as the forge returns in one response.
     async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError>;
 
-    /// Sets a status; the description is truncated to the forge's limit.
+    /// Sets a status. Truncates the description to the forge's limit.
     async fn set_status(
         &self,
         sha: &CommitId,
@@ -137,11 +140,11 @@ pub trait Publishing: Send + Sync {
         url: Option<&str>,
     ) -> Result<(), ForgeError>;
 
-    /// Returns all issues with this label and a marker, of every author, open or closed.
+    /// Returns all issues with this label and a marker, by any author, open or closed.
     async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError>;
 
-    /// Opens an issue. If it is unknown whether a request was executed, the forge's client looks for our issue with exactly
-    /// this marker before it tries again.
+    /// Opens an issue. If it is unknown whether the request was executed, the client first looks for an issue by our
+    /// login with exactly this marker, and only then tries again.
     async fn open_issue(
         &self,
         label: &str,
@@ -150,19 +153,21 @@ pub trait Publishing: Send + Sync {
         body: &str,
     ) -> Result<(), ForgeError>;
 
-    /// Writes the title and the text of an issue, and reopens a closed one. Returns false if it is gone.
+    /// Replaces the title and the text of an issue, and reopens it if it is closed. Returns false if the issue does
+    /// not exist any more.
     async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError>;
 
-    /// Closes an issue. Succeeds if it is gone.
+    /// Closes an issue. Also succeeds if the issue does not exist any more.
     async fn end_issue(&self, number: u64) -> Result<(), ForgeError>;
 }
 
-/// A text at the forge that has an author. Anybody can copy our marker into a text, so its author decides whether it is ours.
+/// A text at the forge that has an author. Anybody can copy a marker of Konverge into a text, so only the author
+/// proves that Konverge wrote it.
 pub(crate) trait Authored {
     /// Returns the login of the author, if there is one.
     fn author(&self) -> Option<&str>;
 
-    /// Returns true if this login wrote it.
+    /// Returns true if the user with this login wrote the text.
     fn is_by(&self, login: &str) -> bool {
         self.author()
             .is_some_and(|author| author.eq_ignore_ascii_case(login))
@@ -181,7 +186,7 @@ impl Authored for Issue {
     }
 }
 
-/// Returns the texts that our login wrote. The login is asked for only if there is something to filter.
+/// Keeps only the texts that our login wrote. Requests the login only if there is a text to check.
 pub(crate) async fn only_own<P, T>(publishing: &P, mut texts: Vec<T>) -> Result<Vec<T>, ForgeError>
 where
     P: Publishing + ?Sized,
@@ -195,7 +200,7 @@ where
     Ok(texts)
 }
 
-/// Returns the texts that our login or the token of a job wrote.
+/// Keeps only the texts that our login, or the token of a job, wrote.
 pub(crate) async fn only_own_and_of_jobs<P, T>(
     publishing: &P,
     mut texts: Vec<T>,

@@ -1,4 +1,4 @@
-//! Runs of the forge's CI: whether one is over; workflows that are started and found again.
+//! Runs of the forge's CI: checks if a run is over, starts workflows, and finds the started runs.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -10,12 +10,12 @@ use crate::{ci_job::JobInfo, error::ForgeError};
 /// A run that a dispatch started.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DispatchedRun {
-    /// The number in the URL of its page. A later run has a higher number.
+    /// The id in the URL of the run. A later run has a higher id.
     pub id: u64,
-    /// The evaluated `run-name` of the workflow, or else the name of the workflow.
+    /// The title of the run: the evaluated `run-name` of the workflow, or else the name of the workflow.
     #[serde(default)]
     pub display_title: String,
-    /// Its page.
+    /// The URL of the run.
     #[serde(default)]
     pub html_url: String,
     /// The conclusion; `None` while the run has not ended.
@@ -23,19 +23,19 @@ pub struct DispatchedRun {
     pub conclusion: Option<String>,
 }
 
-/// Reads and starts runs of the forge's CI. Errors are those of the forge.
+/// Reads and starts runs of the forge's CI. All errors come from the forge.
 #[async_trait]
 pub trait Runs: Send + Sync {
-    /// Returns true if the run of a URL is over: all of it, or at least the attempt in the URL, because a later one has
-    /// started. `None` if it is not the URL of a run of this forge; then nothing is asked. [`ForgeError::NotFound`] also if
-    /// the token may not see that repository.
+    /// Returns true if the run of a URL is over. If the URL names an attempt, it is also over as soon as a later
+    /// attempt has started. Returns `None`, without a request, if the URL is not a run of this forge.
+    /// [`ForgeError::NotFound`] can also mean that the token may not see the repository.
     async fn is_over(&self, url: &str) -> Result<Option<bool>, ForgeError>;
 
-    /// Starts the workflow of a file on a branch, and returns the id of its run. Without an answer the request is not repeated,
-    /// because the workflow may run already (see [`ForgeError::is_uncertain`]).
+    /// Starts the workflow of a file on a branch, and returns the id of the run. Without a response the request is
+    /// not repeated, because the workflow may already run (see [`ForgeError::is_uncertain`]).
     async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64, ForgeError>;
 
-    /// Returns the newest runs of a workflow that were dispatched on a branch, the newest first; not more than `limit`, which
+    /// Returns the newest runs of a workflow that were started by a dispatch on a branch, the newest first. `limit`
     /// is at most 100.
     async fn dispatched_runs(
         &self,
@@ -44,10 +44,10 @@ pub trait Runs: Send + Sync {
         limit: usize,
     ) -> Result<Vec<DispatchedRun>, ForgeError>;
 
-    /// Returns a run as it is now; `None` if it was deleted.
+    /// Returns the present state of a run; `None` if the run was deleted.
     async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError>;
 
-    /// Returns [`ForgeError::Outdated`] if the server is too old for the questions above.
+    /// Returns [`ForgeError::Outdated`] if the server is too old for the methods above.
     async fn answers_about_runs(&self) -> Result<(), ForgeError> {
         Ok(())
     }
@@ -55,18 +55,19 @@ pub trait Runs: Send + Sync {
     /// Returns true if only people who may push can start a workflow.
     fn starters_may_push(&self) -> bool;
 
-    /// Returns who started the first attempt of a job's run, and so gave its inputs. The runner says so, unless the person who
-    /// starts a run may overwrite that: then the forge is asked, or it is an error.
+    /// Returns the user who started the first attempt of a job's run, and so chose its inputs. Normally the runner
+    /// provides this. If the user could overwrite that value, the forge is asked, and without an answer this is an
+    /// error.
     async fn starter(&self, job: &JobInfo) -> Result<String, ForgeError> {
         Ok(job.starter.clone())
     }
 
-    /// Returns the number of a job's attempt, from 1. The runner says so, or else the forge counts.
+    /// Returns the number of the job's attempt, from 1. It comes from the runner, or else from the forge.
     async fn attempt(&self, job: &JobInfo) -> Result<u32, ForgeError> {
         Ok(job.run_attempt)
     }
 
-    /// Returns the time now by the forge's clock: the time of its last answer, plus the time since. `None` before the first
-    /// answer.
+    /// Returns the present time by the forge's clock: the time in its last response, plus the time since then.
+    /// `None` before the first response.
     fn server_time(&self) -> Option<Timestamp>;
 }

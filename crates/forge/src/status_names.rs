@@ -1,12 +1,13 @@
-//! The names of our statuses: `konverge/preview` is the one to require; `konverge/apply` never blocks itself. A preview
-//! with shards also has one status per shard. Their description is one short line.
+//! The names and descriptions of Konverge's commit statuses. A branch rule should require `konverge/preview`;
+//! `konverge/apply` must not be required, because an apply runs only after the merge. A preview with shards sets
+//! one more status for each shard.
 
 use konverge_base::model::Shard;
 
-/// The status of an apply.
+/// The name of the status of an apply.
 pub const APPLY: &str = "konverge/apply";
 
-/// Returns the name of the status of an apply, of one environment or of all stacks.
+/// Returns the name of the status of an apply: of one environment, or of all stacks.
 pub fn apply_of(environment: Option<&str>) -> String {
     match environment {
         Some(name) => format!("{APPLY} ({name})"),
@@ -14,16 +15,16 @@ pub fn apply_of(environment: Option<&str>) -> String {
     }
 }
 
-/// Returns the name of the status of a preview or of one shard; `konverge/preview` is the one to require. `into` is
-/// the target branch if it is not the default branch: one commit may be the head of pull requests into both, and a
-/// comparison without a cluster must not satisfy the required status.
+/// Returns the name of the status of a preview, or of one shard of it. `into` is the target branch if it is not the
+/// default branch. The name must differ then: the same commit may be the head of pull requests into both branches,
+/// and a preview without a cluster must not satisfy the required status.
 pub fn preview_of(share: Option<Shard>, into: Option<&str>) -> String {
     let share = share.map(|share| format!(" {share}")).unwrap_or_default();
     let into = into.map(|branch| format!(" into {branch}")).unwrap_or_default();
     format!("konverge/preview{share}{into}")
 }
 
-/// The most characters of a description. GitHub refuses more (422).
+/// The maximum length of a description. GitHub refuses a longer one (422).
 const DESCRIPTION: usize = 140;
 
 /// Shortens a description of a status to one line of at most 140 UTF-16 units.

@@ -1,4 +1,4 @@
-//! The sticky comment: found on all pages by marker and author, edited in place, never overwritten by an
+//! The sticky comment: found by marker and author among all comments, edited in place, never overwritten by an
 //! older run.
 
 use async_trait::async_trait;
@@ -13,15 +13,15 @@ use konverge_base::{
     model::comment_marker::{CommentMarker, MarkerKind},
 };
 
-/// The sizes to try in order while the forge says that a text is too long. GitHub documents 65,536 characters; actual servers
-/// may accept more or less.
+/// The sizes in bytes that are tried in order as long as the forge refuses a text as too long. GitHub documents
+/// 65,536 characters; real servers may accept more or less.
 pub const BUDGETS: [usize; 4] = [60_000, 40_000, 20_000, 8_000];
 
-/// The time before our comment in which another run may have created one that our first list did not show. A run retries
-/// a request for two minutes.
+/// The time before the creation of our comment in which another run may have created one that our first list did
+/// not contain. A run retries a request for two minutes.
 const LOOK_BACK: SignedDuration = SignedDuration::from_mins(10);
 
-/// The result for a comment. `written` is the forge's time of its last change.
+/// The result of writing a comment. `written` is the time of the last change, by the forge's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upsert {
     /// The comment was created.
@@ -61,25 +61,25 @@ impl Upsert {
     }
 }
 
-/// A comment whose text was fitted to the forge's limit.
+/// A comment whose text was shortened to the forge's limit, if necessary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FittedComment {
-    /// The text that fits.
+    /// The text that was accepted.
     pub text: String,
-    /// The result for the comment.
+    /// The result of writing the comment.
     pub result: Upsert,
 }
 
-/// A comment of ours with the preview of a pull request.
+/// A comment that Konverge wrote with the preview of a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreviewComment {
-    /// The head that it shows.
+    /// The head of the pull request that the preview is for.
     pub head: String,
     /// Text of the comment.
     pub body: String,
 }
 
-/// Our comments of one marker, the oldest first.
+/// The comments that Konverge wrote for one marker, the oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnComments {
     /// Comments of the same kind and scope as the marker.
@@ -88,15 +88,17 @@ pub struct OwnComments {
     pub obsolete: Vec<Comment>,
 }
 
-/// The comments that a job keeps, at every forge. Errors are those of the forge.
+/// Keeps one comment up to date at any forge. All errors come from the forge.
 #[async_trait]
 pub trait StickyComments: Publishing {
-    /// Writes the comment of `marker` on a pull request or issue, and deletes those that the marker makes
-    /// obsolete. `body` must start with the marker's line. Requests: one per page of comments, one where a
-    /// comment has such a marker, and one write; the comments are listed again after one was created.
+    /// Writes the comment of `marker` on a pull request or issue, and deletes comments that the marker makes
+    /// obsolete. `body` must start with the line of the marker.
+    ///
+    /// Requests: one for each page of comments, one for our login if a comment has such a marker, and one write.
+    /// After a creation the comments are listed again.
     ///
     /// # Errors
-    /// [`ForgeError::TooLong`] if the text must be fitted to a smaller size; other errors of the forge.
+    /// [`ForgeError::TooLong`] if the text must become shorter; other errors of the forge.
     async fn upsert_comment(
         &self,
         pr: u64,
@@ -119,7 +121,7 @@ pub trait StickyComments: Publishing {
         for double in &current[1..] {
             self.delete_comment(double.id).await?;
         }
-        // A forge may leave out the line break at the end.
+        // A forge may remove the line break at the end.
         if first.body.trim_end() == body.trim_end() {
             let written = first.written;
             return Ok(Upsert::Unchanged { url, written });
@@ -132,21 +134,22 @@ pub trait StickyComments: Publishing {
         }
     }
 
-    /// Creates the comment of `marker`, and survives a race: another run may have created one after our list and before our
-    /// comment. Then the older comment stays, and takes our content unless a newer run has written it.
+    /// Creates the comment of `marker` without leaving two: another run may have created one after our list and
+    /// before our creation. Then the older comment stays. It takes our content, unless a newer run has written it.
     async fn create_sticky(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert, ForgeError> {
-        // The forge has no "create if absent": create first, then list again. Both runs see both comments and keep the older.
+        // The forge cannot create a comment only if it is absent. So each run creates its comment first and then lists
+        // again: both runs see both comments, and both keep the older one.
         let created = self.create_comment(pr, marker, body).await?;
         let kept = Upsert::Created {
             url: created.url,
             written: created.written,
         };
-        // Older comments were in our first list, so only the newest are listed again.
+        // Our first list already contained all older comments, so only the newest are listed again.
         let since = created.written.and_then(|at| at.checked_sub(LOOK_BACK).ok());
         let ours = match self.own_comments(pr, marker, since).await {
             Ok(own) => own.current,
             Err(error) => {
-                // The comment is written, which matters most. The next run removes a second one.
+                // The comment exists, which matters most. The next run deletes a possible second comment.
                 tracing::warn!(error = %chain(&error), "not checked whether another run has created the comment as well");
                 return Ok(kept);
             }
@@ -161,18 +164,18 @@ pub trait StickyComments: Publishing {
         } else {
             match self.write_comment(older.id, body).await {
                 Ok(edited) => Upsert::updated(edited),
-                // Somebody deleted the older one after the listing, so ours stays.
+                // Somebody deleted the older comment after the listing, so our new one stays.
                 Err(ForgeError::NotFound { .. }) => return Ok(kept),
                 Err(error) => return Err(error),
             }
         };
-        // Ours goes last: until then the pull request has a comment with this content.
+        // Our new comment is deleted last, so that the pull request has a comment with this content at any time.
         self.delete_comment(created.id).await?;
         Ok(result)
     }
 
-    /// Writes a comment of variable size: `render` is called with a budget in bytes, and again with a smaller one while the
-    /// forge says that the text is too long.
+    /// Writes a comment of variable size. Calls `render` with a budget in bytes, and again with a smaller one as
+    /// long as the forge refuses the text as too long.
     ///
     /// # Errors
     /// [`ForgeError::TooLong`] if no budget fits; other errors of the forge.
@@ -196,8 +199,8 @@ pub trait StickyComments: Publishing {
         }
     }
 
-    /// Replaces a text in our comment of `marker`; returns false if the run of `marker` has written none that
-    /// contains it.
+    /// Replaces a part of our comment of `marker`. Returns false if the run of `marker` wrote no comment that
+    /// contains `from`.
     async fn edit_comment(
         &self,
         pr: u64,
@@ -217,7 +220,7 @@ pub trait StickyComments: Publishing {
         Ok(true)
     }
 
-    /// Deletes our comment of `marker`, unless a newer run has written it, and those that the marker makes
+    /// Deletes our comment of `marker`, unless a newer run has written it, and the comments that the marker makes
     /// obsolete.
     async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<(), ForgeError> {
         let mut own = self.own_comments(pr, marker, None).await?;
@@ -229,7 +232,7 @@ pub trait StickyComments: Publishing {
         Ok(())
     }
 
-    /// Returns our comments with the preview of a pull request, one for each shard.
+    /// Returns the comments of Konverge with the preview of a pull request, one for each shard.
     async fn preview_comments(&self, pr: u64) -> Result<Vec<PreviewComment>, ForgeError> {
         let head = |comment: &Comment| {
             let marker = comment.marker().filter(|m| m.kind == MarkerKind::Preview);
@@ -247,8 +250,8 @@ pub trait StickyComments: Publishing {
         Ok(shown.collect())
     }
 
-    /// Returns our comments of `marker`, with `since` those that were written at or after it. Anybody can write a marker into
-    /// a comment, so only comments by our own login count.
+    /// Returns our comments of `marker`; with `since`, only those written at or after that time. Anybody can write
+    /// a marker into a comment, so only comments of our login count.
     async fn own_comments(
         &self,
         pr: u64,
@@ -268,7 +271,7 @@ pub trait StickyComments: Publishing {
 
 impl<P: Publishing + ?Sized> StickyComments for P {}
 
-/// Returns true if a newer run than that of `marker` has written one of these comments.
+/// Returns true if a newer run than the run of `marker` has written one of these comments.
 fn written_by_newer(comments: &[Comment], marker: &CommentMarker) -> bool {
     let mut markers = comments.iter().filter_map(Comment::marker);
     markers.any(|other| other.is_newer_than(marker))

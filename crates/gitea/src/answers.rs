@@ -1,4 +1,4 @@
-//! Interprets the answers of Gitea: what the token lacks, what is locked, what is a fault.
+//! Interprets Gitea's error responses: missing permissions, locked conversations, server errors.
 
 use http::StatusCode;
 use konverge_base::retry;
@@ -7,10 +7,10 @@ use konverge_rest::{Answer, TokenPermission};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The wait if a proxy in front of Gitea limits requests without a time. Gitea itself has no limit.
+/// The wait if a proxy limits requests and gives no time. Gitea itself has no rate limit.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// Returns the error of a response, if it is one. `need` is the scope of the token for the call.
+/// Returns the error of a response, if its status is one. `need` is the token's scope for the request.
 pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
     let status = answer.status;
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -51,7 +51,7 @@ pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) 
     })
 }
 
-/// Returns the scope that the token lacks: `… required=[write:issue], token scope=read:issue`.
+/// Returns the scope that the token lacks, from a message `… required=[write:issue], token scope=read:issue`.
 fn scope(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("required=[")?;
     let (required, _) = rest.split_once(']')?;
@@ -79,7 +79,7 @@ mod tests {
             error(403, said),
             ForgeError::Forbidden { permission, .. } if permission == "write:repository"
         ));
-        // Nothing of a text by others gets into the hint.
+        // Text that others wrote must not get into the hint.
         let hostile = r#"{"message":"required=[`rm -rf`], token"}"#;
         assert!(matches!(
             error(403, hostile),

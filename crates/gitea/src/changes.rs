@@ -1,5 +1,5 @@
-//! Pull requests and branches: which were merged with which last head (this selects the review record), and the commits between
-//! two of them.
+//! Pull requests and branches, and the commits between two commits. The last head of a merged pull request selects
+//! its review record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::{
 
 const READ: TokenPermission = TokenPermission("read:repository");
 
-/// The maximum number of commits. With more of them the contributors are unknown.
+/// The maximum number of commits. If there are more, the contributors are unknown.
 const MOST_COMMITS: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct PullRequestBody {
 
 #[derive(Deserialize)]
 struct HeadBody {
-    /// The name of the branch, also after it was deleted. Empty if the head was pushed to `refs/for/main`.
+    /// The name of the branch, even after its deletion. Empty if the head was pushed to `refs/for/main`.
     #[serde(default)]
     label: String,
     #[serde(default)]
@@ -72,7 +72,7 @@ impl Changes for Client {
     }
 
     async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
-        // Gitea knows one pull request of a commit: the one whose merge ended with it.
+        // Gitea knows only one pull request of a commit: the one whose merge created it.
         match self
             .one_pull_request(&self.path(&format!("/commits/{sha}/pull")))
             .await
@@ -88,7 +88,7 @@ impl Changes for Client {
         owner: &str,
         branch: &str,
     ) -> Result<Vec<PullRequest>, ForgeError> {
-        // There is no filter for the head.
+        // Gitea has no filter for the head, so all open pull requests are listed.
         let path = self.path("/pulls?state=open");
         let raw: Vec<PullRequestBody> = self.list(&path, READ).await?;
         let is_from = |raw: &PullRequestBody| {
@@ -108,15 +108,16 @@ impl Changes for Client {
         pages: usize,
     ) -> Result<Vec<PullRequest>, ForgeError> {
         let path = self.path("/pulls?state=all&sort=recentupdate");
-        // The caller counts in pages of 100. A pull request that is updated between two requests is on both pages.
+        // The caller counts in pages of 100. A pull request that is updated between two requests may be on both
+        // pages.
         let most = (pages * 100).div_ceil(self.page_size().await?);
         let (mut found, mut before) = (BTreeMap::new(), 0);
         for page in 1..=most {
             let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
             before += items.len();
             for mut raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
-                // On Forgejo, `head.sha` of a merged pull request is the branch tip, which may have moved since the
-                // merge; so the kept head is read, as for a single pull request.
+                // On Forgejo, `head.sha` of a merged pull request is the tip of the branch, which may have moved
+                // after the merge. So the head that the server kept is read, as for a single pull request.
                 if raw.merged_at.is_some() && !self.server().await?.lists_merged_heads() {
                     raw.head.sha = self.kept_head(raw.number).await?;
                 }
@@ -167,7 +168,8 @@ impl Changes for Client {
         struct Sha {
             sha: String,
         }
-        // Gitea's comparison does not say whether one commit contains the other, so the commits that are missing are listed.
+        // Gitea's comparison does not say whether one commit contains the other. So the missing commits are listed
+        // in both directions.
         let path = |of: &CommitId, without: &CommitId| self.commits_path(of, without);
         let missing = self.page::<Sha>(&path(commit, tip), READ, 1, 0).await?;
         if !missing.items.is_empty() {
@@ -195,13 +197,13 @@ impl Changes for Client {
         head: &CommitId,
         folder: &str,
     ) -> Result<Vec<Contribution>, ForgeError> {
-        // Gitea's commit list answers an unknown head with a server error. So ask for the commit first: that request
-        // answers 404.
+        // For an unknown head, Gitea's commit list fails with a server error. A request for the commit itself fails
+        // with a clear 404.
         let path = self.path(&format!("/git/commits/{head}?{LEAN}"));
         let _: serde_json::Value = self.rest.get(&path, READ).await?;
         let path = self.path(&format!("/commits?sha={head}&path={}&{LEAN}", encoded(folder)));
         match self.contributions(&path).await {
-            // Gitea answers 404 if no commit changed the folder.
+            // Gitea responds with 404 if no commit changed the folder.
             Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
             answer => answer,
         }
@@ -213,7 +215,7 @@ impl Changes for Client {
     }
 }
 
-/// How Gitea names people. The committer of a merge is the person who pressed the button; a private address is
+/// How Gitea names people. The committer of a merge is the person who clicked the button. A private address is
 /// `LOGIN@noreply.HOST`.
 const NAMES: CommitNames = CommitNames {
     forge: ForgeKind::Gitea,
@@ -221,11 +223,11 @@ const NAMES: CommitNames = CommitNames {
     private_address: login_of_address,
 };
 
-/// The parts of a commit that are not requested, because Gitea would have to compute each of them.
+/// Query parameters that leave out parts of a commit which Gitea would have to compute.
 const LEAN: &str = "stat=false&files=false&verification=false";
 
 impl Client {
-    /// Returns the path of the list of commits in `of` that are not in `without`.
+    /// Returns the path of the list of commits that are in `of` and not in `without`.
     fn commits_path(&self, of: &CommitId, without: &CommitId) -> String {
         self.path(&format!("/commits?sha={of}&not={without}&{LEAN}"))
     }
@@ -253,12 +255,12 @@ impl Client {
         convert(path, raw)
     }
 
-    /// Reads the head that Gitea keeps for a pull request itself: its answers have the tip of the branch, which may have moved after
-    /// the merge.
+    /// Reads the head that Gitea keeps as a ref for each pull request. Its responses contain the tip of the branch
+    /// instead, which may have moved after the merge.
     async fn kept_head(&self, number: u64) -> Result<String, ForgeError> {
         let name = format!("refs/pull/{number}/head");
         let of_head = self.path(&format!("/git/{name}"));
-        // The pull request exists, so a missing head is an error and must not look like a missing pull request.
+        // The pull request exists, so a missing ref is an error. It must not look like a missing pull request.
         let references: Vec<Reference> = match self.rest.get(&of_head, READ).await {
             Err(ForgeError::NotFound { .. }) => Vec::new(),
             answer => answer?,
@@ -270,13 +272,15 @@ impl Client {
 }
 
 fn convert(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
-    // Compared with the base, and not with the name that we know: the repository may have been renamed.
+    // The two repositories of the pull request are compared with each other, because the configured name may be
+    // outdated after a renaming.
     let is_home = raw.head.repo.is_some() && raw.head.repo == raw.base.repo;
     Ok(PullRequest {
         number: raw.number,
         author: raw.user.map_or_else(String::new, |user| user.login),
         head: commit_id(path, &raw.head.sha)?,
-        // A head whose repository is deleted was in a fork. A head without a branch was pushed by somebody who may only read.
+        // If the repository of the head was deleted, it was a fork. A head without a branch comes from a person
+        // without write permission.
         from_fork: !is_home || raw.head.label.is_empty(),
         head_branch: raw.head.label,
         base_branch: raw.base.name,

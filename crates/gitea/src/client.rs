@@ -1,4 +1,4 @@
-//! The API client of a repository. What may be repeated, and when, is decided above it (`konverge_rest`).
+//! The API client of a repository. `konverge_rest` decides about retries.
 
 use std::{
     collections::BTreeMap,
@@ -24,42 +24,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{answers, version::Server};
 
-/// The hint for an unusable address or token: where they come from.
+/// The hint for an invalid address or token: where each comes from.
 const HINT: &str = "GITHUB_API_URL is set by the runner; GITEA_TOKEN by the step's `env:`";
 
-/// The API of a repository at Gitea, with a token. Cheap to clone; clones share what they learned.
+/// The API of a Gitea repository, with a token. Cheap to clone; clones share the cached facts.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(super) rest: RestClient,
     repository: String,
-    /// The web address of the server, to which the pages of runs belong.
+    /// The web address of the server, for URLs of runs.
     server_url: String,
     token: SecretString,
     pub(super) learned: Arc<Learned>,
 }
 
-/// Facts that are requested once.
+/// Facts that are requested once and then cached.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
-    /// The login that the token writes as.
+    /// The login of the token's owner.
     pub(super) login: OnceCell<String>,
     /// The number of items on a page.
     pub(super) page: OnceCell<usize>,
-    /// What the server is.
+    /// The server and its version.
     pub(super) server: OnceCell<Server>,
-    /// The labels that were found, with their ids.
+    /// The ids of labels that were found.
     pub(super) labels: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Gitea's REST API, and the token that logs in to it.
+/// Gitea's REST API with a token.
 struct GiteaApi(HttpApi);
 
 impl Client {
-    /// Creates a client for `owner/name` at the base address of an API (`https://HOST/api/v1`). `secrets` learns the token, so that it
-    /// is masked everywhere.
+    /// Creates a client for `owner/name` at the base address of an API (`https://HOST/api/v1`). Adds the token to
+    /// `secrets`, so that it is masked everywhere.
     ///
     /// # Errors
-    /// An unusable address or token.
+    /// An invalid address or token.
     pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self, ForgeError> {
         secrets.learn(token);
         let address = ApiAddress::parse(api_url, HINT)?;
@@ -79,35 +79,36 @@ impl Client {
         })
     }
 
-    /// Sets another retry policy, such as a short one for optional feedback.
+    /// Sets the retry policy, such as a short one for optional comments.
     #[must_use]
     pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
         self.rest = self.rest.with_patience(patience);
         self
     }
 
-    /// Sets another deadline per call.
+    /// Sets the deadline of an attempt.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.rest = self.rest.with_deadline(deadline);
         self
     }
 
-    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
+    /// Sets the token that is cancelled when the run shall stop. From then on only seconds are left, so calls are
+    /// limited to them.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);
         self
     }
 
-    /// Sets the web address of the server, if it is not that of the API.
+    /// Sets the web address of the server, if it differs from the API's.
     #[must_use]
     pub fn with_server_url(mut self, server_url: &str) -> Self {
         server_url.trim_end_matches('/').clone_into(&mut self.server_url);
         self
     }
 
-    /// Returns the token, to log in to git.
+    /// Returns the token, for git.
     pub fn token(&self) -> &SecretString {
         &self.token
     }
@@ -145,16 +146,16 @@ impl RestApi for GiteaApi {
 /// A Gitea user.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub(super) struct User {
-    /// The account's name.
+    /// The login of the account.
     pub(super) login: String,
 }
 
-/// Creates the error of a response in an unexpected form.
+/// Creates the error for a response of unexpected form.
 pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
     ForgeError::malformed(ForgeKind::Gitea, operation, cause)
 }
 
-/// Parses the id of a commit in the response to a GET of `path`.
+/// Parses a commit id in the response to a GET of `path`.
 pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
     sha.parse()
         .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))

@@ -1,20 +1,20 @@
-//! The facts in the environment besides the event: the address of the API, the token, the page of the run. Gitea's runner sets
-//! GitHub's variables; this file has the differences.
+//! Facts from environment variables: the address of the API, the token, the URL of the run. Gitea's runner sets
+//! GitHub's variables; this file handles the differences.
 
 use std::collections::BTreeMap;
 
 use konverge_actions::gitea_page_number;
 use konverge_base::variables;
 
-/// The user for whom a token logs in to git. Gitea takes any.
+/// The user name for git with a token. Gitea accepts any.
 pub const GIT_USER: &str = "x-access-token";
 
-/// The variables of a process that name a repository at Gitea.
+/// The environment variables about a Gitea repository.
 #[derive(Debug, Clone, Copy)]
 pub struct Environment<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Environment<'a> {
-    /// Creates the environment of these variables.
+    /// Wraps a set of variables.
     pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
         Self(variables)
     }
@@ -24,7 +24,8 @@ impl<'a> Environment<'a> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// Returns the token of a person or a bot, or else that of the job. The workflow of a fork gets an empty text for the first.
+    /// Returns the token of a person or a bot, or else the token of the job. In a fork's workflow the first is an
+    /// empty text.
     pub fn token(self) -> Option<&'a str> {
         [
             variables::GITEA_TOKEN,
@@ -35,13 +36,13 @@ impl<'a> Environment<'a> {
         .find_map(|name| self.var(name))
     }
 
-    /// Returns the token of a variable, not that of an input.
+    /// Returns the token from a variable, ignoring the action's input.
     pub fn variable_token(self) -> Option<&'a str> {
         self.var(variables::GITEA_TOKEN)
             .or_else(|| self.var(variables::GITHUB_TOKEN))
     }
 
-    /// Returns the web address of the server, without a `/` at its end.
+    /// Returns the web address of the server, without a trailing `/`.
     pub fn server_url(self) -> Option<&'a str> {
         self.var(variables::GITHUB_SERVER_URL)
             .map(|url| url.trim_end_matches('/'))
@@ -53,7 +54,7 @@ impl<'a> Environment<'a> {
         named.or_else(|| Some(format!("{}/api/v1", self.server_url()?)))
     }
 
-    /// Returns the URL of the run. Its attempts have no URLs of their own.
+    /// Returns the URL of the run. An attempt has no URL of its own.
     pub fn run_url(self) -> Option<String> {
         let (server, repository) = (self.server_url()?, self.var(variables::GITHUB_REPOSITORY)?);
         let run = gitea_page_number(|name| self.var(name))?;
@@ -75,7 +76,7 @@ mod tests {
         };
         let both = set(&[("GITEA_TOKEN", "bot"), ("GITHUB_TOKEN", "job")]);
         assert_eq!(Environment::new(&both).token(), Some("bot"));
-        // From a fork: the secret is there, and empty.
+        // In a fork's pull request, the secret exists but is empty.
         let fork = set(&[("GITEA_TOKEN", ""), ("GITHUB_TOKEN", "job")]);
         assert_eq!(Environment::new(&fork).token(), Some("job"));
     }

@@ -1,10 +1,12 @@
-//! Gitea, and what is made of it, behind the door of `konverge-forge`. This room knows nothing about the content of a plan.
+//! Implements the interface of `konverge-forge` for Gitea and its forks such as Forgejo. This crate knows nothing
+//! about the content of a plan.
 //!
 //! - [`Client`]: the API
-//! - [`Environment`]: the variables that name a repository and a token
+//! - [`Environment`]: the variables with the repository and the token
 //!
-//! What Gitea cannot say is [`Unsupported`], never *no*. Its feed of activities, for one, does not say who pushed: it leaves out
-//! who keeps activities private, names the owner for a deploy key, and is deleted after some time.
+//! A fact that Gitea does not provide is [`Unsupported`], never "no". For example, its activity feed does not prove
+//! who pushed: it omits people with private activities, names the owner in place of a deploy key, and is deleted
+//! after some time.
 
 mod answers;
 mod changes;

@@ -1,5 +1,5 @@
-//! Pages. Not every list of Gitea has links to its pages, a server may put fewer items on a page than requested, and items that
-//! the token may not see are left out of a page, but counted.
+//! Lists with several pages. Some of Gitea's lists have no links to further pages, a server may return fewer items
+//! than requested, and items that the token cannot see are counted but left out.
 
 use http::{HeaderMap, Method};
 use konverge_forge::ForgeError;
@@ -8,14 +8,14 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::client::{Client, malformed};
 
-/// The number of items to request for a page: the default maximum of a server.
+/// The number of items to request for a page: the default maximum of Gitea.
 const PAGE: usize = 50;
 
-/// The maximum number of pages.
+/// The maximum number of pages of a list.
 const MOST_PAGES: usize = 200;
 
 impl Client {
-    /// Returns the number of items on a page of this server. Requested once.
+    /// Returns the number of items on a page of this server. Requested once and then cached.
     pub(super) async fn page_size(&self) -> Result<usize, ForgeError> {
         #[derive(Deserialize)]
         struct Settings {
@@ -31,7 +31,7 @@ impl Client {
         self.learned.page.get_or_try_init(asked).await.copied()
     }
 
-    /// Lists all items of all pages.
+    /// Reads the items of all pages.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -51,7 +51,7 @@ impl Client {
         ))
     }
 
-    /// Reads one page, from 1; `before` is the number of items on the pages before it.
+    /// Reads one page, from 1. `before` is the number of items on earlier pages.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -65,7 +65,8 @@ impl Client {
         let answer = self.rest.repeatable(Method::GET, &path, None, need).await?;
         let items: Vec<T> = self.rest.read(&format!("GET {path}"), &answer)?;
         let is_last = match total(&answer.headers) {
-            // The total also counts hidden items. So the sum may never reach it, and an empty page ends the list, too.
+            // The total also counts hidden items, so the number of received items may never reach it. Therefore an
+            // empty page ends the list too.
             Some(total) => page * size >= total && (items.is_empty() || before + items.len() >= total),
             None => items.is_empty(),
         };
@@ -73,11 +74,11 @@ impl Client {
     }
 }
 
-/// One page of a list.
+/// A page of a list.
 pub(super) struct Page<T> {
-    /// The items.
+    /// The items on the page.
     pub(super) items: Vec<T>,
-    /// True if nothing comes after it.
+    /// True if this is the last page.
     pub(super) is_last: bool,
 }
 

@@ -1,4 +1,4 @@
-//! People: who approved, and who may.
+//! People: who approved a pull request, and who may approve.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::{
 
 const READ: TokenPermission = TokenPermission("read:repository");
 
-/// Only an administrator of the repository may ask about others.
+/// The permission to read the permissions of others: only administrators of the repository have it.
 const ADMIN: TokenPermission = TokenPermission("read:repository, of an administrator of the repository");
 
-/// Only members of the team and owners of the organisation may ask.
+/// The permission to read the members of a team: only its members and owners of the organisation have it.
 const ORGANISATION: TokenPermission =
     TokenPermission("read:organization, of a member of the team or an owner of the organisation");
 
@@ -44,7 +44,7 @@ struct Review {
 struct Team {
     id: u64,
     name: String,
-    /// The team's permission for each part of a repository.
+    /// The team's permission for each unit of a repository, such as code or issues.
     #[serde(default)]
     units_map: Option<BTreeMap<String, String>>,
 }
@@ -61,7 +61,7 @@ impl Team {
 impl People for Client {
     async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
         let path = self.path(&format!("/pulls/{pr}/reviews"));
-        // Gitea lists the oldest first, so a later review replaces an earlier one.
+        // Gitea lists the oldest review first, so a later one replaces an earlier one.
         Ok(current(self.list(&path, READ).await?))
     }
 
@@ -81,7 +81,7 @@ impl People for Client {
             Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
             Err(error) => return Err(error),
         };
-        // This answer leaves out the permissions of teams that do not administer the repository.
+        // This response ignores teams that are not administrators of the repository, so the teams are checked too.
         if own < Permission::Write && self.writes_by_team(user).await? {
             return Ok(Permission::Write);
         }
@@ -89,12 +89,12 @@ impl People for Client {
     }
 
     fn code_owners(&self) -> Result<(), Unsupported> {
-        // The lines of Gitea's file are regular expressions, and they only request reviews.
+        // Lines of Gitea's CODEOWNERS are regular expressions, and they only request reviews.
         Err(without("CODEOWNERS with patterns of paths"))
     }
 
     async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
-        // Gitea's search finds only the teams of the account that asks, so all teams are listed.
+        // Gitea's search returns only the teams of the token's owner, so all teams are listed.
         let path = format!("/orgs/{}/teams", encoded(org));
         let teams: Vec<Team> = self.list(&path, ORGANISATION).await?;
         let Some(found) = teams.iter().find(|one| one.name.eq_ignore_ascii_case(team)) else {
@@ -104,18 +104,18 @@ impl People for Client {
                 permission: ORGANISATION.0.to_owned(),
             });
         };
-        // The account that may list the teams is a member of the organisation. If it may not see this team, Gitea answers 403 and
-        // not 404, so "not a member" is certain.
+        // An account that may list the teams is a member of the organisation. For a team that it may not see, Gitea
+        // responds with 403 and not 404, so "not a member" is certain.
         self.is_in_team(found, user).await
     }
 }
 
 impl Client {
-    /// Returns true if a user is in a team that may push to the repository.
+    /// Returns true if a user is in a team with write access to the repository.
     async fn writes_by_team(&self, user: &str) -> Result<bool, ForgeError> {
         let teams: Vec<Team> = match self.rest.get(&self.path("/teams"), READ).await {
             Ok(teams) => teams,
-            // The repository of a person has no teams.
+            // A repository of a person has no teams.
             Err(ForgeError::Refused { status: 405, .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -124,7 +124,7 @@ impl Client {
             match self.is_in_team(team, user).await {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
-                // Another team may give the answer.
+                // Remember the error: another team may still give the permission.
                 Err(error @ ForgeError::Forbidden { .. }) => refused = Some(error),
                 Err(error) => return Err(error),
             }
@@ -142,8 +142,8 @@ impl Client {
     }
 }
 
-/// Returns each reviewer's latest review, if it approves. A comment does not withdraw an approval, nor does a request for another
-/// review. An approval that the branch's rule does not count as official is none.
+/// Returns the latest review of each reviewer, if it approves. A comment or a new request for a review does not
+/// withdraw an approval. An approval that the branch rule does not count as official is ignored.
 fn current(reviews: Vec<Review>) -> Vec<ReviewApproval> {
     let mut approvals: Vec<ReviewApproval> = Vec::new();
     for review in reviews {

@@ -1,5 +1,5 @@
-//! Branches and pull requests that Konverge writes. Gitea writes files and commits them in one request, to a branch; it does not
-//! say which tree a commit has, so a commit is known to be ours by its message and its committer.
+//! Branches and pull requests that Konverge writes. Gitea writes and commits files in one request to a branch. It
+//! does not report the tree of a commit, so our commits are recognized by message and committer.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ use crate::{
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
 
-/// The number of pages in which the pull requests of a branch are searched, the last updated first: Gitea has no filter for the
-/// head.
+/// The number of pages to search for the pull requests of a branch, the last updated first: Gitea has no filter for
+/// the head.
 const PAGES: usize = 10;
 
-/// The maximum number of our commits on a branch: one for each change of the proposed files.
+/// The maximum number of our commits on a branch. There is one for each change of the proposed files.
 const MOST_COMMITS: usize = 20;
 
-/// The retries of a merge request while Gitea checks for conflicts.
+/// The retries of a merge request while Gitea still checks for conflicts.
 const CONFLICT_LOOKS: RetryPolicy = RetryPolicy {
     attempts: 60,
     first: Duration::from_secs(1),
@@ -42,10 +42,10 @@ const CONFLICT_LOOKS: RetryPolicy = RetryPolicy {
     total: Duration::from_secs(30),
 };
 
-/// Gitea's message during that check.
+/// Gitea's message during the check for conflicts.
 const LATER: &str = "Please try again later";
 
-/// The mail address of the account of jobs. Commits name no account for it.
+/// The mail address of commits by a job's token. They name no account.
 const ACTIONS_ADDRESS: &str = "teabot@gitea.io";
 
 #[derive(Deserialize)]
@@ -98,14 +98,14 @@ impl From<ProposalBody> for ProposedPullRequest {
     }
 }
 
-/// A commit, as far as a proposal asks for it.
+/// The fields of a commit that proposals need.
 #[derive(Deserialize)]
 struct CommitBody {
     commit: CommitText,
     committer: Option<User>,
     #[serde(default)]
     parents: Vec<Parent>,
-    /// The changed files. Gitea writes `null` if there are none.
+    /// The changed files; `null` if there are none.
     #[serde(default)]
     files: Option<Vec<ChangedFile>>,
 }
@@ -131,9 +131,9 @@ struct Person {
     email: String,
 }
 
-/// A file of a branch.
+/// A file on a branch.
 struct BranchFile {
-    /// The id of its content.
+    /// The id of the file's content.
     sha: String,
     content: Vec<u8>,
 }
@@ -151,8 +151,8 @@ impl Proposals for Client {
             }
         };
         let is_own = self.is_own(&commit, &tip).await?;
-        // A run that ended early may have left a branch without a commit. Its tip is a commit of the base, so nobody's work is
-        // there.
+        // A run that was killed early may have left a branch without a commit. The tip of such a branch is a commit
+        // of the base, so it contains nobody's work and may be used.
         let is_fresh =
             || async { Ok::<_, ForgeError>(self.commits_after(&tip, commit.base).await?.is_some()) };
         if !is_own && tip != *commit.base && !is_fresh().await? {
@@ -163,10 +163,12 @@ impl Proposals for Client {
             return Ok(CommittedFiles::Present(tip));
         }
         match self.write_files(&commit, &there).await {
-            // Somebody may have pushed between the look at the branch and the write.
+            // Somebody may have pushed between the check of the branch and the write, so the new commit's ancestors
+            // are checked too.
             Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
             Ok(_) => Ok(CommittedFiles::Conflict),
-            // Somebody else wrote first; or our request was executed, and its answer was lost. The tip tells which.
+            // Either somebody else wrote first, or our request succeeded and its response was lost. The tip of the
+            // branch shows which.
             Err(error)
                 if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 422, .. }) =>
             {
@@ -209,7 +211,7 @@ impl Proposals for Client {
             }
         }
         found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
-        // A pull request that is updated between two requests is on both pages.
+        // A pull request that is updated between two requests may be on both pages.
         found.dedup_by_key(|pull| pull.number);
         Ok(found)
     }
@@ -263,7 +265,7 @@ impl Proposals for Client {
         let branch = self.path(&format!("/branches/{}", encoded(&settings.default_branch)));
         let rules: Rules = self.rest.get(&branch, READ).await?;
         let path = self.path(&format!("/pulls/{}/merge", pull.number));
-        // Without a rule Gitea would merge at once.
+        // Without any rule Gitea would merge at once, which nobody has asked for.
         if rules.required_approvals == 0 && !rules.enable_status_check {
             return Err(ForgeError::Refused {
                 forge: ForgeKind::Gitea,
@@ -284,13 +286,13 @@ impl Proposals for Client {
     }
 
     async fn starts_workflows(&self) -> Result<bool, ForgeError> {
-        // Nothing that the token of a job writes starts a workflow.
+        // Gitea starts no workflow for anything that the token of a job writes.
         Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
     }
 }
 
 impl Client {
-    /// Asks for a merge until Gitea has found out whether there are conflicts.
+    /// Requests a merge, and repeats the request while Gitea still checks for conflicts.
     async fn ask_until_conflicts_are_known(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
         let looks_for_conflicts = |error: &ForgeError| match error {
             ForgeError::Refused {
@@ -305,13 +307,13 @@ impl Client {
 
     async fn ask_once(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
         match self.rest.repeatable(Method::POST, path, Some(body), WRITE).await {
-            // 409: the merge is scheduled already.
+            // 409 means that the merge is already scheduled.
             Ok(_) | Err(ForgeError::Refused { status: 409, .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the newest commit of a branch; `None` if there is no branch.
+    /// Returns the newest commit of a branch; `None` if the branch does not exist.
     async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
@@ -320,7 +322,7 @@ impl Client {
         }
     }
 
-    /// Creates a branch at a commit; `None` if somebody else has created it at another commit meanwhile.
+    /// Creates a branch at a commit; `None` if somebody else created it at another commit in the meantime.
     async fn make_branch(&self, name: &str, at: &CommitId) -> Result<Option<()>, ForgeError> {
         let branch = json!({"new_branch_name": name, "old_ref_name": at});
         let path = self.path("/branches");
@@ -328,7 +330,7 @@ impl Client {
             Ok(_) => Ok(Some(())),
             Err(error @ ForgeError::Refused { status: 409, .. }) => match self.branch_tip(name).await? {
                 Some(tip) => Ok((tip == *at).then_some(())),
-                // The name is a part of another branch's name, as `a` is of `a/b`.
+                // No such branch, but a conflict of names: git cannot have both `a` and `a/b`.
                 None => Err(error),
             },
             Err(error) => Err(error),
@@ -350,8 +352,8 @@ impl Client {
         Ok(false)
     }
 
-    /// Returns the parent of one of our commits; `None` for a commit of others. Anybody can write our message and committer, so
-    /// one of ours must also change nothing but the files.
+    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message
+    /// and committer, so the commit must also change only the proposed files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,
@@ -368,6 +370,7 @@ impl Client {
                 .any(|(path, _)| path.as_str() == changed.filename)
         };
         let us = self.login().await?;
+        // Commits by a job's token name no account, so the mail address identifies them.
         let is_by_us = match found.committer {
             Some(committer) => committer.login.eq_ignore_ascii_case(us),
             None => us == ACTIONS && found.commit.committer.email == ACTIONS_ADDRESS,
@@ -411,7 +414,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Commits files to the tip of the branch. Gitea refuses a file whose content has changed since it was read.
+    /// Commits files to the tip of the branch. Gitea refuses the request if a file has changed since it was read.
     async fn write_files(
         &self,
         commit: &FilesCommit<'_>,
@@ -444,7 +447,7 @@ impl Client {
     }
 }
 
-/// Returns true if all files have their new contents.
+/// Returns true if all files already have their new contents.
 fn have(there: &[Option<BranchFile>], files: &[(RepoPath, String)]) -> bool {
     let mut pairs = there.iter().zip(files);
     pairs.all(|(there, (_, content))| {

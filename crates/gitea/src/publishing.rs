@@ -22,10 +22,10 @@ const ISSUES: TokenPermission = TokenPermission("write:issue");
 const STATUSES_READ: TokenPermission = TokenPermission("read:repository");
 const STATUSES: TokenPermission = TokenPermission("write:repository");
 
-/// The author of what the token of a job writes.
+/// The author of texts that the token of a job writes.
 pub(super) const ACTIONS: &str = "gitea-actions";
 
-/// The color of a label of ours: a light grey.
+/// The color of labels that Konverge creates: light grey.
 const COLOR: &str = "#ededed";
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ impl From<CommentBody> for Comment {
 #[derive(Deserialize)]
 struct StatusBody {
     context: String,
-    /// GitHub calls it `state`.
+    /// The state of the status, which GitHub calls `state`.
     status: String,
     #[serde(default)]
     description: Option<String>,
@@ -70,9 +70,9 @@ impl From<StatusBody> for CommitStatus {
             state: match raw.status.as_str() {
                 "pending" => StatusState::Pending,
                 "success" => StatusState::Success,
-                // Gitea counts a warning as a failure.
+                // Gitea treats a warning as a failure.
                 "failure" | "warning" => StatusState::Failure,
-                // Gitea counts a skipped status as a success. We set none, and it is no result.
+                // Gitea treats `skipped` as a success. Konverge never sets it, and it is no result.
                 _ => StatusState::Error,
             },
             description: raw.description.filter(|text| !text.is_empty()),
@@ -113,7 +113,7 @@ impl Publishing for Client {
     }
 
     fn on_issues(&self) -> Box<dyn Publishing + '_> {
-        // Pull requests and issues share one sequence of numbers.
+        // Pull requests and issues share one sequence of numbers, so the same client serves both.
         Box::new(self.clone())
     }
 
@@ -130,7 +130,7 @@ impl Publishing for Client {
             CommentAccess::Read => COMMENTS_READ,
             CommentAccess::Write => ISSUES,
         };
-        // Gitea lists all comments in one answer, without pages.
+        // Gitea returns all comments in one response, without pages.
         let path = self.path(&format!("/issues/{number}/comments{since}"));
         let raw: Vec<CommentBody> = self.rest.get(&path, need).await?;
         Ok(raw.into_iter().map(Comment::from).collect())
@@ -154,9 +154,9 @@ impl Publishing for Client {
             .rest
             .create(&path, &json!({"body": body}), ISSUES, convert, find)
             .await?;
-        // The author of our own comment is our login, which saves the request for it.
+        // The author of the new comment is our login, which saves a later request for it.
         if let Some(author) = &created.author {
-            // An error means that the login is known already.
+            // `set` fails if the login is already known.
             let _ = self.learned.login.set(author.clone());
         }
         Ok(created)
@@ -174,7 +174,7 @@ impl Publishing for Client {
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
         let path = self.path(&format!("/issues/comments/{id}"));
         match self.rest.repeatable(Method::DELETE, &path, None, ISSUES).await {
-            // An earlier attempt whose answer was lost has done it.
+            // An earlier attempt whose response was lost has deleted it.
             Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -204,14 +204,14 @@ impl Publishing for Client {
         if let Some(url) = url {
             body["target_url"] = json!(url);
         }
-        // The newest status of a context counts, so a repeated request has no further effect.
+        // Only the newest status of a context counts, so a repeated request has no further effect.
         let path = self.path(&format!("/statuses/{sha}"));
         let _: Value = self.rest.set(Method::POST, &path, &body, STATUSES).await?;
         Ok(())
     }
 
     async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
-        // Gitea ignores the filter of a label that does not exist, and would list every issue.
+        // With an unknown label, Gitea ignores the filter and would list every issue.
         if self.label_id(label).await?.is_none() {
             return Ok(Vec::new());
         }
@@ -251,8 +251,8 @@ impl Publishing for Client {
             )
             .await?;
         match made {
-            // Gitea drops the label without an error if the token may not set one. Without it the issue would never be found
-            // again.
+            // If the token may not set labels, Gitea drops the label without an error. Then the issue could never
+            // be found again.
             Some(made) if made.labels.iter().all(|one| one.name != label) => Err(ForgeError::Forbidden {
                 forge: ForgeKind::Gitea,
                 operation: format!("label issue #{}", made.number),
@@ -275,7 +275,7 @@ impl Publishing for Client {
 }
 
 impl Client {
-    /// Returns the login that the token writes as. Requested once.
+    /// Returns the login of the token's owner. Requested once and then cached.
     pub(super) async fn login(&self) -> Result<&str, ForgeError> {
         let asked = || async {
             let user: User = self.rest.get("/user", TokenPermission("read:user")).await?;
@@ -288,12 +288,13 @@ impl Client {
         Ok(login)
     }
 
-    /// Returns the path of the statuses of a commit, the newest first. They are sorted by index, because times have whole seconds.
+    /// Returns the path of the statuses of a commit, the newest first. They are sorted by index, because their
+    /// times have whole seconds only.
     fn statuses_path(&self, sha: &CommitId) -> String {
         self.path(&format!("/statuses/{sha}?sort=leastindex"))
     }
 
-    /// Returns the id of a label, which is created if there is none.
+    /// Returns the id of a label. Creates the label if it does not exist.
     async fn label(&self, name: &str) -> Result<u64, ForgeError> {
         let path = self.path("/labels");
         let find = || self.label_id(name);
@@ -306,7 +307,7 @@ impl Client {
             .await
     }
 
-    /// Returns the id of a label; `None` if it does not exist. An id that was found is not requested again.
+    /// Returns the id of a label; `None` if it does not exist. Known ids are cached.
     async fn label_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
         let known = || self.learned.labels.lock().expect("no panic while locked");
         if let Some(id) = known().get(name) {
@@ -321,7 +322,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Sets fields of an issue. Returns false if it was deleted after the listing.
+    /// Sets fields of an issue. Returns false if the issue was deleted in the meantime.
     async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
         let path = self.path(&format!("/issues/{number}"));
         match self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await {
@@ -332,7 +333,7 @@ impl Client {
     }
 }
 
-/// Converts an issue; `None` without a marker or an author.
+/// Converts an issue; `None` if it has no marker or no author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
     Some(Issue {
         number: raw.number,

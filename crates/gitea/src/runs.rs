@@ -1,4 +1,4 @@
-//! Workflow runs: whether one is over, workflows that are started, and how they ended.
+//! Workflow runs: checks if a run is over, starts workflows, and reads their results.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,13 +13,13 @@ use crate::{client::Client, version::Version};
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
 
-/// The maximum number of pages in which runs of one workflow are searched: the list has the runs of all workflows.
+/// The maximum number of pages to search for runs of one workflow, because the list has the runs of all workflows.
 const MOST_PAGES: usize = 10;
 
-/// A run as Gitea lists it.
+/// A run in Gitea's list.
 #[derive(Deserialize)]
 struct ListedRun {
-    /// `konverge.yml@refs/heads/main`.
+    /// The file and the ref: `konverge.yml@refs/heads/main`.
     #[serde(default)]
     path: String,
     #[serde(flatten)]
@@ -36,8 +36,9 @@ impl Runs for Client {
         let Some(path) = path_of_page(url, self.server_url()) else {
             return Ok(None);
         };
+        // On an older server the number in the URL is not the id of the run.
         self.require(&format!("GET {path}"), Version::RUNS).await?;
-        // The URL of a run at Forgejo has its number in the repository. The run with that id is another one.
+        // On Forgejo, the number in the URL counts the runs of the repository. The run with that id is another one.
         if self.server().await?.is_forgejo {
             return Ok(None);
         }
@@ -51,6 +52,7 @@ impl Runs for Client {
             workflow_run_id: u64,
         }
         let path = self.path(&format!("/actions/workflows/{}/dispatches", encoded(file)));
+        // An older server would start the workflow without returning its run.
         self.require(&format!("POST {path}"), Version::RUNS).await?;
         let body = json!({"ref": format!("refs/heads/{branch}"), "inputs": inputs});
         let path = format!("{path}?return_run_details=true");
@@ -108,7 +110,7 @@ impl Runs for Client {
     }
 
     fn starters_may_push(&self) -> bool {
-        // A team without write access to code may start workflows.
+        // In Gitea a team without write access to code may still start workflows.
         false
     }
 
@@ -133,8 +135,8 @@ impl Client {
     }
 }
 
-/// Returns the path of the API for the page of a run, `https://HOST/OWNER/NAME/actions/runs/ID`; `None` if the URL is not that of
-/// a run on this server.
+/// Returns the API path for the URL of a run, `https://HOST/OWNER/NAME/actions/runs/ID`; `None` for a URL that is
+/// no run on this server.
 fn path_of_page(url: &str, server_url: &str) -> Option<String> {
     let path = url.strip_prefix(server_url)?.strip_prefix('/')?;
     let [owner, name, "actions", "runs", run] = path.split('/').collect::<Vec<_>>()[..] else {

@@ -1,7 +1,8 @@
-//! Titles of issues and pull requests. Gitea links numbers and commits in a title. It also adds a note to the issue that a number
-//! means, in any repository of the instance. A title contains the name of a stack, which anybody may choose.
+//! Titles of issues and pull requests. Gitea turns numbers and commit ids in a title into links, and adds a note to
+//! the mentioned issue, in any repository of the instance. A title contains the name of a stack, and anybody may
+//! choose that name.
 
-/// Replaces the characters that begin a reference by their wide forms, which look the same to a reader.
+/// Replaces the characters that begin a reference with their full-width forms, which look almost the same.
 pub(super) fn without_references(title: &str) -> String {
     let mut out = String::with_capacity(title.len());
     for (at, c) in title.char_indices() {
@@ -19,7 +20,7 @@ pub(super) fn without_references(title: &str) -> String {
     out
 }
 
-/// The fewest digits that Gitea takes for a commit.
+/// The minimum number of digits that Gitea recognizes as a commit id.
 const SHORTEST_COMMIT: usize = 7;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The version of the server, and the versions that calls need.
+//! The version of the server, and the versions that some requests need.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use crate::client::Client;
 
-/// The most characters of a version that a message shows.
+/// The maximum number of characters of a version in a message.
 const LONGEST: usize = 60;
 
-/// A version of Gitea, or of the Gitea whose API a Forgejo has.
+/// A version of Gitea, or for Forgejo the version of Gitea that its API is compatible with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version {
     major: u32,
@@ -19,16 +19,16 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// The version of a build from sources, which says `development`: newer than all others.
+    /// The version of a build from source, which reports `development`. It counts as newer than all others.
     const NEWEST: Self = Self {
         major: u32::MAX,
         minor: 0,
     };
 
-    /// The first version with the run id of a job in the URLs of runs, and with the started run in the answer to a dispatch.
+    /// The first version that has a run's id in its URL, and that returns the started run after a dispatch.
     pub(super) const RUNS: Self = Self { major: 1, minor: 26 };
 
-    /// The version whose lists of pull requests are known to have `refs/pull/N/head`. Older ones were not read.
+    /// The first version whose lists of pull requests are known to contain `refs/pull/N/head`.
     const LISTED_HEADS: Self = Self { major: 1, minor: 26 };
 
     fn parse(text: &str) -> Option<Self> {
@@ -47,12 +47,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// The server, by its own words.
+/// The server as it describes itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
-    /// The version of Gitea whose API it has.
+    /// The version of Gitea that its API is compatible with.
     pub(super) api: Version,
-    /// Its name with its own version, for messages.
+    /// The name and version of the server, for messages.
     pub(super) name: String,
     /// True for a Forgejo.
     pub(super) is_forgejo: bool,
@@ -77,15 +77,15 @@ impl Server {
         }
     }
 
-    /// Returns true if its lists have a merged pull request with the head that was merged, not with the tip of the branch. A server
-    /// that does not say which Gitea it is may be another.
+    /// Returns true if lists contain a merged pull request with the head that was merged. Otherwise its head may be the tip of the
+    /// branch. A server without a version number may be of any version.
     pub(super) fn lists_merged_heads(&self) -> bool {
         !self.is_forgejo && self.api >= Version::LISTED_HEADS && self.api != Version::NEWEST
     }
 }
 
 impl Client {
-    /// Returns what the server is. Requested once.
+    /// Returns the name and version of the server. Requested once.
     pub(super) async fn server(&self) -> Result<&Server, ForgeError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(api("1.27.0+dev-12-gabcdef").to_string(), "1.27");
         assert_eq!(api("development"), Version::NEWEST);
         assert!(api("1.25.5") < Version::RUNS);
-        // What counts is the API that it has.
+        // Only the version of the API counts.
         assert_eq!(api("11.0.1+gitea-1.22.0").to_string(), "1.22");
     }
 

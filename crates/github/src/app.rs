@@ -1,4 +1,5 @@
-//! The login as a GitHub App: its key proves who it is, and GitHub gives it a token for the repository, for an hour.
+//! The login as a GitHub App: signs a request with the App's private key, and gets a token for the repository,
+//! valid for an hour.
 
 use std::sync::Arc;
 
@@ -27,17 +28,17 @@ use crate::{
 
 const METADATA: TokenPermission = TokenPermission("metadata: read");
 
-/// An App that is installed on a repository.
+/// A GitHub App that is installed on the repository.
 pub(super) struct App {
     id: u64,
     repository: String,
     api: Arc<AppApi>,
-    /// Logs in as its installation, and asks for the next token before one expires.
+    /// The client with the installation's token. It requests the next token before the present one expires.
     installation: OnceCell<Octocrab>,
     secrets: Secrets,
 }
 
-/// The API as the App itself sees it.
+/// Sends requests as the App itself, not as its installation.
 struct AppApi {
     octocrab: Octocrab,
     address: ApiAddress,
@@ -49,10 +50,10 @@ struct Installation {
 }
 
 impl App {
-    /// Creates an App by its number and its private key (PEM).
+    /// Creates an App from its id and its private key (PEM).
     ///
     /// # Errors
-    /// The key is not a private key.
+    /// The text is not a private key.
     pub(super) fn new(
         (id, key): (u64, &str),
         repository: &str,
@@ -61,13 +62,14 @@ impl App {
         secrets: Secrets,
     ) -> Result<Self, ForgeError> {
         secrets.learn(key);
-        // Some stores of secrets keep a key in one line, with `\n` in place of line breaks.
+        // Some secret stores keep a key on one line, with `\n` in place of line breaks.
         let pem = key.replace("\\n", "\n");
-        let key = jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
-            message: format!("{APP_KEY} is not a private key"),
-            hint: "it holds the whole file that GitHub gave for the App, from `-----BEGIN RSA PRIVATE KEY-----` on"
-                .to_owned(),
-        })?;
+        let key =
+            jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
+                message: format!("{APP_KEY} is not a private key"),
+                hint: "set it to the App's whole private key file, from `-----BEGIN RSA PRIVATE KEY-----` on"
+                    .to_owned(),
+            })?;
         let auth = AuthState::App(AppAuth {
             app_id: AppId(id),
             key,
@@ -84,16 +86,16 @@ impl App {
         })
     }
 
-    /// Returns the client that is logged in as the installation, with a token that is valid now. Each token is masked from then
-    /// on.
+    /// Returns the client with a valid token of the installation. Each new token is masked from then on.
     pub(super) async fn installed(&self) -> Result<&Octocrab, ForgeError> {
         let installation = self.installation.get_or_try_init(|| self.find()).await?;
+        // The client renews its token by itself, so the present token is masked at each use.
         self.secrets
             .learn(self.token_of(installation).await?.expose_secret());
         Ok(installation)
     }
 
-    /// Returns a token that is valid now, to log in to git.
+    /// Returns a valid token, for git.
     pub(super) async fn token(&self) -> Result<SecretString, ForgeError> {
         self.token_of(self.installed().await?).await
     }
@@ -103,11 +105,11 @@ impl App {
         token.map_err(|error| self.no_token(error))
     }
 
-    /// Finds the installation. Its tokens are for this repository alone, wherever else the App is installed.
+    /// Finds the installation. Its tokens are limited to this repository, even if the App is installed on others.
     async fn find(&self) -> Result<Octocrab, ForgeError> {
         let api: Arc<dyn RestApi> = self.api.clone();
         let path = format!("/repos/{}/installation", self.repository);
-        // The caller of the login retries, so this call does not.
+        // The login already has retries, so this request has none.
         let once = RetryPolicy {
             attempts: 1,
             ..RetryPolicy::default()
@@ -115,7 +117,7 @@ impl App {
         let client = RestClient::new(api, self.secrets.clone()).with_patience(once);
         let found = client.get::<Installation>(&path, METADATA).await;
         let found = found.map_err(|error| match error {
-            ForgeError::Token { .. } => self.refused("401, it does not know the App, or not by this key"),
+            ForgeError::Token { .. } => self.refused("401, the App does not exist or has another key"),
             ForgeError::NotFound { .. } => self.refused("404, the App is not installed there"),
             error => error,
         })?;
@@ -129,8 +131,8 @@ impl App {
             .map_err(|error| unanswered(format!("GET {path}"), error))
     }
 
-    /// Returns the error of a refused token. A server error or a rate limit stays what it is; anything else is a refusal of the
-    /// App.
+    /// Converts the error of a token request. Server errors and rate limits stay as they are; any other error means
+    /// that GitHub rejects the App.
     fn no_token(&self, error: octocrab::Error) -> ForgeError {
         let operation = "POST /app/installations/…/access_tokens";
         let octocrab::Error::GitHub { source, .. } = error else {

@@ -1,5 +1,6 @@
-//! Pull requests and branches: which were merged with which last head (this selects the review record). Permissions are read
-//! from the tip of the default branch, so GitHub is asked for it, whatever the refs in an event are called.
+//! Pull requests and branches. The last head of a merged pull request selects its review record. Permissions are
+//! read from the tip of the default branch, so GitHub is asked for that branch; the refs in an event are not
+//! trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +76,7 @@ impl Changes for Client {
         numbers: &BTreeSet<u64>,
         pages: usize,
     ) -> Result<Vec<PullRequest>, ForgeError> {
-        // A pull request that is updated between two pages is on both.
+        // A pull request that is updated between two requests may be on both pages.
         let mut found = BTreeMap::new();
         for page in 1..=pages {
             let path = self.path(&format!(
@@ -209,7 +210,7 @@ impl Changes for Client {
 }
 
 impl Client {
-    /// Lists the pull requests of all pages.
+    /// Reads the pull requests of all pages.
     async fn pull_requests(&self, path: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let raw: Vec<PullRequestBody> = self.rest.list(path, READ).await?;
         raw.into_iter().map(|raw| pull_request(path, raw)).collect()
@@ -227,7 +228,7 @@ fn pull_request(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeEr
         merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
         merged: raw.merged_at.is_some(),
         open: raw.state == "open",
-        // A head whose repository is deleted was in a fork.
+        // If the repository of the head was deleted, it was a fork.
         from_fork: raw.head.repo.is_none_or(|r| Some(r.full_name) != base),
     })
 }

@@ -1,4 +1,4 @@
-//! Check runs, within GitHub's limits: 65,535 bytes per text, 50 annotations per request.
+//! Check runs, within GitHub's limits: 65,535 bytes in a text, 50 annotations in a request.
 
 use async_trait::async_trait;
 use http::Method;
@@ -15,16 +15,16 @@ use konverge_rest::{TokenPermission, encoded};
 
 const NEED: TokenPermission = TokenPermission("checks: write");
 
-/// The maximum number of check runs per run.
+/// The maximum number of check runs that one run creates.
 const MOST: usize = 50;
 
-/// The documented 65,535 are counted in bytes.
+/// The maximum length of a text in bytes. GitHub documents 65,535 characters, but counts bytes.
 const TEXT: usize = 65_000;
 
-/// The maximum number of annotations per request.
+/// The maximum number of annotations in a request.
 const BATCH: usize = 50;
 
-/// The maximum number of annotations per check run. More would not be read.
+/// The maximum number of annotations of a check run. Nobody would read more.
 const ANNOTATIONS: usize = 200;
 
 #[derive(Deserialize)]
@@ -91,8 +91,8 @@ impl Checks for Client {
             )
             .await?;
         for batch in batches {
-            // Annotations are added, not replaced: a repeated request could show them twice. Too few are
-            // better than duplicates.
+            // Annotations are added and not replaced, so a repeated request could show them twice. Missing
+            // annotations are better than duplicates.
             let path = self.path(&format!("/check-runs/{}", made.id));
             let body = json!({"output": output(check, batch)});
             self.rest.at_most_once(Method::PATCH, &path, &body, NEED).await?;
@@ -110,7 +110,8 @@ fn output(check: &CheckRun, annotations: &[Value]) -> Value {
     })
 }
 
-/// Converts an annotation; `None` without a file or a message. GitHub accepts annotations only at lines, so one without a line is
+/// Converts an annotation; `None` without a file or a message. GitHub requires a line, so an annotation without one
+/// is shown at line 1.
 /// shown at the first.
 fn annotation(note: &Annotation) -> Option<Value> {
     let line = note.line.unwrap_or(1);
@@ -133,7 +134,7 @@ fn annotation(note: &Annotation) -> Option<Value> {
     (!note.file.is_empty() && !note.message.is_empty()).then_some(value)
 }
 
-/// Truncates a text to this many bytes at most, at a character boundary.
+/// Truncates a text to a number of bytes, at a character boundary.
 fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

@@ -1,6 +1,6 @@
-//! The API client of a repository. octocrab sends each request; what may be repeated, and when, is decided above it
-//! (`konverge_rest`): its own retries repeat a POST. Answers are parsed into small structs of ours, which no new value of
-//! GitHub's fails.
+//! The API client of a repository. octocrab sends the requests, but its own retries are not used, because they would
+//! repeat a POST; `konverge_rest` decides about retries. Responses are parsed into small structs of our own, so
+//! that new fields and values of GitHub cause no errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,22 +25,22 @@ use crate::{
 /// The number of items per page, GitHub's maximum.
 pub(super) const PAGE: usize = 100;
 
-/// The version of the API whose answers we read. GitHub Enterprise Servers know no later one.
+/// The version of the API. GitHub Enterprise Server supports no later one.
 const API_VERSION: &str = "2022-11-28";
 
-/// The hint for an unusable address or token: where they come from.
+/// The hint for an invalid address or token: where each comes from.
 const HINT: &str = "GITHUB_API_URL is set by the runner; GITHUB_TOKEN by the step's `env:`";
 
-/// The API of a GitHub repository with a token. Cheap to clone; clones share the request count and the cached
-/// answers.
+/// The API of a GitHub repository, with a token. Cheap to clone; clones share the request counter and the cached
+/// responses.
 #[derive(Clone)]
 pub struct Client {
     pub(super) rest: RestClient,
     repository: String,
-    /// The web address of the server, to which the pages of runs belong.
+    /// The web address of the server, for URLs of runs.
     server_url: String,
     api: Arc<GithubApi>,
-    /// The login that the token writes as, once it is known.
+    /// The login of the token's owner, once it is known.
     pub(super) login: Arc<OnceCell<String>>,
 }
 
@@ -65,10 +65,11 @@ enum ApiLogin {
 
 impl Client {
     /// Creates a client for `owner/name` at the base address of an API (`https://api.github.com`,
-    /// `https://HOST/api/v3`). `secrets` learns the token or the key, so that it is masked everywhere. Needs a Tokio runtime.
+    /// `https://HOST/api/v3`). Adds the token or the key to `secrets`, so that it is masked everywhere. Needs a
+    /// Tokio runtime.
     ///
     /// # Errors
-    /// An unusable address, token or key.
+    /// An invalid address, token or key.
     pub fn new(
         api_url: &str,
         repository: &str,
@@ -113,21 +114,22 @@ impl Client {
         })
     }
 
-    /// Sets another retry policy, such as a short one for optional feedback.
+    /// Sets the retry policy, such as a short one for optional comments.
     #[must_use]
     pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
         self.rest = self.rest.with_patience(patience);
         self
     }
 
-    /// Sets another deadline per call.
+    /// Sets the deadline of an attempt.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.rest = self.rest.with_deadline(deadline);
         self
     }
 
-    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
+    /// Sets the token that is cancelled when the run shall stop. From then on only seconds are left, so calls are
+    /// limited to them.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);
@@ -151,7 +153,7 @@ impl Client {
         self.rest.requests()
     }
 
-    /// Returns a token that is valid now, to log in to git.
+    /// Returns a valid token, for git.
     ///
     /// # Errors
     /// GitHub gives the App no token.
@@ -206,6 +208,6 @@ impl RestApi for GithubApi {
 /// A GitHub user.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub(super) struct User {
-    /// The account's name.
+    /// The login of the account.
     pub(super) login: String,
 }

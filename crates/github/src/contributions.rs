@@ -1,5 +1,4 @@
-//! The contributors of commits: how GitHub names people, and who pushed. Author and committer are claims of the commit itself;
-//! only GitHub knows who pushed it.
+//! The contributors of commits. A commit only claims its author and committer; GitHub alone knows who pushed it.
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -10,11 +9,11 @@ use konverge_rest::{CommitNames, TokenPermission, encoded};
 
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
 
-/// The maximum number of pages, of a hundred commits each. With more commits the contributors are unknown.
+/// The maximum number of pages with 100 commits each. If there are more, the contributors are unknown.
 pub(super) const MOST_PAGES: usize = 10;
 
-/// How GitHub names people. The committer of its merges is `web-flow`; a private address is `ID+LOGIN@users.noreply…`, also with
-/// the host of a GitHub Enterprise Server.
+/// How GitHub names people. The committer of its merges is `web-flow`. A private address is
+/// `ID+LOGIN@users.noreply…`, also with the host of a GitHub Enterprise Server.
 pub(super) const NAMES: CommitNames = CommitNames {
     forge: ForgeKind::Github,
     itself: Some("web-flow"),
@@ -50,7 +49,7 @@ impl BranchActivity for Client {
                         .parse()
                         .ok()
                         .filter(|_| !is_zero(&activity.before)),
-                    // A deleted branch has no tip.
+                    // The deletion of a branch leaves no tip.
                     after: activity
                         .after
                         .parse()

@@ -1,4 +1,4 @@
-//! Deployments: applies in GitHub's history of environments.
+//! Deployments record applies in GitHub's history of an environment.
 
 use async_trait::async_trait;
 use http::Method;
@@ -10,7 +10,7 @@ use konverge_base::model::CommitId;
 use konverge_forge::{Deployment, DeploymentState, Deployments, ForgeError, one_line};
 use konverge_rest::{TokenPermission, encoded};
 
-/// The task of the deployments of applies.
+/// The task by which deployments of applies are recognized.
 const TASK: &str = "konverge:apply";
 const NEED: TokenPermission = TokenPermission("deployments: write");
 
@@ -36,7 +36,7 @@ impl Deployments for Client {
         description: &str,
         receipt: &Value,
     ) -> Result<u64, ForgeError> {
-        // By default GitHub would merge the base branch and wait for every status.
+        // These fields switch off GitHub's defaults: to merge the base branch first, and to require all statuses.
         let body = json!({
             "ref": sha, "environment": environment, "description": one_line(description), "payload": receipt,
             "auto_merge": false, "required_contexts": [], "task": TASK,
@@ -96,7 +96,7 @@ impl Deployments for Client {
         if let Some(url) = log_url {
             body["log_url"] = json!(url);
         }
-        // The newest status counts, so a repeated request has no further effect.
+        // Only the newest status counts, so a repeated request has no further effect.
         let path = self.path(&format!("/deployments/{deployment}/statuses"));
         let _: Value = self.rest.set(Method::POST, &path, &body, NEED).await?;
         Ok(())

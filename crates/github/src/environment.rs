@@ -1,5 +1,5 @@
-//! The facts in the environment besides the event: the address of the API, the token, the run. They may be there outside a job,
-//! too: a person may set the same variables.
+//! Facts from environment variables: the address of the API, the token, the run. A person outside a job may set the
+//! same variables.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ pub(super) const API_URL: &str = "https://api.github.com";
 /// The web address of github.com.
 pub(super) const SERVER_URL: &str = "https://github.com";
 
-/// The user for whom a token logs in to git.
+/// The user name for git with a token.
 pub const GIT_USER: &str = "x-access-token";
 
-/// The credential for GitHub.
+/// The credentials for GitHub.
 #[derive(Clone, Copy)]
 pub enum Login<'a> {
-    /// A token: that of the job, of a person, of an App.
+    /// A token of the job, of a person, or of an App.
     Token(&'a str),
-    /// An App, which gets its tokens itself.
+    /// An App, which requests its own tokens.
     App {
-        /// Its number.
+        /// The id of the App.
         id: u64,
-        /// Its private key (PEM).
+        /// The private key of the App (PEM).
         key: &'a str,
     },
 }
 
-/// The variables of a process that name a repository at GitHub.
+/// The environment variables about a GitHub repository.
 #[derive(Debug, Clone, Copy)]
 pub struct Environment<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Environment<'a> {
-    /// Creates the environment of these variables.
+    /// Wraps a set of variables.
     pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
         Self(variables)
     }
@@ -44,17 +44,17 @@ impl<'a> Environment<'a> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// Returns the token: the input of the action, or else a variable.
+    /// Returns the token: from the action's input, or else from a variable.
     pub fn token(self) -> Option<&'a str> {
         ["INPUT_GITHUB-TOKEN", variables::GITHUB_TOKEN, variables::GH_TOKEN]
             .iter()
             .find_map(|name| self.var(name))
     }
 
-    /// Returns the credential: an App, or else a token.
+    /// Returns the credentials: an App, or else a token.
     ///
     /// # Errors
-    /// Only one of the two variables of an App is set, or its id is not a number.
+    /// Only one of the two variables of an App is set, or the id is not a number.
     pub fn login(self) -> Result<Option<Login<'a>>, ForgeError> {
         let unusable = |message: String| ForgeError::Runner {
             message,
@@ -69,14 +69,15 @@ impl<'a> Environment<'a> {
                 Ok(Some(Login::App { id, key }))
             }
             (None, None) => Ok(self.token().map(Login::Token)),
-            // The workflow of a fork's pull request gets an empty text for each secret: the key is set, and empty.
+            // For a fork's pull request, GitHub sets each secret to an empty text. So the key exists but is empty,
+            // and the job's token is used.
             (Some(_), None) if self.0.contains_key(APP_KEY) => Ok(self.token().map(Login::Token)),
             (Some(_), None) => Err(unusable(format!("{APP_ID} is set without {APP_KEY}"))),
             (None, Some(_)) => Err(unusable(format!("{APP_KEY} is set without {APP_ID}"))),
         }
     }
 
-    /// Returns the token of the variable that the runner and `gh` know.
+    /// Returns the token from the variable that the runner and `gh` also use.
     pub fn variable_token(self) -> Option<&'a str> {
         self.var(variables::GITHUB_TOKEN)
     }
@@ -91,7 +92,7 @@ impl<'a> Environment<'a> {
         self.var(variables::GITHUB_API_URL).unwrap_or(API_URL)
     }
 
-    /// Returns the web address of the server, if it is named.
+    /// Returns the web address of the server, if the variable is set.
     pub fn server_url(self) -> Option<&'a str> {
         self.var(variables::GITHUB_SERVER_URL)
             .map(|url| url.trim_end_matches('/'))
@@ -120,7 +121,7 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Returns who started the run, or re-ran it.
+    /// Returns the user who started or re-ran the run.
     pub fn actor(self) -> Option<&'a str> {
         self.var(variables::GITHUB_TRIGGERING_ACTOR)
             .or_else(|| self.var(variables::GITHUB_ACTOR))
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(login(&[]), "nothing");
         let token = ("GITHUB_TOKEN", "ghs");
         assert_eq!(login(&[token, (APP_ID, "12"), (APP_KEY, "pem")]), "12 pem");
-        // From a fork: the secret is there, and empty.
+        // In a fork's pull request, the secret exists but is empty.
         assert_eq!(login(&[token, (APP_ID, "12"), (APP_KEY, "")]), "ghs");
         for half in [(APP_ID, "12"), (APP_KEY, "pem")] {
             let said = login(&[token, half]);

@@ -1,7 +1,8 @@
-//! GitHub's API behind the door of `konverge-forge`. This room knows nothing about the content of a plan.
+//! Implements the interface of `konverge-forge` with GitHub's API. This crate knows nothing about the content of a
+//! plan.
 //!
 //! - [`Client`]: the API
-//! - [`Environment`]: the variables that name a repository and a token
+//! - [`Environment`]: the variables with the repository and the token
 
 mod app;
 mod changes;

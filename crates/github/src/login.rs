@@ -1,4 +1,5 @@
-//! The login of our token. Anybody can copy our marker into a text, so we recognize our texts by their author.
+//! The login of our token's owner. Anybody can copy a marker of Konverge into a text, so our own texts are
+//! recognized by their author.
 
 use http::Method;
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use super::{response::malformed, transport::GRAPHQL};
 use konverge_forge::ForgeError;
 use konverge_rest::TokenPermission;
 
-/// The author of what GITHUB_TOKEN writes.
+/// The author of texts that GITHUB_TOKEN writes.
 pub(super) const ACTIONS: &str = "github-actions[bot]";
 
 #[derive(Deserialize)]
@@ -25,7 +26,7 @@ struct Data {
 }
 
 impl Client {
-    /// Returns the login that the token writes as. Requested once.
+    /// Returns the login of the token's owner. Requested once and then cached.
     pub(super) async fn login(&self) -> Result<&str, ForgeError> {
         self.login
             .get_or_try_init(|| self.viewer())
@@ -33,8 +34,8 @@ impl Client {
             .map(String::as_str)
     }
 
-    /// Requests the login by GraphQL. REST returns it only for a person (`GET /user`), GraphQL also for an App installation, which
-    /// GITHUB_TOKEN is. If the query is not allowed, the token is assumed to be GITHUB_TOKEN.
+    /// Requests the login with GraphQL. REST returns it only for a person (`GET /user`), GraphQL also for an App
+    /// installation such as GITHUB_TOKEN. If the query is forbidden, the token is assumed to be GITHUB_TOKEN.
     async fn viewer(&self) -> Result<String, ForgeError> {
         let query = json!({"query": "query { viewer { login } }"});
         let asked: Result<ViewerAnswer, _> = self

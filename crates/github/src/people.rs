@@ -1,5 +1,5 @@
-//! People: who approved, and who may. A permission is never derived from `author_association`, where private members look like
-//! outsiders.
+//! People: who approved a pull request, and who may approve. `author_association` is never used for permissions,
+//! because private members of an organization look like outsiders there.
 
 use async_trait::async_trait;
 use http::Method;
@@ -19,7 +19,7 @@ use konverge_rest::{TokenPermission, encoded};
 
 const READ: TokenPermission = TokenPermission("pull-requests: read");
 
-/// The query for the last editor of a review.
+/// The GraphQL query for the last editor of a review.
 const EDITOR: &str = "query($id: ID!) { node(id: $id) { ... on PullRequestReview { editor { login } } } }";
 
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ impl People for Client {
         let mut approvals: Vec<ReviewApproval> = Vec::new();
         for review in reviews {
             let Some(user) = review.user else { continue };
-            // A comment does not withdraw an approval. GitHub returns the oldest first.
+            // A review that only comments does not withdraw an approval. GitHub returns the oldest review first.
             if review.state == "COMMENTED" || review.state == "PENDING" {
                 continue;
             }
@@ -89,7 +89,7 @@ impl People for Client {
             .get::<PermissionAnswer>(&path, TokenPermission("metadata: read"))
             .await
         {
-            // GitHub reports `write` for maintain and `read` for triage.
+            // GitHub reports the role `maintain` as `write`, and `triage` as `read`.
             Ok(answer) => Ok(match answer.permission.as_str() {
                 "admin" => Permission::Admin,
                 "write" | "maintain" => Permission::Write,
@@ -110,7 +110,7 @@ impl People for Client {
         struct Membership {
             state: String,
         }
-        // GITHUB_TOKEN may not ask this: an App's token with `members: read` is needed.
+        // GITHUB_TOKEN may not read memberships; this needs an App's token with `members: read`.
         let path = format!(
             "/orgs/{}/teams/{}/memberships/{}",
             encoded(org),
@@ -123,8 +123,8 @@ impl People for Client {
             .await
         {
             Ok(membership) => Ok(membership.state == "active"),
-            // 404 also means that the token does not see the team. Its list of members tells the two apart: an error must not
-            // pass as "no member".
+            // 404 means either "no member" or "the token cannot see the team". The list of the team's members
+            // distinguishes the two, because the second must not count as "no member".
             Err(ForgeError::NotFound { .. }) => {
                 let path = format!(
                     "/orgs/{}/teams/{}/members?per_page=1",
@@ -156,7 +156,7 @@ impl Environments for Client {
         }
         let path = self.path(&format!("/actions/runs/{run}/approvals"));
         let reviews: Vec<Review> = self.rest.get(&path, TokenPermission("actions: read")).await?;
-        // GitHub's environment names are case-insensitive.
+        // Names of environments are case-insensitive.
         let here = |of: &Environment| of.name.to_lowercase() == environment.to_lowercase();
         let approved = reviews
             .into_iter()

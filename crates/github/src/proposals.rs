@@ -1,5 +1,5 @@
-//! Branches and pull requests that Konverge writes: a commit of a few files, a branch that only moves forward, one pull
-//! request for it.
+//! Branches and pull requests that Konverge writes: a commit of a few files, on a branch that is never
+//! force-pushed, with one pull request.
 
 use async_trait::async_trait;
 use http::Method;
@@ -22,11 +22,11 @@ const READ: TokenPermission = TokenPermission("contents: read");
 const WRITE: TokenPermission = TokenPermission("contents: write");
 const PULLS: TokenPermission = TokenPermission("pull-requests: write");
 
-/// The result of moving a branch.
+/// The result of updating a branch.
 enum BranchMove {
-    /// The branch has the commit as its tip.
+    /// The commit is the tip of the branch.
     Moved,
-    /// Somebody else created or moved the branch meanwhile.
+    /// Somebody else created or updated the branch in the meantime.
     Conflict,
 }
 
@@ -35,7 +35,7 @@ struct GitObject {
     sha: String,
 }
 
-/// A commit, as far as a proposal asks for it.
+/// The fields of a commit that proposals need.
 #[derive(Deserialize)]
 struct GitCommit {
     message: String,
@@ -75,7 +75,8 @@ impl From<ProposalBody> for ProposedPullRequest {
 #[async_trait]
 impl Proposals for Client {
     async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
-        // Trees and commits are on no branch until the last request, so a run that ends early leaves nothing visible.
+        // Trees and commits are on no branch until the last request, so a run that is killed before that leaves
+        // nothing visible.
         let base = self.git_commit(commit.base).await?;
         let tree = self.make_tree(&base.tree.sha, commit.files).await?;
         let tip = self.branch_tip(commit.branch).await?;
@@ -88,7 +89,8 @@ impl Proposals for Client {
             if found.tree.sha == tree {
                 return Ok(CommittedFiles::Present(tip.clone()));
             }
-            // A base that the branch does not contain is merged: the branch only moves forward, and is never forced.
+            // If the branch does not contain the base commit, the base is merged. So the branch never needs a
+            // force-push.
             parents = match self.commits_after(commit.base, tip).await? {
                 Some(_) => vec![tip],
                 None => vec![tip, commit.base],
@@ -138,6 +140,7 @@ impl Proposals for Client {
                 open,
             )
             .await;
+        // 422 also means that the pull request already exists: another run has opened it.
         match opened {
             Err(error @ ForgeError::Refused { status: 422, .. }) => open().await?.ok_or(error),
             done => done,
@@ -167,13 +170,13 @@ impl Proposals for Client {
     }
 
     async fn starts_workflows(&self) -> Result<bool, ForgeError> {
-        // Nothing that GITHUB_TOKEN writes starts a workflow.
+        // GitHub starts no workflow for anything that GITHUB_TOKEN writes.
         Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
     }
 }
 
 impl Client {
-    /// Returns the newest commit of a branch; `None` if there is no branch.
+    /// Returns the newest commit of a branch; `None` if the branch does not exist.
     async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
@@ -182,15 +185,16 @@ impl Client {
         }
     }
 
-    /// Reads a commit. [`ForgeError::NotFound`] also means that GitHub does not have it.
+    /// Reads a commit. [`ForgeError::NotFound`] means that GitHub does not have it, or that the token cannot see
+    /// the repository.
     async fn git_commit(&self, commit: &CommitId) -> Result<GitCommit, ForgeError> {
         self.rest
             .get(&self.path(&format!("/git/commits/{commit}")), READ)
             .await
     }
 
-    /// Creates the tree `base` with other contents of some plain files, and returns its id. The same files give the same id, so
-    /// the request may be repeated.
+    /// Creates a tree from `base` with new contents of some files, and returns its id. The same files give the same
+    /// id, so the request may be repeated.
     async fn make_tree(&self, base: &str, files: &[(RepoPath, String)]) -> Result<String, ForgeError> {
         let entry = |(path, content): &(RepoPath, String)| json!({"path": path, "mode": "100644", "type": "blob", "content": content});
         let entries: Vec<_> = files.iter().map(entry).collect();
@@ -200,7 +204,8 @@ impl Client {
         Ok(made.sha)
     }
 
-    /// Creates a commit of a tree, on no branch yet. A second commit after a lost answer is on no branch either.
+    /// Creates a commit that is on no branch yet. If the response is lost, a second commit does no harm, because it
+    /// is on no branch either.
     async fn make_commit(
         &self,
         message: &str,
@@ -215,7 +220,8 @@ impl Client {
             .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
     }
 
-    /// Creates a branch, or moves it forward from `from`. It is never forced: commits that came meanwhile stay.
+    /// Creates a branch, or moves it forward from `from`. Never forces, so commits that others pushed in the
+    /// meantime stay.
     async fn move_branch(
         &self,
         name: &str,
@@ -236,8 +242,9 @@ impl Client {
         };
         match moved {
             Ok(_) => Ok(BranchMove::Moved),
-            // 422 means one of four: the branch exists already; it is not an ancestor; an earlier attempt moved it and its answer
-            // was lost; or a rule of the repository forbids the change. The tip tells which.
+            // 422 has four possible reasons: the branch already exists; the move is no fast-forward; an earlier
+            // attempt succeeded and its response was lost; or a rule of the repository forbids it. The tip and the
+            // message distinguish them.
             Err(ForgeError::Refused {
                 status: 422,
                 operation,
@@ -258,7 +265,7 @@ impl Client {
     }
 }
 
-/// Returns true if GitHub's message says that somebody else created or moved the branch.
+/// Returns true if GitHub's message says that somebody else created or updated the branch.
 fn says_moved(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("fast forward") || message.contains("already exists")

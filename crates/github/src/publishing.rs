@@ -71,7 +71,7 @@ impl Publishing for Client {
     }
 
     fn on_issues(&self) -> Box<dyn Publishing + '_> {
-        // Pull requests and issues share one sequence of numbers.
+        // Pull requests and issues share one sequence of numbers, so the same client serves both.
         Box::new(self.clone())
     }
 
@@ -116,7 +116,8 @@ impl Publishing for Client {
                 find,
             )
             .await?;
-        // The author of our own comment is our login, which saves the request for it. An error means that it is known.
+        // The author of the new comment is our login, which saves a later request for it. `set` fails if the login
+        // is already known.
         if let Some(author) = &created.author {
             let _ = self.login.set(author.clone());
         }
@@ -135,7 +136,7 @@ impl Publishing for Client {
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
         let path = self.path(&format!("/issues/comments/{id}"));
         match self.rest.repeatable(Method::DELETE, &path, None, COMMENTS).await {
-            // An earlier attempt whose answer was lost has done it.
+            // An earlier attempt whose response was lost has deleted it.
             Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -161,15 +162,15 @@ impl Publishing for Client {
         if let Some(url) = url {
             body["target_url"] = json!(url);
         }
-        // The newest status of a context counts, so a repeated request has no further effect.
+        // Only the newest status of a context counts, so a repeated request has no further effect.
         let path = self.path(&format!("/statuses/{sha}"));
         let _: Value = self.rest.set(Method::POST, &path, &body, STATUSES).await?;
         Ok(())
     }
 
     async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
-        // GitHub wants `app/name` where a login reads `name[bot]`, and not every server does: authors are
-        // compared by the caller.
+        // Authors are compared by the caller: GitHub's filter needs `app/name` for a login `name[bot]`, and not
+        // every server supports that.
         let path = self.path(&format!(
             "/issues?labels={}&state=all&per_page={PAGE}",
             encoded(label)
@@ -212,7 +213,8 @@ impl Client {
         self.path(&format!("/commits/{sha}/statuses?per_page={PAGE}"))
     }
 
-    /// Sets fields of an issue. Returns false if it was deleted after the listing: GitHub answers 404 or 410.
+    /// Sets fields of an issue. Returns false if the issue was deleted in the meantime: GitHub responds with 404 or
+    /// 410.
     async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
         let path = self.path(&format!("/issues/{number}"));
         match self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await {
@@ -223,9 +225,9 @@ impl Client {
     }
 }
 
-/// Converts an issue; `None` without a marker or an author.
+/// Converts an issue; `None` if it has no marker or no author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
-    // The list of issues contains pull requests too.
+    // GitHub's list of issues also contains pull requests.
     if raw.pull_request.is_some() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Interprets the answers of GitHub: rate limits, missing permissions, pages.
+//! Interprets GitHub's error responses: rate limits, missing permissions.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,10 +13,10 @@ use konverge_base::{
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_rest::{Answer, TokenPermission};
 
-/// The wait after a rate limit without a time: a minute, the least that GitHub's documentation asks for.
+/// The wait after a rate limit without a time. GitHub's documentation asks for at least a minute.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// Returns the error of a response, if it is one. `need` is the permission for the call.
+/// Returns the error of a response, if its status is one. `need` is the permission for the request.
 pub(super) fn error_of(
     operation: &str,
     answer: &Answer,
@@ -33,6 +33,8 @@ pub(super) fn error_of(
     let (forge, operation) = (ForgeKind::Github, operation.to_owned());
     let json: Value = serde_json::from_str(body).unwrap_or_default();
     let message = json["message"].as_str().unwrap_or_default();
+    // GitHub uses 403 for three different errors, so rate limits and locked conversations are recognized before a
+    // missing permission.
     Some(match status.as_u16() {
         403 | 429 if *status == 429 || is_limit(headers, message) => ForgeError::Limited {
             forge,
@@ -72,7 +74,7 @@ fn is_limit(headers: &HeaderMap, message: &str) -> bool {
         || message.to_ascii_lowercase().contains("rate limit")
 }
 
-/// Returns how long to wait: `retry-after`, or else the time until the reset of the limit, or else a minute.
+/// Returns the time to wait: `retry-after`, or else the time until the limit is reset, or else a minute.
 fn wait(headers: &HeaderMap, now: SystemTime) -> Duration {
     if let Some(wait) = retry::retry_after(headers) {
         return wait;
@@ -90,8 +92,8 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Returns the permission that GitHub names (`issues=write; pull_requests=write`), or else the one that the call is
-/// known to need; as a line for `permissions:`.
+/// Returns the permission that GitHub names in a header (`issues=write; pull_requests=write`), or else the
+/// documented one, as a line for `permissions:`.
 fn permission(headers: &HeaderMap, need: &str) -> String {
     let named = headers
         .get("x-accepted-github-permissions")
@@ -101,8 +103,8 @@ fn permission(headers: &HeaderMap, need: &str) -> String {
                 .split(';')
                 .map(|o| o.trim().replace('_', "-").replace('=', ": "))
                 .collect();
-            // Several names are alternatives. The documented permission of the call is preferred if it is
-            // among them: where a read is refused, the following write needs more.
+            // Several names are alternatives. If the documented permission is among them it is preferred, because
+            // after this refused read a write follows, which needs more.
             let of = |text: &str| text.split(':').next().map(str::to_owned);
             if options.iter().any(|option| of(option) == of(need)) {
                 Some(need.to_owned())
@@ -150,12 +152,12 @@ fn error_text(json: &Value, message: &str) -> String {
     text.chars().take(500).collect()
 }
 
-/// Creates the error of a response in an unexpected form.
+/// Creates the error for a response of unexpected form.
 pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
     ForgeError::malformed(ForgeKind::Github, operation, cause)
 }
 
-/// Parses the id of a commit in the response to a GET of `path`.
+/// Parses a commit id in the response to a GET of `path`.
 pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
     sha.parse()
         .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))

@@ -1,4 +1,4 @@
-//! Workflow runs: whether one is over, workflows that are started, and how they ended.
+//! Workflow runs: checks if a run is over, starts workflows, and reads their results.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -21,7 +21,7 @@ struct RunPage {
 }
 
 impl RunPage {
-    /// Parses a URL; `None` if it is not that of a run on this server.
+    /// Parses a URL; `None` if it is not the URL of a run on this server.
     fn parse(url: &str, server_url: &str) -> Option<Self> {
         let path = url.strip_prefix(server_url.trim_end_matches('/'))?;
         let parts: Vec<_> = path.strip_prefix('/')?.split('/').collect();

@@ -1,4 +1,4 @@
-//! The transport of octocrab: our HTTP client (proxy, certificates, no redirects), with bodies of a limited size.
+//! The HTTP transport below octocrab: our own client (proxy, certificates, no redirects), with a limit for bodies.
 
 use std::convert::Infallible;
 
@@ -12,10 +12,10 @@ use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
 
 use crate::response::malformed;
 
-/// The path of GraphQL, which is beside the REST API of a GitHub Enterprise Server.
+/// The path for GraphQL. On a GitHub Enterprise Server it is not below the REST API but beside it.
 pub(super) const GRAPHQL: &str = "/graphql";
 
-/// Returns the address of a path: GraphQL is beside the REST API of a GitHub Enterprise Server, everything else below it.
+/// Returns the URL of a path: beside the REST API for GraphQL, below it for everything else.
 fn address_of(api: &ApiAddress, path: &str) -> String {
     let base = match path {
         GRAPHQL => api.base_path.trim_end_matches("/v3"),
@@ -24,7 +24,7 @@ fn address_of(api: &ApiAddress, path: &str) -> String {
     format!("{}{base}{path}", api.origin)
 }
 
-/// The reason why there is no response.
+/// Reasons why there is no response.
 #[derive(Debug, thiserror::Error)]
 enum TransportError {
     #[error("the request has no valid address")]
@@ -35,7 +35,7 @@ enum TransportError {
     Body(#[from] BodyError),
 }
 
-/// Creates octocrab's client for requests below an API.
+/// Creates octocrab's client for an API.
 pub(super) fn octocrab(http: reqwest::Client, address: ApiAddress, auth: AuthState) -> Octocrab {
     let service = tower::service_fn(move |request: Request<OctoBody>| {
         let http = http.clone();
@@ -61,7 +61,7 @@ pub(super) fn octocrab(http: reqwest::Client, address: ApiAddress, auth: AuthSta
     }
 }
 
-/// Sends one request with this login.
+/// Sends a request once, with the client's login.
 pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
     let failed = |error: octocrab::Error| unanswered(exchange.operation(), error);
     let request = exchange.request(exchange.path);
@@ -75,8 +75,8 @@ pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<
     })
 }
 
-/// Creates the error of a request without a response. octocrab's own texts repeat their sources, and an address may hold a
-/// secret: both are left out.
+/// Creates the error of a request without a response. octocrab's own texts are dropped, because they repeat their
+/// causes, and so is the URL, which may contain a secret.
 pub(super) fn unanswered(operation: String, error: octocrab::Error) -> ForgeError {
     let cause: SharedError = match error {
         octocrab::Error::Service { source, .. } => {

@@ -1,4 +1,4 @@
-//! Interprets the answers of GitLab: what the token lacks, what is too long, what is a fault.
+//! Interprets GitLab's error responses: missing permissions, texts that are too long, server errors.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 /// The wait if GitLab limits requests and gives no time.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// The longest wait that is read from an answer.
+/// The maximum wait that is accepted from a response.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Returns the error of a response, if it is one. `need` is the scope and the role of the token for the call.
+/// Returns the error of a response, if its status is one. `need` is the token's scope and role for the request.
 pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
     let status = answer.status;
     if status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -58,7 +58,7 @@ pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) 
     })
 }
 
-/// Returns the message of an error: a text, or the JSON of a list of texts or of texts by field.
+/// Returns the message in an error response: a text, or as JSON a list of texts or texts by field.
 fn message(json: &Value) -> String {
     match &json["message"] {
         Value::Null => json["error"].as_str().unwrap_or_default().to_owned(),
@@ -67,7 +67,7 @@ fn message(json: &Value) -> String {
     }
 }
 
-/// Returns the scope that the token lacks: `{"error": "insufficient_scope", "scope": "api"}`.
+/// Returns the scope that the token lacks, from `{"error": "insufficient_scope", "scope": "api"}`.
 fn scope(json: &Value) -> Option<String> {
     if json["error"] != "insufficient_scope" {
         return None;
@@ -77,7 +77,7 @@ fn scope(json: &Value) -> Option<String> {
     (!scope.is_empty() && scope.chars().all(is_scope)).then(|| format!("the scope `{scope}`"))
 }
 
-/// Returns how long GitLab asks to wait: `Retry-After`, or the time in `RateLimit-Reset`.
+/// Returns the time that GitLab asks to wait: `Retry-After`, or the time in `RateLimit-Reset`.
 fn wait(headers: &HeaderMap, now: Timestamp) -> Duration {
     let until = || {
         let reset = headers.get("ratelimit-reset")?.to_str().ok()?.parse().ok()?;
@@ -111,7 +111,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(permission(said), "the scope `api read_api`");
-        // Nothing of a text by others gets into the hint.
+        // Text that others wrote must not get into the hint.
         let hostile = r#"{"error":"insufficient_scope","scope":"`rm -rf`"}"#;
         assert_eq!(permission(hostile), "the scope `api`");
         assert_eq!(permission(r#"{"message":"403 Forbidden"}"#), "the scope `api`");
@@ -144,7 +144,7 @@ mod tests {
         };
         assert_eq!(wait("retry-after", "30"), 30);
         assert_eq!(wait("ratelimit-reset", "1045"), 45);
-        // It is over, it is far away, it is none.
+        // A time in the past, a time far in the future, and no time.
         for (value, seconds) in [("900", 60), ("9999999", 3600), ("soon", 60)] {
             assert_eq!(wait("ratelimit-reset", value), seconds, "{value}");
         }

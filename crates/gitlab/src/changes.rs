@@ -1,5 +1,5 @@
-//! Merge requests and branches: which were merged with which last head (this selects the review record), and the commits between
-//! two of them.
+//! Merge requests and branches, and the commits between two commits. The last head of a merged merge request
+//! selects its review record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,18 +19,19 @@ use crate::{
 
 pub(super) const READ: TokenPermission = TokenPermission("the scope `api` and the role Developer");
 
-/// The maximum number of commits. With more of them the contributors are unknown.
+/// The maximum number of commits. If there are more, the contributors are unknown.
 const MOST_COMMITS: usize = 1_000;
 
 #[derive(Deserialize)]
 struct MergeRequestBody {
     iid: u64,
     author: Option<User>,
-    /// The last head. It stays what it was when the branch moves after the merge. Missing while GitLab prepares the first one.
+    /// The last head. It does not change when the branch moves after the merge. Missing while GitLab prepares a new
+    /// merge request.
     sha: Option<String>,
     source_branch: String,
     target_branch: String,
-    /// Missing if the fork was deleted.
+    /// The project of the source branch. Missing if the fork was deleted.
     source_project_id: Option<u64>,
     target_project_id: u64,
     merge_commit_sha: Option<String>,
@@ -41,7 +42,7 @@ struct MergeRequestBody {
 #[derive(Deserialize)]
 struct CommitBody {
     id: String,
-    /// Empty in the list of a merge request's commits.
+    /// The parents. Empty in the list of a merge request's commits.
     #[serde(default)]
     parent_ids: Vec<String>,
     #[serde(default)]
@@ -89,7 +90,7 @@ impl Changes for Client {
             let Some(source) = raw.source_project_id else {
                 continue;
             };
-            // There is no filter for the owner of the source.
+            // GitLab has no filter for the owner of the source, so the source project is looked up.
             let source: Project = self.rest.get(&format!("/projects/{source}"), READ).await?;
             let namespace = source.path_with_namespace.rsplit_once('/');
             if namespace.is_some_and(|(of, _)| of.eq_ignore_ascii_case(owner)) {
@@ -104,7 +105,7 @@ impl Changes for Client {
         numbers: &BTreeSet<u64>,
         _: usize,
     ) -> Result<Vec<PullRequest>, ForgeError> {
-        // They are requested by number, so no merge request is too old.
+        // Merge requests are requested by number, so even old ones are found.
         let numbers: Vec<String> = numbers.iter().map(|number| format!("&iids[]={number}")).collect();
         let mut found = Vec::new();
         for some in numbers.chunks(PAGE) {
@@ -154,9 +155,12 @@ impl Changes for Client {
         let listed: Vec<CommitBody> = self.list(&path, READ).await?;
         let after = listed.iter().map(|one| commit_id(&path, &one.id));
         let after: BTreeSet<CommitId> = after.collect::<Result<_, _>>()?;
-        // GitLab answers with an empty list for a range that it does not know.
+        // For an unknown range GitLab returns an empty list, so the result must contain the tip.
         if commit != tip && !after.contains(tip) {
-            return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list does not have the head of the merge request",
+            ));
         }
         Ok(Some(after))
     }
@@ -167,12 +171,16 @@ impl Changes for Client {
         head: &CommitId,
     ) -> Result<Vec<Contribution>, ForgeError> {
         let found = self.contributions(&self.range_path(base, head)).await?;
-        // The list lacks the head only if the base contains it. Otherwise GitLab did not know the range.
+        // The list lacks the head only if the base contains it. Otherwise GitLab did not know the range, and the
+        // result would be incomplete.
         if found.iter().all(|one| one.commit != *head)
             && self.merge_base(base, head).await?.as_ref() != Some(head)
         {
             let path = self.range_path(base, head);
-            return Err(malformed(format!("GET {path}"), "the list lacks its own head"));
+            return Err(malformed(
+                format!("GET {path}"),
+                "the list does not have the head of the merge request",
+            ));
         }
         Ok(found)
     }
@@ -182,7 +190,8 @@ impl Changes for Client {
         head: &CommitId,
         folder: &str,
     ) -> Result<Vec<Contribution>, ForgeError> {
-        // For an unknown head the list would be empty, as if no commit had changed the folder. This request fails instead.
+        // For an unknown head the list would be empty, as if no commit had changed the folder. This request fails
+        // in that case.
         let path = self.path(&format!("/repository/commits/{head}?stats=false"));
         let _: CommitBody = self.rest.get(&path, READ).await?;
         let path = self.path(&format!(
@@ -199,13 +208,13 @@ impl Changes for Client {
 }
 
 impl Client {
-    /// Returns the best common ancestor of two commits, if they have one.
+    /// Returns the best common ancestor of two commits, if there is one.
     async fn merge_base(&self, one: &CommitId, other: &CommitId) -> Result<Option<CommitId>, ForgeError> {
         let path = self.path(&format!("/repository/merge_base?refs[]={one}&refs[]={other}"));
         match self.rest.get::<CommitBody>(&path, READ).await {
             Ok(base) => commit_id(&path, &base.id).map(Some),
             Err(ForgeError::NotFound { .. }) => Ok(None),
-            // GitLab answers 400 if it does not have one of the commits.
+            // GitLab responds with 400 if it does not have one of the commits.
             Err(ForgeError::Refused {
                 status: 400,
                 operation,
@@ -219,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Returns the path of the list of commits in `of` that are not in `without`.
+    /// Returns the path of the list of commits that are in `of` and not in `without`.
     fn range_path(&self, without: &CommitId, of: &CommitId) -> String {
         self.path(&format!("/repository/commits?ref_name={without}..{of}"))
     }
@@ -238,7 +247,7 @@ impl Client {
         all.into_iter().map(|raw| contribution(path, &raw)).collect()
     }
 
-    /// Lists merge requests, without those that have no head yet.
+    /// Reads merge requests, without those that have no head yet.
     async fn merge_requests(&self, rest: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let path = self.path(rest);
         let raw: Vec<MergeRequestBody> = self.list(&path, READ).await?;
@@ -251,8 +260,9 @@ impl Client {
         Ok(found)
     }
 
-    /// Fills in the commits of those that were merged without one: by a fast-forward to their head. A merge train may rebase
-    /// before it, and does not say to which commit. Then the head is not on the target branch, and the commit stays unknown.
+    /// Fills in the merge commit of merge requests that were merged by a fast-forward to their head. A merge train
+    /// may rebase them first without recording the new commit. Then the head is not on the target branch, and the
+    /// merge commit stays unknown.
     async fn fill_in_fast_forwards(&self, pulls: &mut [PullRequest]) -> Result<(), ForgeError> {
         let mut tips: BTreeMap<String, Option<CommitId>> = BTreeMap::new();
         for pull in pulls {
@@ -276,7 +286,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns true if a commit contains another, and GitLab still has that one.
+    /// Returns true if `tip` contains `commit`. False also if GitLab does not have the commit any more.
     async fn is_in(&self, commit: &CommitId, tip: &CommitId) -> Result<bool, ForgeError> {
         match self.merge_base(commit, tip).await {
             Err(ForgeError::NotFound { .. }) => Ok(false),
@@ -284,7 +294,7 @@ impl Client {
         }
     }
 
-    /// Returns the newest commit of a branch; `None` if there is no branch.
+    /// Returns the newest commit of a branch; `None` if the branch does not exist.
     pub(super) async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
         match self.branch(name).await {
             Ok(branch) => Ok(Some(branch.tip)),
@@ -294,8 +304,8 @@ impl Client {
     }
 }
 
-/// Converts a merge request; `None` if it has no head yet. The state says whether it was merged, and not the time of the merge:
-/// GitLab writes that a moment later, and never for an imported merge request.
+/// Converts a merge request; `None` if it has no head yet. The state shows if it was merged, not the time of the
+/// merge: GitLab writes that time a moment later, and never for an imported merge request.
 fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, ForgeError> {
     let is_merged = raw.state == "merged";
     let unreadable = |cause: &str| malformed(format!("GET {path}"), format!("!{}: {cause}", raw.iid));
@@ -317,13 +327,13 @@ fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, For
         base_branch: raw.target_branch,
         merge_commit: merged_as.map(|sha| commit_id(path, &sha)).transpose()?,
         merged: is_merged,
-        // `locked` while it is being merged.
+        // A merge request is `locked` while it is being merged.
         open: matches!(raw.state.as_str(), "opened" | "locked"),
         from_fork: raw.source_project_id != Some(raw.target_project_id),
     }))
 }
 
-/// Converts a commit, with those of its people whose address names their account. GitLab names no account of the others.
+/// Converts a commit. GitLab names no accounts, so only people whose address contains their account are included.
 fn contribution(path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError> {
     let named = [
         raw.author_email.to_lowercase(),
@@ -341,7 +351,7 @@ fn contribution(path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError
     })
 }
 
-/// Returns the account in an address that GitLab gives to people who keep theirs private: `ID-LOGIN@users.noreply.HOST`.
+/// Returns the account in a private address of GitLab: `ID-LOGIN@users.noreply.HOST`.
 fn login_of_address(address: &str) -> Option<String> {
     let (local, host) = address.split_once('@')?;
     let (id, login) = local.split_once('-')?;

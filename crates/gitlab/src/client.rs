@@ -1,4 +1,4 @@
-//! The API client of a project. What may be repeated, and when, is decided above it (`konverge_rest`).
+//! The API client of a project. `konverge_rest` decides about retries.
 
 use std::{
     collections::BTreeMap,
@@ -25,55 +25,56 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{answers, environment::OwnJob, note_target::NoteTarget};
 
-/// The hint for an unusable address or token: where they come from.
+/// The hint for an invalid address or token: where each comes from.
 const HINT: &str = "CI_API_V4_URL is set by the runner; KONVERGE_GITLAB_TOKEN and GITLAB_TOKEN are CI/CD variables of the project";
 
-/// The header of an access token of a project, a group or a person.
+/// The header for access tokens of a project, a group or a person.
 const TOKEN: HeaderName = HeaderName::from_static("private-token");
 
-/// The API of a project at GitLab, with a token. Cheap to clone; clones share what they learned.
+/// The API of a GitLab project, with a token. Cheap to clone; clones share the cached facts.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(super) rest: RestClient,
-    /// `group/name`, with any number of subgroups between.
+    /// The path of the project: `group/name`, with any number of subgroups between.
     project: String,
-    /// The web address of the server, to which the pages of pipelines belong.
+    /// The web address of the server, for URLs of pipelines.
     server_url: String,
     token: SecretString,
-    /// The job that the client runs in, if it runs in one.
+    /// The job in which the client runs, if any.
     pub(super) job: Option<OwnJob>,
-    /// The kind of thing that the numbers in calls about comments belong to.
+    /// The meaning of numbers in comment requests: merge requests or issues.
     pub(super) notes_of: NoteTarget,
     pub(super) learned: Arc<Learned>,
 }
 
-/// Facts that are requested once.
+/// Facts that are requested once and then cached.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
-    /// The account that the token writes as.
+    /// The account of the token's owner.
     pub(super) account: OnceCell<Account>,
-    /// The merge request or issue of each note that was listed or written: GitLab finds a note only below it.
+    /// The merge request or issue of each note that was read or written, because GitLab's API needs it to address
+    /// the note.
     pub(super) notes: Mutex<BTreeMap<u64, (NoteTarget, u64)>>,
 }
 
-/// The account of the token.
+/// The account of the token's owner.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Account {
     pub(super) username: String,
-    /// The address in its commits.
+    /// The mail address in commits by the account.
     #[serde(default)]
     pub(super) commit_email: Option<String>,
 }
 
-/// GitLab's REST API, and the token that logs in to it.
+/// GitLab's REST API with a token.
 struct GitlabApi(HttpApi);
 
 impl Client {
-    /// Creates a client for a project, `group/name`, at the base address of an API (`https://HOST/api/v4`). `secrets` learns the token,
-    /// so that it is masked everywhere.
+    /// Creates a client for a project (`group/name`) at the base address of an API (`https://HOST/api/v4`). Adds
+    /// the token to `secrets`, so that it is masked everywhere.
     ///
     /// # Errors
-    /// An unusable address or token.
+    /// An invalid address or token.
     pub fn new(api_url: &str, project: &str, token: &str, secrets: Secrets) -> Result<Self, ForgeError> {
         secrets.learn(token);
         let address = ApiAddress::parse(api_url, HINT)?;
@@ -91,42 +92,43 @@ impl Client {
         })
     }
 
-    /// Sets another retry policy, such as a short one for optional feedback.
+    /// Sets the retry policy, such as a short one for optional comments.
     #[must_use]
     pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
         self.rest = self.rest.with_patience(patience);
         self
     }
 
-    /// Sets another deadline per call.
+    /// Sets the deadline of an attempt.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.rest = self.rest.with_deadline(deadline);
         self
     }
 
-    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
+    /// Sets the token that is cancelled when the run shall stop. From then on only seconds are left, so calls are
+    /// limited to them.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);
         self
     }
 
-    /// Sets the web address of the server, if it is not that of the API.
+    /// Sets the web address of the server, if it differs from the API's.
     #[must_use]
     pub fn with_server_url(mut self, server_url: &str) -> Self {
         server_url.trim_end_matches('/').clone_into(&mut self.server_url);
         self
     }
 
-    /// Sets the job that the client runs in.
+    /// Sets the job in which the client runs.
     #[must_use]
     pub fn with_job(mut self, job: Option<OwnJob>) -> Self {
         self.job = job;
         self
     }
 
-    /// Returns the token, to log in to git.
+    /// Returns the token, for git.
     pub fn token(&self) -> &SecretString {
         &self.token
     }
@@ -146,7 +148,7 @@ impl Client {
         format!("/projects/{}{rest}", encoded(&self.project))
     }
 
-    /// Returns the account that the token writes as. Requested once.
+    /// Returns the account of the token's owner. Requested once and then cached.
     pub(super) async fn account(&self) -> Result<&Account, ForgeError> {
         let asked = || async {
             let account: Account = self.rest.get("/user", TokenPermission("the scope `api`")).await?;
@@ -181,16 +183,16 @@ impl RestApi for GitlabApi {
 /// A user of GitLab.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct User {
-    /// The account's name.
+    /// The name of the account.
     pub(super) username: String,
 }
 
-/// Creates the error of a response in an unexpected form.
+/// Creates the error for a response of unexpected form.
 pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
     ForgeError::malformed(ForgeKind::Gitlab, operation, cause)
 }
 
-/// Parses the id of a commit in the response to a GET of `path`.
+/// Parses a commit id in the response to a GET of `path`.
 pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
     sha.parse()
         .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))

@@ -1,13 +1,13 @@
-//! The facts in the environment besides the event: the address of the API, the token, the page of the job.
+//! Facts from environment variables: the address of the API, the token, the URL of the job.
 
 use std::collections::BTreeMap;
 
 use konverge_base::{model::CommitId, variables};
 
-/// The user for whom a token logs in to git. GitLab takes any.
+/// The user name for git with a token. GitLab accepts any.
 pub const GIT_USER: &str = "oauth2";
 
-/// A job of a pipeline. A retry of it is another one of the same name.
+/// A job in a pipeline. A retry is another job with the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnJob {
     pub(super) pipeline: u64,
@@ -17,30 +17,30 @@ pub struct OwnJob {
     pub(super) name: String,
 }
 
-/// The variables of a process that name a project at GitLab.
+/// The environment variables about a GitLab project.
 #[derive(Debug, Clone, Copy)]
 pub struct Environment<'a>(&'a BTreeMap<String, String>);
 
 impl<'a> Environment<'a> {
-    /// Creates the environment of these variables.
+    /// Wraps a set of variables.
     pub fn new(variables: &'a BTreeMap<String, String>) -> Self {
         Self(variables)
     }
 
-    /// Returns a variable that is set and not empty.
+    /// Returns a variable, if it is set and not empty.
     pub(super) fn var(self, name: &str) -> Option<&'a str> {
         let value = self.0.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
-    /// Returns the token of a bot: the one for protected branches, if the job has it. The token of the job, CI_JOB_TOKEN, may
-    /// neither write notes nor ask about people.
+    /// Returns the token of a bot: the one for protected branches, if the job has it. The job's own CI_JOB_TOKEN
+    /// may neither write notes nor read about people.
     pub fn token(self) -> Option<&'a str> {
         let protected = self.var(variables::KONVERGE_GITLAB_TOKEN);
         protected.or_else(|| self.var(variables::GITLAB_TOKEN))
     }
 
-    /// Returns the web address of the server, without a `/` at its end.
+    /// Returns the web address of the server, without a trailing `/`.
     pub fn server_url(self) -> Option<&'a str> {
         self.var(variables::CI_SERVER_URL)
             .map(|url| url.trim_end_matches('/'))
@@ -62,14 +62,14 @@ impl<'a> Environment<'a> {
         self.var(variables::CI_PIPELINE_ID)?.parse().ok()
     }
 
-    /// Returns the page of the job. Each retry of a job has its own page.
+    /// Returns the URL of the job. Each retry has its own URL.
     pub fn job_url(self) -> Option<String> {
         let (server, project) = (self.server_url()?, self.project()?);
         let job: u64 = self.var(variables::CI_JOB_ID)?.parse().ok()?;
         Some(format!("{server}/{project}/-/jobs/{job}"))
     }
 
-    /// Returns the job within its pipeline; `None` if one of its variables is missing.
+    /// Returns the job that this process runs in; `None` if a variable is missing.
     pub fn own_job(self) -> Option<OwnJob> {
         Some(OwnJob {
             pipeline: self.pipeline()?,
@@ -79,13 +79,13 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Returns who started the job, or retried it.
+    /// Returns the user who started or retried the job.
     pub fn actor(self) -> Option<&'a str> {
         self.var(variables::GITLAB_USER_LOGIN)
     }
 }
 
-/// Returns true for a path of a project, which cannot change an address.
+/// Returns true for a valid path of a project, which is safe in a URL.
 pub(super) fn is_project(path: &str) -> bool {
     let is_name = |part: &str| {
         !part.is_empty()
@@ -141,7 +141,7 @@ mod tests {
             ("KONVERGE_GITLAB_TOKEN", "glpat-apply"),
         ]);
         assert_eq!(Environment::new(&both).token(), Some("glpat-apply"));
-        // An unprotected branch has no such variable.
+        // A job on an unprotected branch does not get this variable.
         let preview = set(&[("GITLAB_TOKEN", "glpat-preview"), ("KONVERGE_GITLAB_TOKEN", "")]);
         assert_eq!(Environment::new(&preview).token(), Some("glpat-preview"));
     }

@@ -1,4 +1,4 @@
-//! The event that started a pipeline, as GitLab's predefined variables tell it.
+//! The event that started a pipeline, from GitLab's predefined variables.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::environment::Environment;
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
 
-/// The variables of the event, with an error for each that is missing.
+/// The variables of the event. Reading a missing one gives an error.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variables<'a>(pub(super) Environment<'a>);
 
@@ -32,7 +32,7 @@ impl<'a> Variables<'a> {
         text.parse().map_err(|_| unusable(name, text))
     }
 
-    /// Returns the full ref for which the pipeline runs.
+    /// Returns the full ref of the pipeline.
     pub(super) fn full_ref(self) -> Result<String, ForgeError> {
         if self.0.var(variables::CI_MERGE_REQUEST_IID).is_some() {
             let number = self.number(variables::CI_MERGE_REQUEST_IID)?;
@@ -45,18 +45,18 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// Creates the error of a variable with a value that GitLab would not set.
+/// Creates the error for a variable with an unexpected value.
 pub(super) fn unusable(name: &str, value: &str) -> ForgeError {
     ForgeError::Runner {
         message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-        hint: "GitLab sets it; does `variables:` of the pipeline overwrite it?".to_owned(),
+        hint: "remove it from `variables:` of the pipeline: GitLab sets it".to_owned(),
     }
 }
 
 /// Reads the event of a pipeline.
 ///
 /// # Errors
-/// A variable that is missing or invalid; an event that Konverge does not handle or refuses.
+/// A missing or invalid variable; an event that Konverge does not support or refuses.
 pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, ForgeError> {
     let default_branch = vars.text(variables::CI_DEFAULT_BRANCH)?.to_owned();
     match job.event_name.as_str() {
@@ -68,12 +68,12 @@ pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, Forge
                 Some(_) => Some(vars.commit(variables::CI_COMMIT_BEFORE_SHA)?),
             },
             after: Some(job.sha.clone()),
-            // GitLab does not tell a job whether a push was forced.
+            // GitLab does not tell a job if a push was forced.
             forced: false,
             default_branch,
         })),
         "schedule" => Ok(JobEvent::Schedule { cron: String::new() }),
-        // Somebody started it, on any branch: in the browser, or with a token.
+        // Somebody started the pipeline by hand, on any branch: in the browser, or with a token.
         "web" | "api" | "trigger" => Ok(JobEvent::WorkflowDispatch {
             inputs: inputs(vars),
             ref_name: job.ref_name.clone(),
@@ -81,13 +81,13 @@ pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, Forge
         }),
         other => Err(ForgeError::Runner {
             message: format!("Konverge does not handle pipelines of the source `{}`", other.escape_debug()),
-            hint: "handled are merge_request_event, push, schedule, web, api and trigger: a pipeline that another pipeline started says nothing of the change behind it"
+            hint: "Konverge handles merge_request_event, push, schedule, web, api and trigger: a pipeline that another pipeline started does not name its change"
                 .to_owned(),
         }),
     }
 }
 
-/// Returns the inputs of a person who started the pipeline, from the variables that the job's file sets to them.
+/// Returns the inputs of a manually started pipeline, from the variables that the CI file sets to them.
 fn inputs(vars: Variables<'_>) -> BTreeMap<String, String> {
     let input = |key: &str, variable: &str| Some((key.to_owned(), vars.0.var(variable)?.to_owned()));
     [
@@ -109,13 +109,13 @@ fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> 
         .var(variables::CI_MERGE_REQUEST_EVENT_TYPE)
         .unwrap_or("detached");
     let (base, head, merge_commit) = match kind {
-        // The commit of the pipeline is the head itself.
+        // In a detached pipeline the commit is the head itself.
         "detached" => (
             vars.commit(variables::CI_MERGE_REQUEST_DIFF_BASE_SHA)?,
             job.sha.clone(),
             None,
         ),
-        // The commit of the pipeline is the merge of the head into the target.
+        // In a merged results pipeline the commit is the merge of the head into the target.
         "merged_result" => (
             vars.commit(variables::CI_MERGE_REQUEST_TARGET_BRANCH_SHA)?,
             vars.commit(variables::CI_MERGE_REQUEST_SOURCE_BRANCH_SHA)?,
@@ -123,7 +123,7 @@ fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> 
         ),
         "merge_train" => {
             return Ok(JobEvent::MergeGroup {
-                // The end of the train before it.
+                // The base is the end of the train before this merge request.
                 base: vars.commit(variables::CI_MERGE_REQUEST_TARGET_BRANCH_SHA)?,
                 head: job.sha.clone(),
                 base_branch,
@@ -136,11 +136,12 @@ fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> 
     let target = vars.number(variables::CI_MERGE_REQUEST_PROJECT_ID)?;
     let is_home = |name: &str| Ok::<_, ForgeError>(vars.number(name)? == target);
     Ok(JobEvent::PullRequest(PullRequestEvent {
-        // There is no pipeline for another title or another target, nor for one that is closed.
+        // GitLab starts no pipeline for a new title, a new target or a closed merge request. So every event is like
+        // a push.
         action: "synchronize".to_owned(),
         base_changed: false,
         number,
-        // No variable names the author.
+        // No variable contains the author.
         author: String::new(),
         base,
         base_branch,
@@ -150,7 +151,8 @@ fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> 
             .text(variables::CI_MERGE_REQUEST_SOURCE_BRANCH_NAME)?
             .to_owned(),
         merge_commit,
-        // The pipeline runs in the fork, or a member has started it here, with the secrets of this project.
+        // The pipeline either runs in the fork, or a member of this project has started it here, with the project's
+        // secrets.
         from_fork: !is_home(variables::CI_MERGE_REQUEST_SOURCE_PROJECT_ID)?
             || !is_home(variables::CI_PROJECT_ID)?,
         dependabot: false,

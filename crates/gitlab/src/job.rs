@@ -1,5 +1,5 @@
-//! The job of a pipeline: the facts that its runner gives, and the results that it takes. It takes few: GitLab has no summary of a
-//! job, no annotations at lines, and no masks while a job runs.
+//! The job of a pipeline: the facts from its runner, and the results that it can report. These are few: GitLab has
+//! no job summary, no annotations at lines, and cannot mask new values while a job runs.
 
 use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
@@ -16,10 +16,11 @@ use crate::{
     without,
 };
 
-/// The separator before the attempt in the URL of a retried job's pipeline.
+/// The separator before the attempt in a URL. GitLab's URL of a pipeline has no attempt, so Konverge adds one for a
+/// retried job.
 const ATTEMPT: &str = "#attempt-";
 
-/// Parses the end of the URL of a pipeline's page: `42`, or `42#attempt-2` with an attempt.
+/// Parses the end of a pipeline's URL: `42`, or with an attempt `42#attempt-2`.
 pub(super) fn pipeline_of_page(end: &str) -> Option<(u64, Option<u32>)> {
     Some(match end.split_once(ATTEMPT) {
         Some((pipeline, attempt)) => (pipeline.parse().ok()?, Some(attempt.parse().ok()?)),
@@ -32,9 +33,9 @@ pub(super) fn pipeline_of_page(end: &str) -> Option<(u64, Option<u32>)> {
 pub struct PipelineJob {
     info: JobInfo,
     event: Result<JobEvent, ForgeError>,
-    /// The page of the job, or else of its pipeline.
+    /// The URL of the job, or else of its pipeline.
     page: String,
-    /// The file that takes the place of a summary, if a later part of the job keeps it as an artifact.
+    /// A file in place of a summary, if a later part of the job keeps that file as an artifact.
     summary: Option<PathBuf>,
 }
 
@@ -42,7 +43,7 @@ impl PipelineJob {
     /// Reads the environment.
     ///
     /// # Errors
-    /// The first variable that is missing or invalid.
+    /// The first missing or invalid variable.
     pub fn from_env(env: &BTreeMap<String, String>) -> Result<Self, ForgeError> {
         let here = Environment::new(env);
         let vars = Variables(here);
@@ -63,11 +64,11 @@ impl PipelineJob {
             sha: vars.commit(variables::CI_COMMIT_SHA)?,
             ref_name: vars.full_ref()?,
             actor: actor.to_owned(),
-            // After a retry the variable names who retried the job, so GitLab is asked who started the pipeline.
+            // After a retry this variable names who retried the job. So `starter` is later requested from GitLab.
             starter: actor.to_owned(),
             server_url: server_url.to_owned(),
             run_id: pipeline,
-            // No variable counts the retries of a job: GitLab is asked.
+            // No variable has the number of retries. So the attempt is later requested from GitLab.
             run_attempt: 1,
             workflow_file: None,
             workspace: here.var(variables::CI_PROJECT_DIR).map(PathBuf::from),
@@ -114,7 +115,7 @@ impl CiJob for PipelineJob {
     }
 
     fn attempt_url(&self) -> String {
-        // A job that is retried stays in its pipeline, whose page has no attempts.
+        // A retried job stays in its pipeline, and the pipeline's URL has no attempt.
         match self.info.run_attempt {
             0 | 1 => self.run_url(),
             later => format!("{}{ATTEMPT}{later}", self.run_url()),
@@ -136,7 +137,7 @@ impl CiJob for PipelineJob {
     }
 
     fn set_outputs(&self, _: &[(&str, String)]) -> Result<(), ForgeError> {
-        // A report of variables holds no line breaks and overrides every variable of the jobs after it.
+        // A dotenv report cannot contain line breaks, and would override variables of all later jobs.
         Ok(())
     }
 
@@ -174,7 +175,7 @@ impl CiJob for PipelineJob {
     }
 
     fn token_issuer(&self) -> Result<String, Unsupported> {
-        // `id_tokens:` gives a job tokens for audiences that its file names, before the job runs.
+        // A CI file with `id_tokens:` gives tokens to a job before the job runs. A running job cannot request one.
         Err(without("identity tokens that a job asks for"))
     }
 }
@@ -192,7 +193,7 @@ mod tests {
         let page = "https://acme.example/git/acme/platform/konfig/-/pipelines/42";
         assert_eq!((job.run_url().as_str(), job.attempt_url().as_str()), (page, page));
         assert!(job.is_page_of_run(page) && !job.is_later_page(page));
-        // A retry of it is another attempt of the same run.
+        // A retry counts as another attempt of the same run.
         let retried = job.of_attempt(2);
         let second = retried.attempt_url();
         assert_eq!(second, format!("{page}#attempt-2"));

@@ -1,11 +1,13 @@
-//! GitLab behind the door of `konverge-forge`. This room knows nothing about the content of a plan.
+//! Implements the interface of `konverge-forge` with GitLab's API. This crate knows nothing about the content of a
+//! plan.
 //!
 //! - [`Client`]: the API
-//! - [`Environment`]: the variables that name a project and a token
+//! - [`Environment`]: the variables with the project and the token
 //! - [`PipelineJob`]: the job, and the event that started its pipeline
 //!
-//! What GitLab cannot say, or only in a paid tier, is [`Unsupported`], never *no*. Its events of pushes, for one, are written
-//! after the push, leave out who pushed several branches at once, and are deleted after some years.
+//! A fact that GitLab does not provide, or only in a paid tier, is [`Unsupported`], never "no". For example, its
+//! push events are written after the push, do not name a person who pushed several branches at once, and are
+//! deleted after some years.
 
 mod answers;
 mod changes;
@@ -40,17 +42,17 @@ impl Forge for Client {
     }
 
     fn deployments(&self) -> Result<&dyn Deployments, Unsupported> {
-        // Its deployments are those of a job with an environment, and have no place for what an apply records.
+        // GitLab's deployments belong to jobs with an environment, and cannot store the data of an apply.
         Err(without("deployments with a payload"))
     }
 
     fn environments(&self) -> Result<&dyn Environments, Unsupported> {
-        // Only in a paid tier, and per deployment.
+        // GitLab has such approvals only in a paid tier, and for each deployment separately.
         Err(without("environments with reviewers in every tier"))
     }
 
     fn review_edits(&self) -> Result<&dyn ReviewEdits, Unsupported> {
-        // An approval has no text.
+        // GitLab's approvals have no text.
         Err(without("texts of approvals"))
     }
 

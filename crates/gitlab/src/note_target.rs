@@ -1,4 +1,4 @@
-//! The target of a note: a merge request or an issue, which have numbers of their own.
+//! The target of a note: a merge request or an issue. The two are numbered separately.
 
 /// The target of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum NoteTarget {
 }
 
 impl NoteTarget {
-    /// Returns the segment for the target in paths of the API and of pages.
+    /// Returns the path segment of the target in the API and in URLs.
     pub(super) fn folder(self) -> &'static str {
         match self {
             Self::MergeRequest => "merge_requests",

@@ -1,5 +1,5 @@
-//! Notes: comments on a merge request or an issue. The two have numbers of their own, and GitLab finds a note only below its
-//! target.
+//! Notes are comments on a merge request or an issue. The two are numbered separately, and a note can only be
+//! addressed below its target.
 
 use jiff::Timestamp;
 use konverge_forge::{Comment, ForgeError, ForgeKind};
@@ -13,7 +13,7 @@ pub(super) struct NoteBody {
     #[serde(default)]
     pub(super) body: String,
     pub(super) author: Option<User>,
-    /// True for what GitLab itself notes, such as a push.
+    /// True for notes that GitLab itself writes, for example after a push.
     #[serde(default)]
     pub(super) system: bool,
     #[serde(default)]
@@ -21,7 +21,7 @@ pub(super) struct NoteBody {
 }
 
 impl NoteBody {
-    /// Converts the note. The URL is filled in by [`Client::placed`], which knows the target.
+    /// Converts the note. [`Client::placed`], which knows the target, fills in the URL.
     pub(super) fn into_comment(self) -> Comment {
         Comment {
             id: self.id,
@@ -34,12 +34,12 @@ impl NoteBody {
 }
 
 impl Client {
-    /// Returns the path of the notes of a merge request or an issue.
+    /// Returns the path of the notes on a merge request or an issue.
     pub(super) fn notes_path(&self, number: u64) -> String {
         self.path(&format!("/{}/{number}/notes", self.notes_of.folder()))
     }
 
-    /// Fills in the URL of a comment on a merge request or an issue, and remembers the target.
+    /// Fills in the URL of a comment, and remembers its target.
     pub(super) fn placed(&self, number: u64, mut comment: Comment) -> Comment {
         let (target, id) = (self.notes_of, comment.id);
         let page = format!("/{}/{number}#note_{id}", target.folder());
@@ -49,10 +49,10 @@ impl Client {
         comment
     }
 
-    /// Returns the number of the target of a comment that was listed or written, and the path of the comment.
+    /// Returns the number of a comment's target, and the path of the comment.
     ///
     /// # Errors
-    /// The comment was neither listed nor written by this client.
+    /// This client has neither read nor written the comment before, so the target is unknown.
     pub(super) fn place_of(&self, id: u64) -> Result<(u64, String), ForgeError> {
         let notes = self.learned.notes.lock().expect("no panic while locked");
         let (target, number) = *notes.get(&id).ok_or_else(|| ForgeError::NotFound {

@@ -1,4 +1,5 @@
-//! Pages. GitLab names the next one in a header; a list may change meanwhile, so each is sorted such that new items come last.
+//! Lists with several pages. GitLab names the next page in a header. A list may change between two requests, so
+//! each is sorted with new items at the end.
 
 use http::{HeaderMap, Method};
 use konverge_forge::ForgeError;
@@ -7,14 +8,14 @@ use serde::de::DeserializeOwned;
 
 use crate::client::{Client, malformed};
 
-/// The number of items on a page, the most that GitLab gives.
+/// The number of items on a page, which is GitLab's maximum.
 pub(super) const PAGE: usize = 100;
 
-/// The maximum number of pages.
+/// The maximum number of pages of a list.
 const MOST_PAGES: usize = 200;
 
 impl Client {
-    /// Lists all items of all pages.
+    /// Reads the items of all pages.
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -52,16 +53,16 @@ impl Client {
     }
 }
 
-/// One page of a list.
+/// A page of a list.
 pub(super) struct Page<T> {
-    /// The items.
+    /// The items on the page.
     pub(super) items: Vec<T>,
     /// The number of the next page, if there is one.
     pub(super) next: Option<usize>,
 }
 
-/// Returns the number of the page after `page`, which has `count` items. A proxy may have removed the header; then a full page has
-/// a next one.
+/// Returns the number of the next page, if there is one. `count` is the number of items on this page. A proxy may
+/// have removed the header; then a full page is assumed to have a next one.
 fn next_page(headers: &HeaderMap, page: usize, count: usize) -> Result<Option<usize>, &'static str> {
     let Some(said) = headers.get("x-next-page") else {
         return Ok((count >= PAGE).then_some(page + 1));
@@ -89,7 +90,7 @@ mod tests {
             next_page(&HeaderMap::from_iter(said), page, count)
         };
         assert_eq!(next(Some("2"), 1, 100), Ok(Some(2)));
-        // More may be hidden from the token than is shown.
+        // Hidden items leave a page shorter, so the header counts and not the number of items.
         assert_eq!(next(Some("3"), 2, 1), Ok(Some(3)));
         assert_eq!(next(Some(""), 2, 100), Ok(None));
         assert_eq!(next(None, 1, PAGE), Ok(Some(2)));

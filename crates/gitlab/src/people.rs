@@ -1,4 +1,4 @@
-//! People: who approved, and who may.
+//! People: who approved a merge request, and who may approve.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,17 +13,17 @@ use crate::{
     without,
 };
 
-/// Members of a group that is private are shown to its members alone.
+/// The permission to read the members of a private group: only its members have it.
 const GROUP: TokenPermission = TokenPermission("the scope `api`, of a member of the group");
 
-/// The first version whose approvals have a time.
+/// The first version of GitLab that reports the time of an approval.
 const APPROVAL_TIMES: &str = "18.5";
 
-/// The access levels from which on a member may push, and administer.
+/// The minimum access levels of a member who may push, and who may administer.
 const DEVELOPER: u32 = 30;
 const MAINTAINER: u32 = 40;
 
-/// The access level of a guest, who may read. A member below it sees only the project's group.
+/// The access level of a guest, who may read the project. A member with a lower level can only see the group.
 const GUEST: u32 = 10;
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct Approval {
     approved_at: Option<Timestamp>,
 }
 
-/// A version of a merge request, one for each push.
+/// A version of a merge request. Each push creates one.
 #[derive(Deserialize)]
 struct Version {
     head_commit_sha: Option<String>,
@@ -48,16 +48,16 @@ struct Version {
 #[derive(Deserialize)]
 struct Member {
     username: String,
-    /// The state of the account: `active`, `blocked`, …
+    /// The state of the account, such as `active` or `blocked`.
     state: String,
     access_level: u32,
-    /// The state of the membership: `active`, or `awaiting` a seat. Only shown to some accounts.
+    /// The state of the membership, such as `active` or `awaiting`. Only shown to some accounts.
     #[serde(default)]
     membership_state: Option<String>,
 }
 
 impl Member {
-    /// Returns true if it is an active membership of `user`.
+    /// Returns true for an active membership of `user`.
     fn is_active(&self, user: &str) -> bool {
         let holds = self
             .membership_state
@@ -75,6 +75,8 @@ impl People for Client {
         if approved_by.is_empty() {
             return Ok(Vec::new());
         }
+        // The time of an approval decides for which head it counts. Without it, an approval of an older head could
+        // count.
         if approved_by.iter().any(|approval| approval.approved_at.is_none()) {
             return Err(self.outdated(format!("GET {path}"), APPROVAL_TIMES).await?);
         }
@@ -101,7 +103,7 @@ impl People for Client {
         let Some(id) = self.user_id(user).await? else {
             return Ok(Permission::None);
         };
-        // `all` includes members by a group, and by a group that was invited.
+        // `all` includes members through a group, also through an invited one.
         let path = self.path(&format!("/members/all/{id}"));
         let member: Member = match self.rest.get(&path, READ).await {
             Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
@@ -117,7 +119,7 @@ impl People for Client {
     }
 
     fn code_owners(&self) -> Result<(), Unsupported> {
-        // GitLab's file has sections with approvals and defaults of their own.
+        // GitLab's CODEOWNERS has sections, each with its own number of approvals and default owners.
         Err(without("CODEOWNERS as GitHub reads it"))
     }
 
@@ -128,7 +130,7 @@ impl People for Client {
         }
         let name = format!("{org}/{team}");
         let group = format!("/groups/{}", encoded(&name));
-        // Without access to the group nobody is known not to be a member, so this request comes first.
+        // This request comes first, because an account without access to the group would see nobody as a member.
         let found: Group = self
             .rest
             .get(&format!("{group}?with_projects=false"), GROUP)
@@ -143,7 +145,7 @@ impl People for Client {
         let Some(id) = self.user_id(user).await? else {
             return Ok(false);
         };
-        // Without inherited members: the owners of the groups above would be in every team.
+        // Without inherited members, because otherwise the owners of parent groups would be in every team.
         match self
             .rest
             .get::<Member>(&format!("{group}/members/{id}"), GROUP)
@@ -173,7 +175,7 @@ impl Client {
         Ok(found.map(|user| user.id))
     }
 
-    /// Returns the error of a server that is too old for a call.
+    /// Returns the error of a server that is too old for a request.
     pub(super) async fn outdated(&self, operation: String, needed: &str) -> Result<ForgeError, ForgeError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -193,15 +195,15 @@ impl Client {
     }
 }
 
-/// The heads of a merge request, with the time when GitLab got each, the oldest first. An approval does not name its commit, so it
-/// belongs to the head at its time.
+/// The heads of a merge request with the time when GitLab received each, the oldest first. An approval does not
+/// name its commit, so it counts for the head at its time.
 struct Heads(Vec<(Timestamp, CommitId)>);
 
 impl Heads {
     fn read(path: &str, versions: &[Version]) -> Result<Self, ForgeError> {
         let mut heads = Vec::new();
         for version in versions {
-            // A version without a head is of a branch that has no commit of its own.
+            // A version without a head belongs to a branch that has no commits of its own.
             if let Some(sha) = &version.head_commit_sha {
                 heads.push((version.created_at, commit_id(path, sha)?));
             }
@@ -210,7 +212,8 @@ impl Heads {
         Ok(Self(heads))
     }
 
-    /// Returns the head at a time. A head of the same instant may have come after the approval, so the head before it counts.
+    /// Returns the head at a time. A head with exactly this time may have arrived after the approval, so the one
+    /// before it counts.
     fn at(&self, time: Timestamp) -> Option<&CommitId> {
         let mut before = self.0.iter().rev().filter(|(since, _)| *since < time);
         before.next().map(|(_, head)| head)
@@ -229,7 +232,7 @@ mod tests {
             head_commit_sha: Some(sha.to_string().repeat(40)),
             created_at: time.parse().unwrap(),
         };
-        // The newest first, as GitLab lists them.
+        // GitLab lists the newest version first.
         let versions = [
             version('c', "2026-11-29T12:00:00.500Z"),
             version('b', "2026-11-29T11:00:00Z"),

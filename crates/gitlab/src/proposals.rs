@@ -1,5 +1,6 @@
-//! Branches and merge requests that Konverge writes. GitLab writes files and commits them in one request; it does not say which
-//! tree a commit has, nor whose account made it, so a commit is known to be ours by its message, its address and its files.
+//! Branches and merge requests that Konverge writes. GitLab writes and commits files in one request. It reports
+//! neither the tree of a commit nor the account that made it, so our commits are recognized by message, mail
+//! address and changed files.
 
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -20,7 +21,7 @@ use crate::{
 
 const WRITE: TokenPermission = TokenPermission("the scope `api` and the role Developer");
 
-/// The maximum number of our commits on a branch: one for each change of the proposed files.
+/// The maximum number of our commits on a branch. There is one for each change of the proposed files.
 const MOST_COMMITS: usize = 20;
 
 #[derive(Deserialize)]
@@ -54,7 +55,7 @@ impl From<ProposalBody> for ProposedPullRequest {
     }
 }
 
-/// A commit, as far as a proposal asks for it.
+/// The fields of a commit that proposals need.
 #[derive(Deserialize)]
 struct CommitBody {
     message: String,
@@ -69,10 +70,10 @@ struct ChangedFile {
     new_path: String,
 }
 
-/// A file of a branch.
+/// A file on a branch.
 struct BranchFile {
     content: Vec<u8>,
-    /// The last commit that changed it.
+    /// The last commit that changed the file.
     last_commit: String,
 }
 
@@ -85,8 +86,8 @@ impl Proposals for Client {
             Some(tip) => self.is_own(&commit, tip).await?,
             None => false,
         };
-        // A run that ended early may have left a branch without a commit. Its tip is a commit of the base, so nobody's work is
-        // there.
+        // A run that was killed early may have left a branch without a commit. The tip of such a branch is a commit
+        // of the base, so it contains nobody's work and may be used.
         let is_fresh =
             || async { Ok::<_, ForgeError>(self.commits_after(start, commit.base).await?.is_some()) };
         if !is_own && start != commit.base && !is_fresh().await? {
@@ -97,10 +98,12 @@ impl Proposals for Client {
             return Ok(CommittedFiles::Present(start.clone()));
         }
         match self.write_files(&commit, tip.is_none(), &there).await {
-            // Somebody may have pushed between the look at the branch and the write.
+            // Somebody may have pushed between the check of the branch and the write, so the new commit's ancestors
+            // are checked too.
             Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
             Ok(_) => Ok(CommittedFiles::Conflict),
-            // Somebody else wrote first; or our request was executed, and its answer was lost. The tip tells which.
+            // Either somebody else wrote first, or our request succeeded and its response was lost. The tip of the
+            // branch shows which.
             Err(error)
                 if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 400, .. }) =>
             {
@@ -172,7 +175,7 @@ impl Proposals for Client {
         }
         #[derive(Deserialize)]
         struct Approvals {
-            /// Only in a paid tier.
+            /// The number of required approvals. Missing in the free tier.
             #[serde(default)]
             approvals_required: u64,
         }
@@ -180,7 +183,7 @@ impl Proposals for Client {
         let settings: Settings = self.rest.get(&self.path(""), READ).await?;
         let rules: Approvals = self.rest.get(&of_pull("/approvals"), READ).await?;
         let path = of_pull("/merge");
-        // Without a rule GitLab would merge at once.
+        // Without any rule GitLab would merge at once, which nobody has asked for.
         if !settings.only_allow_merge_if_pipeline_succeeds && rules.approvals_required == 0 {
             return Err(ForgeError::Refused {
                 forge: ForgeKind::Gitlab,
@@ -190,14 +193,14 @@ impl Proposals for Client {
                     .to_owned(),
             });
         }
-        // The head that was looked at: GitLab refuses to merge another one, which somebody pushed since.
+        // With the head that was checked, GitLab refuses to merge a newer one that somebody pushed since.
         let body = json!({"auto_merge": true, "sha": pull.head});
         self.rest.set::<Value>(Method::PUT, &path, &body, WRITE).await?;
         Ok(())
     }
 
     async fn starts_workflows(&self) -> Result<bool, ForgeError> {
-        // A push of a bot starts pipelines, as any push does.
+        // In GitLab a push by a bot starts pipelines like any other push.
         Ok(true)
     }
 }
@@ -218,8 +221,8 @@ impl Client {
         Ok(false)
     }
 
-    /// Returns the parent of one of our commits; `None` for a commit of others. Anybody can write our message and address, so one
-    /// of ours must also change nothing but the files.
+    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message
+    /// and address, so the commit must also change only the proposed files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,
@@ -228,7 +231,7 @@ impl Client {
         let path = self.path(&format!("/repository/commits/{at}?stats=false"));
         let found: CommitBody = self.rest.get(&path, READ).await?;
         let us = self.account().await?.commit_email.as_deref();
-        // The author is compared: if GitLab signs its commits, the committer is GitLab.
+        // The author is compared and not the committer: if GitLab signs its commits, the committer is GitLab.
         let is_by_us = us.is_some_and(|us| us.eq_ignore_ascii_case(&found.author_email));
         let (true, [parent]) = (
             is_by_us && commit.has_message(&found.message),
@@ -283,7 +286,8 @@ impl Client {
         Ok(found)
     }
 
-    /// Commits files to the tip of the branch, or to a new branch. GitLab refuses a file that has changed since it was read.
+    /// Commits files to the tip of the branch, or to a new branch. GitLab refuses the request if a file has changed
+    /// since it was read.
     async fn write_files(
         &self,
         commit: &FilesCommit<'_>,
@@ -299,6 +303,7 @@ impl Client {
             let mut action = json!({"file_path": path, "content": content, "encoding": "base64"});
             match there {
                 Some(there) => {
+                    // GitLab refuses the update if somebody has changed the file since this commit.
                     action["action"] = json!("update");
                     action["last_commit_id"] = json!(there.last_commit);
                 }
@@ -311,7 +316,7 @@ impl Client {
             "branch": commit.branch, "commit_message": commit.plain_message(), "actions": actions,
         });
         if is_new {
-            // With a start GitLab creates the branch, and refuses if somebody else has created it.
+            // With a start commit GitLab creates the branch, and refuses if somebody else has created it.
             body["start_sha"] = json!(commit.base);
         }
         let path = self.path("/repository/commits");
@@ -322,7 +327,7 @@ impl Client {
     }
 }
 
-/// Returns true if all files have their new contents.
+/// Returns true if all files already have their new contents.
 fn have(there: &[Option<BranchFile>], files: &[(RepoPath, String)]) -> bool {
     let mut pairs = there.iter().zip(files);
     pairs.all(|(there, (_, content))| {

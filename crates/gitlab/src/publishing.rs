@@ -44,7 +44,7 @@ impl From<StatusBody> for CommitStatus {
             state: match raw.status.as_str() {
                 "success" => StatusState::Success,
                 "failed" => StatusState::Failure,
-                // We set neither, and they are no result.
+                // Konverge never sets these two, and they are no results.
                 "canceled" | "skipped" => StatusState::Error,
                 _ => StatusState::Pending,
             },
@@ -76,7 +76,7 @@ impl Publishing for Client {
     }
 
     fn job_login(&self) -> Option<&'static str> {
-        // The token of a job writes nothing.
+        // The token of a job cannot write notes, so it has no login here.
         None
     }
 
@@ -98,7 +98,7 @@ impl Publishing for Client {
         };
         let path = format!("{}?order_by=created_at&sort=asc", self.notes_path(number));
         let notes: Vec<NoteBody> = self.list(&path, need).await?;
-        // GitLab has no filter for the time, so it is filtered here.
+        // GitLab has no filter for the time, so the notes are filtered here.
         let is_meant = |note: &NoteBody| {
             let is_new = since.is_none_or(|since| note.updated_at.is_none_or(|at| at >= since));
             !note.system && is_new
@@ -138,7 +138,7 @@ impl Publishing for Client {
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
         let (_, path) = self.place_of(id)?;
         match self.rest.repeatable(Method::DELETE, &path, None, NOTES).await {
-            // An earlier attempt whose answer was lost has done it.
+            // An earlier attempt whose response was lost has deleted it.
             Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -171,15 +171,15 @@ impl Publishing for Client {
         if let Some(url) = url {
             body["target_url"] = json!(url);
         }
-        // Without an id GitLab adds the status to the newest pipeline of the commit. That may be another one, which would then
-        // never end.
+        // Without a pipeline id GitLab would add the status to the newest pipeline of the commit. That may be
+        // another pipeline, which would then never end.
         if let Some(own) = self.job.as_ref().filter(|own| own.commit == *sha) {
             body["pipeline_id"] = json!(own.pipeline);
         }
         let path = self.path(&format!("/statuses/{sha}"));
         match self.rest.set::<Value>(Method::POST, &path, &body, STATUSES).await {
             Ok(_) => Ok(()),
-            // The status has this state already: by an earlier run, or by an attempt whose answer was lost.
+            // The status already has this state: from an earlier run, or from an attempt whose response was lost.
             Err(ForgeError::Refused {
                 status: 400, message, ..
             }) if message.contains("Cannot transition status")
@@ -221,8 +221,8 @@ impl Publishing for Client {
             .create(&self.path("/issues"), &issue, ISSUES, Some::<IssueBody>, find)
             .await?;
         match made {
-            // GitLab drops the label without an error if the token may not set one. Without it the issue would never be found
-            // again.
+            // If the token may not set labels, GitLab drops the label without an error. Then the issue could never
+            // be found again.
             Some(made) if made.labels.iter().all(|one| one != label) => Err(ForgeError::Forbidden {
                 forge: ForgeKind::Gitlab,
                 operation: format!("label issue #{}", made.iid),
@@ -245,15 +245,16 @@ impl Publishing for Client {
 }
 
 impl Client {
-    /// Returns the path of all statuses of a commit, also of those that newer ones of the same name replaced.
+    /// Returns the path of all statuses of a commit, including those that a newer one of the same name has
+    /// replaced.
     fn statuses_path(&self, sha: &CommitId) -> String {
         self.path(&format!(
             "/repository/commits/{sha}/statuses?all=true&order_by=id&sort=desc"
         ))
     }
 
-    /// Filters the statuses that the token's account set, the newest first. GitLab also lists the jobs of every pipeline, under names
-    /// that a merge request chooses.
+    /// Keeps only the statuses that the token's account has set, the newest first. GitLab also lists the jobs of
+    /// every pipeline, and a merge request can choose their names.
     async fn own_statuses(&self, raw: Vec<StatusBody>) -> Result<Vec<CommitStatus>, ForgeError> {
         if raw.is_empty() {
             return Ok(Vec::new());
@@ -268,7 +269,7 @@ impl Client {
         Ok(ours.into_iter().map(CommitStatus::from).collect())
     }
 
-    /// Sets fields of an issue. Returns false if it was deleted after the listing.
+    /// Sets fields of an issue. Returns false if the issue was deleted in the meantime.
     async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
         let path = self.path(&format!("/issues/{number}"));
         match self.rest.set::<Value>(Method::PUT, &path, fields, ISSUES).await {
@@ -279,7 +280,7 @@ impl Client {
     }
 }
 
-/// Converts an issue; `None` without a marker or an author.
+/// Converts an issue; `None` if it has no marker or no author.
 fn into_issue(raw: IssueBody) -> Option<Issue> {
     Some(Issue {
         number: raw.iid,

@@ -1,8 +1,8 @@
-//! Quick actions: GitLab executes a line of a description or a note that begins with `/merge` or `/approve`, in the name of the
-//! account of the token.
+//! Quick actions: GitLab executes a line such as `/merge` or `/approve` in a description or a note, with the
+//! permissions of the token's account.
 
-/// Returns a text for a description or a note without quick actions: a line with a `/` at its start gets a space before it, which
-/// Markdown does not show. GitLab ignores carriage returns when it looks for the start of a line.
+/// Returns a text without quick actions, for a description or a note: a line that begins with `/` gets a leading
+/// space, which Markdown does not show. Like GitLab, this ignores carriage returns at the start of a line.
 pub(super) fn disarmed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! Pipelines and jobs: whether one is over, pipelines that are started, and who started one.
+//! Pipelines and jobs: checks if one is over, starts pipelines, and finds out who started one.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +23,13 @@ const START: TokenPermission =
 /// The permission to read the settings of a project.
 const SETTINGS: TokenPermission = TokenPermission("the scope `api` and the role Maintainer");
 
-/// The file with the jobs of every pipeline of a project.
+/// The CI file, which defines the jobs of all pipelines of a project.
 const PIPELINE_FILE: &str = ".gitlab-ci.yml";
 
-/// The maximum number of pipelines whose name is asked for one by one.
+/// The maximum number of pipelines whose names are requested one by one.
 const MOST_NAMED: usize = 10;
 
-/// The maximum number of pipeline schedules, each of which is asked for.
+/// The maximum number of pipeline schedules, each of which needs a request.
 const MOST_SCHEDULES: usize = 50;
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct PipelineBody {
     status: String,
     #[serde(default)]
     web_url: String,
-    /// The evaluated `workflow: name:`.
+    /// The name of the pipeline: the evaluated `workflow: name:`.
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -56,7 +56,7 @@ impl From<PipelineBody> for DispatchedRun {
     }
 }
 
-/// Returns true for the status of a pipeline or a job that has ended. A manual one that waits for somebody has not.
+/// Returns true if a pipeline or a job with this status has ended. A manual job that waits for somebody has not.
 fn is_final(status: &str) -> bool {
     matches!(status, "success" | "failed" | "canceled" | "skipped")
 }
@@ -96,8 +96,8 @@ impl Runs for Client {
         ));
         let page = self.page::<PipelineBody>(&path, READ, 1).await?;
         let mut newest: Vec<_> = page.items.into_iter().take(limit).collect();
-        // A pipeline whose start was not answered is found by its name, and is among the newest. The list may lack the names, so
-        // they are requested one by one.
+        // A pipeline that started without a response is found by its name, and is among the newest. The list may
+        // lack names, so they are requested one by one.
         if limit > 1 {
             for listed in newest.iter_mut().take(MOST_NAMED) {
                 if listed.name.is_none() {
@@ -117,7 +117,7 @@ impl Runs for Client {
     }
 
     fn starters_may_push(&self) -> bool {
-        // A schedule continues after its owner has lost the right to push.
+        // A schedule keeps running after its owner has lost the permission to push.
         false
     }
 
@@ -145,13 +145,13 @@ impl Runs for Client {
         })?;
         let path = self.path(&format!("/pipelines/{}/jobs?include_retried=true", own.pipeline));
         let jobs: Vec<Job> = self.list(&path, READ).await?;
-        // A retry is another job of the same name. A set, because pages may overlap while jobs are added.
+        // A retry is another job with the same name. A set is used, because pages may overlap while jobs are added.
         let of_name = jobs.iter().filter(|one| one.name == own.name);
         let until: BTreeSet<u64> = of_name.map(|one| one.id).filter(|id| *id <= own.id).collect();
         if !until.contains(&own.id) {
             return Err(malformed(
                 format!("GET {path}"),
-                "the list lacks the job that asks",
+                "the list does not have this job",
             ));
         }
         u32::try_from(until.len()).map_err(|error| malformed(format!("GET {path}"), error))
@@ -163,15 +163,15 @@ impl Runs for Client {
 }
 
 impl Client {
-    /// Refuses a project in which the person who starts a pipeline may set its variables. They override the variables that GitLab
-    /// sets, so every fact that a job knows of its pipeline could be false.
+    /// Returns an error if a person who starts a pipeline may set variables. They override GitLab's own variables,
+    /// so every fact about the pipeline that a job reads could be forged.
     async fn refuse_given_variables(&self) -> Result<(), ForgeError> {
         #[derive(Deserialize)]
         struct Project {
-            /// The role from which on somebody may start a pipeline with variables. Shown to maintainers.
+            /// The minimum role for starting a pipeline with variables. Only shown to maintainers.
             #[serde(default)]
             ci_pipeline_variables_minimum_override_role: Option<String>,
-            /// The older form of the setting. Where it is false, the role counts for nothing.
+            /// The older form of the setting. If it is false, the role has no effect.
             #[serde(default)]
             restrict_user_defined_variables: Option<bool>,
         }
@@ -190,8 +190,8 @@ impl Client {
         }
     }
 
-    /// Refuses a project with a schedule that has variables: its pipelines get them whatever the setting says, and somebody may
-    /// have given them while it was open.
+    /// Returns an error if a pipeline schedule has variables. Its pipelines get them regardless of the project's
+    /// setting, and somebody may have added them before the setting was restricted.
     async fn refuse_scheduled_variables(&self) -> Result<(), ForgeError> {
         #[derive(Deserialize)]
         struct Listed {
@@ -199,7 +199,7 @@ impl Client {
         }
         #[derive(Deserialize)]
         struct Schedule {
-            /// Missing if the token may not see them.
+            /// The variables of the schedule. Missing if the token may not see them.
             #[serde(default)]
             variables: Option<Vec<IgnoredAny>>,
         }
@@ -215,7 +215,7 @@ impl Client {
         for Listed { id } in schedules {
             let path = self.path(&format!("/pipeline_schedules/{id}"));
             let schedule: Schedule = match self.rest.get(&path, SETTINGS).await {
-                // Somebody deleted the schedule after the listing.
+                // The schedule was deleted in the meantime.
                 Err(ForgeError::NotFound { .. }) => continue,
                 answer => answer?,
             };
@@ -224,7 +224,7 @@ impl Client {
                 Some(_) => {
                     return Err(ForgeError::Runner {
                         message: format!(
-                            "the pipeline schedule {id} has variables, which overwrite what GitLab tells its jobs: the commit, who started it"
+                            "the pipeline schedule {id} has variables, which override GitLab's own variables, such as the commit and who started the pipeline"
                         ),
                         hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
                             .to_owned(),
@@ -241,7 +241,7 @@ impl Client {
     }
 }
 
-/// Creates the error of an answer that leaves out a field, because the role of the token is too low.
+/// Creates the error for a response without a field, which means that the token's role is too low.
 fn unseen(path: &str, what: &str) -> ForgeError {
     ForgeError::Forbidden {
         forge: ForgeKind::Gitlab,
@@ -250,8 +250,8 @@ fn unseen(path: &str, what: &str) -> ForgeError {
     }
 }
 
-/// Returns the path of the API for the page of a job or a pipeline, `https://HOST/GROUP/NAME/-/jobs/ID`; `None` if it is not on this
-/// server.
+/// Returns the API path for the URL of a job or a pipeline, `https://HOST/GROUP/NAME/-/jobs/ID`; `None` for a URL
+/// of another server.
 fn path_of_page(url: &str, server_url: &str) -> Option<String> {
     let path = url.strip_prefix(server_url)?.strip_prefix('/')?;
     let (project, page) = path.split_once("/-/")?;

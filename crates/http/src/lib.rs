@@ -1,5 +1,5 @@
-//! The door to servers outside: clients with deadlines that follow no redirect, a span for each request, and bodies with
-//! a limit. What is asked, and what an answer means, is each caller's own.
+//! HTTP clients for external servers: with timeouts, without redirects, with a tracing span for each request and a
+//! limit for bodies. The callers define the requests and interpret the responses.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use tracing::Instrument as _;
 /// The maximum time to connect.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A client that follows no redirect: a server could send credentials elsewhere by one.
+/// Creates the builder of a client without redirects, because a redirect could send credentials to another host.
 pub fn client() -> ClientBuilder {
     Client::builder()
         .connect_timeout(CONNECT_DEADLINE)
         .redirect(Policy::none())
 }
 
-/// Sends a request within a span, which has its method, host, status, size, and the time to the answer.
+/// Sends a request in a tracing span with its method, host, status, size, and the time until the response.
 ///
 /// # Errors
-/// The request cannot be built, or there is no answer.
+/// The request cannot be built, or there is no response.
 pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     send_as(request, None).await
 }
 
-/// Sends a request like [`send`], to a host whose name is secret: its span shows `shown` instead.
+/// Sends a request like [`send`] to a host whose name is secret. The span contains `shown` in place of the host.
 ///
 /// # Errors
-/// Errors of [`send`].
+/// The same as for [`send`].
 pub async fn send_to_secret_host(request: RequestBuilder, shown: &str) -> reqwest::Result<Response> {
     send_as(request, Some(shown)).await
 }
@@ -46,10 +46,10 @@ async fn send_as(request: RequestBuilder, shown: Option<&str>) -> reqwest::Resul
     answer
 }
 
-/// Sends a request, and reads the whole answer: at most `most` bytes.
+/// Sends a request, and reads the whole response of at most `most` bytes.
 ///
 /// # Errors
-/// Errors of [`BodyError`].
+/// See [`BodyError`].
 pub async fn exchange(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -64,13 +64,13 @@ pub async fn exchange(
     Ok(whole)
 }
 
-/// Why a body is not read.
+/// Reasons why a body cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The connection ended, or it took too long.
+    /// The connection failed, or the timeout expired.
     #[error(transparent)]
     Transport(#[from] reqwest::Error),
-    /// It is longer than what is read.
+    /// The body is longer than the limit.
     #[error("the answer has more than {most} bytes")]
     TooLong {
         /// The limit, in bytes.
@@ -79,7 +79,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// Removes the address of the request, which may hold a credential.
+    /// Removes the URL of the request from the error, because it may contain credentials.
     #[must_use]
     pub fn without_url(self) -> Self {
         match self {
@@ -89,10 +89,10 @@ impl BodyError {
     }
 }
 
-/// Reads a body of at most `most` bytes. A server that sends more fills no memory.
+/// Reads a body of at most `most` bytes, so that no server can fill the memory.
 ///
 /// # Errors
-/// Errors of [`BodyError`].
+/// See [`BodyError`].
 pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
@@ -104,9 +104,9 @@ pub async fn read_body(mut answer: Response, most: usize) -> Result<Vec<u8>, Bod
     Ok(body)
 }
 
-/// The text of the first element with this name in an XML answer, without white space around it.
+/// Returns the trimmed text of the first XML element with this name.
 ///
-/// The text after the element is not read, because an answer may be cut off.
+/// The XML after the element is not parsed, because a response may be truncated.
 pub fn xml_text(xml: &str, name: &str) -> Option<String> {
     let mut reader = quick_xml::Reader::from_str(xml);
     let mut text: Option<String> = None;
@@ -122,7 +122,7 @@ pub fn xml_text(xml: &str, name: &str) -> Option<String> {
                 None => text.push_str(resolve_predefined_entity(&reference.decode().ok()?)?),
             },
             (Event::End(_), Some(_)) => {
-                // It may be a credential: no second copy of it is made.
+                // The text may be a credential, so it is moved and not copied.
                 let text = text.take()?;
                 let is_trimmed = text.trim().len() == text.len();
                 return Some(if is_trimmed { text } else { text.trim().to_owned() });

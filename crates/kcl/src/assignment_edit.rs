@@ -1,8 +1,8 @@
-//! Edits of a file: a value is replaced where it stands, or a line is added to the block that it belongs in. All other
-//! bytes stay, and the core's parser confirms it.
+//! Edits the text of a KCL file: a value is replaced in place, or a line is added to the block of the attribute. All
+//! other bytes stay. The core's parser then confirms that nothing else changed.
 //!
-//! The core's own `OverrideFile` prints the file again from its tree: it spreads `env.LOG_LEVEL = "debug"` over a block,
-//! and writes a value that is not KCL as a text.
+//! The core's own `OverrideFile` is not used, because it prints the whole file from its syntax tree: it expands
+//! `env.LOG_LEVEL = "debug"` to a block, and writes a value that is not KCL as a string.
 
 use super::{
     AssignedValue, Assignment, AttributePath, KclError, ParsedFile, Pool, attribute_path::is_identifier,
@@ -14,19 +14,20 @@ use konverge_base::model::RepoPath;
 const INDENT: &str = "    ";
 
 impl Pool {
-    /// Returns true if a text is one literal of KCL.
+    /// Returns true if a text is exactly one KCL literal.
     ///
     /// # Errors
-    /// The worker is lost.
+    /// The connection to the worker is lost.
     pub async fn is_literal(&self, text: &str) -> Result<bool, KclError> {
         let path = RepoPath::root().child("value.k");
-        // The value is parsed inside a block, as in the file: there further lines may have any indentation.
+        // The value is parsed inside a block, as it will be in the file: there its further lines may have any
+        // indentation.
         let program = format!("_konverge = {{\nvalue = {text}\n}}\n");
         match self.parse(&path, &program).await {
             Ok(parsed) => {
                 let mut found = parsed.assignments.iter();
                 let value = found.find(|found| found.path.keys() == ["_konverge", "value"]);
-                // A comment or another entry would follow the value into the file.
+                // Without this check, a comment or another entry after the literal would get into the file as well.
                 Ok(parsed.statements == 1
                     && value.is_some_and(|found| found.is_literal() && parsed.value_text(found) == text))
             }
@@ -37,19 +38,19 @@ impl Pool {
 }
 
 impl ParsedFile {
-    /// The text of a value in the file.
+    /// Returns the text of a value as written in the file.
     pub fn value_text(&self, at: &Assignment) -> &str {
         self.text.get(at.span.clone()).unwrap_or_default()
     }
 
-    /// The text with another value of one assignment.
+    /// Returns the text of the file with another value for one assignment.
     pub fn replace(&self, at: &Assignment, value: &str) -> String {
         let mut text = self.text.clone();
         text.replace_range(at.span.clone(), value);
         text
     }
 
-    /// The block that an attribute would be added to: the innermost that holds it.
+    /// Returns the block to which a new attribute would be added: the innermost block that contains its path.
     pub fn block_for(&self, path: &AttributePath) -> Option<&Assignment> {
         let blocks = self.assignments.iter().filter(|found| {
             let above = found.path.keys();
@@ -62,7 +63,8 @@ impl ParsedFile {
         blocks.max_by_key(|found| found.path.keys().len())
     }
 
-    /// The text with an attribute added at the end of a block; `None` if the block or a key cannot be written.
+    /// Returns the text of the file with an attribute added at the end of a block; `None` if the block or a key cannot
+    /// be written.
     pub fn add(&self, block: &Assignment, path: &AttributePath, value: &str) -> Option<String> {
         let braces = block.braces.clone()?;
         let inside = self.text.get(braces.start + 1..braces.end.checked_sub(1)?)?;
@@ -70,7 +72,7 @@ impl ParsedFile {
         let close = braces.end - 1;
         let mut text = self.text.clone();
         match inside.rfind('\n') {
-            // The brace that closes has a line of its own.
+            // The closing brace is on a line of its own, so the new line comes before it.
             Some(at) if inside[at + 1..].trim().is_empty() => {
                 let line = braces.start + 1 + at + 1;
                 let newline = if inside[..at].ends_with('\r') {
@@ -95,8 +97,8 @@ impl ParsedFile {
         Some(text)
     }
 
-    /// Returns true if another text sets the same attributes to the same values, except `path`, which it sets once, to
-    /// `value`.
+    /// Returns true if `edited` sets the same attributes to the same values, except that it sets `path` exactly once,
+    /// to `value`.
     pub fn differs_only_at(&self, edited: &Self, path: &AttributePath, value: &str) -> bool {
         let beside = |file: &Self| -> Vec<(AttributePath, String)> {
             let all = file
@@ -112,12 +114,12 @@ impl ParsedFile {
     }
 }
 
-/// Returns true if one path is the other, or leads to it.
+/// Returns true if the paths are equal, or one of them is inside the other.
 fn overlap(one: &AttributePath, other: &AttributePath) -> bool {
     one.keys().starts_with(other.keys()) || other.keys().starts_with(one.keys())
 }
 
-/// `a.b = value`; a key in quotes stands alone, and what follows it in braces.
+/// Returns the line `a.b = value`. A key in quotes cannot be joined by a dot, so the keys after it are put in braces.
 fn entry(keys: &[String], value: &str) -> Option<String> {
     let plain = keys.iter().take_while(|key| is_identifier(key)).count();
     let (plain, rest) = keys.split_at(plain);

@@ -1,4 +1,4 @@
-//! Finds the places where a file sets attributes, in the syntax tree of the core's own parser.
+//! Finds the assignments of a KCL file in the syntax tree of the core's own parser.
 
 use std::ops::Range;
 
@@ -13,17 +13,17 @@ use konverge_base::{
     model::RepoPath,
 };
 
-/// A file of a program, with the places where it sets attributes.
+/// A parsed KCL file with its assignments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedFile {
     pub(super) text: String,
-    /// The places, in the order of the file.
+    /// The assignments, in the order of the file.
     pub assignments: Vec<Assignment>,
     /// The number of statements.
     pub(super) statements: usize,
 }
 
-/// A place where a file sets an attribute.
+/// An assignment of a value to an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
     /// The attribute.
@@ -34,20 +34,20 @@ pub struct Assignment {
     pub value: AssignedValue,
     /// Range of the value in the text, in bytes.
     pub(super) span: Range<usize>,
-    /// Range of the braces of a block.
+    /// The byte range between the braces, if the value is a block.
     pub(super) braces: Option<Range<usize>>,
 }
 
-/// Value of an assignment.
+/// The kind of value in an assignment.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssignedValue {
-    /// A literal, with its value if that is a text, a number, a truth value or none.
+    /// A literal. Holds its value if it is a string, a number, a boolean or `None`.
     Literal(Option<Value>),
-    /// A block, whose attributes have assignments of their own.
+    /// A block. Its attributes have assignments of their own.
     Block,
-    /// An expression, or an addition to another value.
+    /// An expression, or an addition to another value. It cannot be edited.
     Computed,
-    /// Set only under a condition.
+    /// A value that is set only under a condition. It cannot be edited.
     Conditional,
 }
 
@@ -62,7 +62,7 @@ impl Pool {
     /// Parses a file. Imports are not followed.
     ///
     /// # Errors
-    /// The text is not KCL, or the worker is lost.
+    /// The text is not KCL, or the connection to the worker is lost.
     pub async fn parse(&self, path: &RepoPath, text: &str) -> Result<ParsedFile, KclError> {
         let tree = self.syntax_tree(path, text).await?;
         let statements = list(&tree["body"]);
@@ -83,10 +83,10 @@ impl Pool {
         })
     }
 
-    /// Returns the syntax tree of a file, as the core writes it in JSON.
+    /// Returns the syntax tree of a file as the core's JSON.
     ///
     /// # Errors
-    /// As [`Pool::parse`].
+    /// The errors of [`Pool::parse`].
     pub(super) async fn syntax_tree(&self, path: &RepoPath, text: &str) -> Result<Value, KclError> {
         let request = CompileRequest {
             label: path.to_string(),
@@ -112,8 +112,8 @@ impl Pool {
     }
 }
 
-/// The text with `import __a` instead of `import ..a`. The core ends where it parses a file alone that has a relative
-/// import. Every byte keeps its place.
+/// Returns the text with each `import ..a` replaced by `import __a`, because the core crashes if it parses a single
+/// file with a relative import. No byte changes its position.
 pub(super) fn without_relative_imports(text: &str) -> String {
     let line = |line: &str| match import_path(line).filter(|path| path.starts_with('.')) {
         Some(path) => {
@@ -125,13 +125,13 @@ pub(super) fn without_relative_imports(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
-/// The rest of a line from the path of its import.
+/// Returns the rest of a line from the path of its import on; `None` if the line is no import.
 pub(super) fn import_path(line: &str) -> Option<&str> {
     let after = line.trim_start().strip_prefix("import")?;
     after.starts_with([' ', '\t', '.']).then(|| after.trim_start())
 }
 
-/// Imports are not there while one file is parsed.
+/// Returns true for a syntax error. Missing imports are not counted: only this one file is parsed.
 fn is_syntax(problem: &ParseProblem) -> bool {
     problem.level == "error" && !problem.code.contains("CannotFindModule")
 }
@@ -149,7 +149,7 @@ fn diagnostic_of(problem: &ParseProblem, path: &RepoPath) -> KclDiagnostic {
     found
 }
 
-/// The walk through a syntax tree. What is not known is computed: an edit leaves it alone.
+/// The walk through a syntax tree. A kind of node that is not known counts as computed, so that no edit touches it.
 struct SyntaxTree<'a> {
     text: &'a str,
     lines: Vec<usize>,
@@ -199,7 +199,8 @@ impl SyntaxTree<'_> {
         }
     }
 
-    /// `if` in a block; other entries without a key unpack a value, and set nothing here.
+    /// Adds the assignments under an `if` in a block. Any other entry without a key unpacks a value and sets no
+    /// attribute here.
     fn condition(&mut self, above: &[String], node: &Value) {
         if node["type"] == "ConfigIfEntry" {
             self.entries(above, node, true);
@@ -240,14 +241,14 @@ impl SyntaxTree<'_> {
         }
     }
 
-    /// The bytes of a node.
+    /// Returns the byte range of a node.
     fn span(&self, node: &Value) -> Option<Range<usize>> {
         let at = |line: &str, column: &str| {
             let (line, column) = (node[line].as_u64()?, node[column].as_u64()?);
             let index = usize::try_from(line.checked_sub(1)?).ok()?;
             let start = *self.lines.get(index)?;
             let mut letters = self.text.get(start..)?.char_indices();
-            // The core does not count the byte order mark at the start of a file, so one column is added.
+            // The core does not count the byte order mark at the start of the file, so one column is added.
             let marks = usize::from(start == 0 && self.text.starts_with('\u{feff}'));
             let column = usize::try_from(column).ok()? + marks;
             Some(
@@ -261,7 +262,7 @@ impl SyntaxTree<'_> {
     }
 }
 
-/// `Some(None)` is a literal that is not a single value.
+/// Returns the value of a literal; `None` for another node, `Some(None)` for a literal that is a list or a map.
 fn literal_value(node: &Value) -> Option<Option<Value>> {
     match node["type"].as_str()? {
         "StringLit" => Some(Some(node["value"].clone())),
@@ -304,7 +305,7 @@ fn negative(value: &Value) -> Option<Value> {
     }
 }
 
-/// The keys of `a.b` or `"a"`; `None` if a key is computed.
+/// Returns the keys of `a.b` or `"a"`; `None` if a key is computed.
 fn key(node: &Value) -> Option<Vec<String>> {
     match node["type"].as_str()? {
         "Identifier" => identifier(node),
@@ -320,7 +321,7 @@ fn identifier(node: &Value) -> Option<Vec<String>> {
         .collect()
 }
 
-/// The target of an assignment: `a.b`, in the form of new cores or of old ones.
+/// Returns the keys of an assignment's target, such as `a.b`. New and old cores have different nodes for it.
 fn target_keys(node: &Value) -> Option<Vec<String>> {
     let Some(name) = node["name"]["node"].as_str() else {
         return identifier(node).filter(|keys| !keys.is_empty());

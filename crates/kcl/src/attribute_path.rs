@@ -1,29 +1,29 @@
-//! [`AttributePath`]: the attribute of a program that an edit names, from its variable on: `server.env.LOG_LEVEL`.
+//! [`AttributePath`]: the path of an attribute that an edit changes, starting at a variable: `server.env.LOG_LEVEL`.
 
 use std::{fmt, str::FromStr};
 
-/// The keys from a variable of the program to an attribute. There is at least one.
+/// The keys from a variable of the program to an attribute; at least one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributePath(Vec<String>);
 
-/// A word that is not a path of an attribute.
+/// The error for a text that is not the path of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAttributePath {
-    /// A key is missing, or has characters that need quotes.
+    /// A key is missing, or needs quotes.
     #[error("`{}` is not a path of an attribute", .0.escape_debug())]
     Form(String),
-    /// An index of a list.
+    /// The path contains the index of a list.
     #[error("`{}` names an item of a list, which cannot be set by itself", .0.escape_debug())]
     Item(String),
 }
 
 impl AttributePath {
-    /// A path of keys; `None` without any.
+    /// Creates a path from keys; `None` if there are none.
     pub fn from_keys(keys: Vec<String>) -> Option<Self> {
         (!keys.is_empty()).then_some(Self(keys))
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> &[String] {
         &self.0
     }
@@ -45,7 +45,7 @@ impl FromStr for AttributePath {
             }
             keys.push(key.to_owned());
             rest = after;
-            // `a["b"]` is `a."b"`.
+            // `a["b"]` means the same as `a."b"`.
             while let Some(index) = rest.strip_prefix('[') {
                 let quoted = index.strip_prefix('"').and_then(|index| index.split_once("\"]"));
                 let Some((key, after)) = quoted.filter(|(key, _)| !key.is_empty()) else {

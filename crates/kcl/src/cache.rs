@@ -1,10 +1,10 @@
-//! [`Cache`]: compiled values, and why KCL refused the code, by the digest of everything that went into the compilation.
+//! [`Cache`]: the results of compilations (values or refusals), by the digest of everything that influences them.
 //!
-//! A local folder, and behind it a store that machines share ([`SharedCache`], implemented by `ops`). An
-//! entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
-//! again. Files are created by renaming, so any number of processes may use one folder. Of the errors only those are
-//! cached that the files alone give ([`super::KclError::lasting_refusal`]). Verdicts of the formatter lie in the same
-//! folder. The cache is safe to delete; the next run is slower.
+//! The cache is a local folder and, behind it, a store that several machines share ([`SharedCache`], implemented by
+//! `ops`). Each entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
+//! again. Files are created by renaming, so any number of processes may use one folder. Only those errors are cached
+//! that depend on the files alone ([`super::KclError::lasting_refusal`]). The results of the formatter are in the same
+//! folder. Deleting the cache is safe; the next run is slower.
 
 use std::{
     collections::BTreeSet,
@@ -24,42 +24,42 @@ use konverge_base::{
     model::{Digest, ResourceId},
 };
 
-/// The first word of the entry of a compiled value; it changes with the format.
+/// The first word of an entry with a compiled value. It changes with the format.
 const COMPILED: &str = "konverge-compiled-1";
 
-/// The first word of the entry of a refusal.
+/// The first word of an entry with the errors of a refused program.
 const REFUSED: &str = "konverge-refused-1";
 
-/// The first word of the entry of a verdict of the formatter.
+/// The first word of an entry with a result of the formatter.
 const FORMAT: &str = "konverge-format-1";
 
-/// Cached result of a compilation: its value, or the errors with which KCL refused the code.
+/// The cached result of a compilation: its value, or the errors with which KCL refused the code.
 pub type Kept = Result<Compiled, Vec<KclDiagnostic>>;
 
-/// An entry that is used again within this time is not touched, which saves a write.
+/// The time after which a used entry gets a new modification time. Until then, reading it causes no write.
 const TOUCH: Duration = Duration::from_secs(24 * 3600);
 
-/// A cache that machines share. Its failures only cost time, so they are plain messages.
+/// A cache that several machines share. Its failures only cost time, so its errors are plain messages.
 #[async_trait]
 pub trait SharedCache: Send + Sync {
-    /// The entry of a key, if there is one.
+    /// Returns the entry of a key; `None` if there is none.
     async fn get(&self, key: &Digest) -> Result<Option<Vec<u8>>, String>;
-    /// Stores an entry; an existing one may stay.
+    /// Stores an entry. If the key has an entry already, that may stay.
     async fn put(&self, key: &Digest, entry: Vec<u8>) -> Result<(), String>;
     /// Removes a damaged entry.
     async fn remove(&self, key: &Digest) -> Result<(), String>;
 }
 
-/// Access to the cache.
+/// The allowed access to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheAccess {
-    /// Reads, and writes missing entries.
+    /// Entries may be read and written.
     ReadWrite,
-    /// Reads only: for code from a fork, so that the default branch never reads what that code produced.
+    /// Entries may only be read. For code from a fork, so that the default branch never reads a result of that code.
     ReadOnly,
 }
 
-/// Compiled values by key.
+/// The cached results by key.
 #[derive(Clone)]
 pub struct Cache {
     folder: Option<PathBuf>,
@@ -87,7 +87,7 @@ struct Body {
 }
 
 impl Cache {
-    /// A cache in a folder (`None`: no local entries) and a shared cache.
+    /// Creates a cache from a folder (`None` for no local entries) and a shared cache.
     pub fn new(folder: Option<PathBuf>, shared: Option<Arc<dyn SharedCache>>, access: CacheAccess) -> Self {
         Self {
             folder,
@@ -101,7 +101,7 @@ impl Cache {
         self.read(key, unseal).await
     }
 
-    /// Returns the cached verdict about the format of a file.
+    /// Returns the cached formatter result of a file.
     pub async fn get_format(&self, key: &Digest) -> Option<FormatVerdict> {
         self.read(key, unseal_format).await
     }
@@ -142,7 +142,7 @@ impl Cache {
         }
     }
 
-    /// Stores the compiled value of a key. A failure only costs time.
+    /// Stores the compiled value of a key. A failure is ignored: it only costs time.
     pub async fn put(&self, key: &Digest, compiled: &Compiled) {
         let body = Body {
             documents: compiled.documents.clone(),
@@ -153,12 +153,12 @@ impl Cache {
         self.put_entry(key, seal(COMPILED, key, &body)).await;
     }
 
-    /// Stores why KCL refused the code of a key. A failure only costs time.
+    /// Stores the errors with which KCL refused the code of a key. A failure is ignored: it only costs time.
     pub async fn put_refusal(&self, key: &Digest, refusal: &[KclDiagnostic]) {
         self.put_entry(key, seal(REFUSED, key, &refusal)).await;
     }
 
-    /// Stores what is known of a file that was formatted. A failure only costs time.
+    /// Stores the formatter result of a file. A failure is ignored: it only costs time.
     pub async fn put_format(&self, key: &Digest, verdict: FormatVerdict) {
         self.put_entry(key, seal(FORMAT, key, &verdict)).await;
     }
@@ -195,7 +195,7 @@ impl Cache {
 /// Counts the entries of a cache folder.
 ///
 /// # Errors
-/// It cannot be listed. A missing folder counts as empty.
+/// The folder cannot be listed. A missing folder counts as empty.
 pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
     let mut all = CacheUse::default();
     each(folder, |_, metadata| {
@@ -206,8 +206,8 @@ pub fn cache_use(folder: &Path) -> io::Result<CacheUse> {
     Ok(all)
 }
 
-/// Deletes the entries that were not used for this long; all with a duration of zero. Returns what it
-/// deleted.
+/// Deletes the entries that were not used for this long; a duration of zero deletes all. Returns the deleted entries
+/// and bytes.
 ///
 /// # Errors
 /// The folder cannot be listed, or an entry cannot be deleted.
@@ -218,7 +218,7 @@ pub fn prune_cache(folder: &Path, unused_for: Duration) -> io::Result<CacheUse> 
         let unused = now.duration_since(metadata.modified()?).unwrap_or_default();
         if unused >= unused_for {
             match std::fs::remove_file(path) {
-                // Another process deleted the file first.
+                // Another process may have deleted the file first.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => other?,
             }
@@ -245,7 +245,7 @@ fn each(folder: &Path, mut seen: impl FnMut(&Path, &std::fs::Metadata) -> io::Re
             match entry.metadata() {
                 Ok(metadata) if metadata.is_file() => seen(&entry.path(), &metadata)?,
                 Ok(_) => {}
-                // Another process prunes the folder, too.
+                // Another process may prune the folder at the same time.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -266,7 +266,7 @@ fn touch(path: &Path) {
     }
 }
 
-/// `word key checksum` on the first line, the value below.
+/// Formats an entry: `word key checksum` on the first line, then the value.
 fn seal(word: &str, key: &Digest, body: &impl Serialize) -> Vec<u8> {
     let body = serde_json::to_vec(body).expect("JSON values have a JSON text");
     let mut entry = format!("{word} {key} {}\n", Digest::of_bytes(&body)).into_bytes();
@@ -274,7 +274,7 @@ fn seal(word: &str, key: &Digest, body: &impl Serialize) -> Vec<u8> {
     entry
 }
 
-/// The word and the value of a whole entry of this key.
+/// Returns the word and the value of an entry; `None` if the entry is damaged or belongs to another key.
 fn open<'e>(key: &Digest, entry: &'e [u8]) -> Option<(&'e str, &'e [u8])> {
     let end = entry.iter().position(|byte| *byte == b'\n')?;
     let (head, body) = (std::str::from_utf8(&entry[..end]).ok()?, &entry[end + 1..]);

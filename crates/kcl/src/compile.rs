@@ -1,4 +1,4 @@
-//! One compilation: from a stack's setup to the request for the core, and from its answer to values.
+//! Converts a stack's setup to a request for the core, and the core's response to values.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -18,42 +18,43 @@ use konverge_base::{
     },
 };
 
-/// Program to compile, with everything that it may read.
+/// A program to compile, with all files that it may read.
 #[derive(Debug, Clone, Default)]
 pub struct CompileRequest {
     /// The stack's identity, for messages.
     pub label: String,
-    /// Files, options and core of the stack.
+    /// The entries, options and settings of the stack.
     pub setup: CompileSetup,
     /// Every file that the compilation may read, by its path in the repository.
     pub files: Vec<(RepoPath, Arc<[u8]>)>,
-    /// Links inside the repository, with their targets.
+    /// The links inside the repository, with their targets.
     pub links: Vec<(RepoPath, String)>,
-    /// Folders that must exist even if they are empty.
+    /// The folders that must exist even if they are empty.
     pub folders: Vec<RepoPath>,
-    /// Fetched packages: the name used in imports, and the folder below [`super::PoolOptions::packages`].
+    /// The fetched packages: the name in imports, and the folder below [`super::PoolOptions::packages`].
     pub packages: Vec<(String, std::path::PathBuf)>,
-    /// The packages among them that nothing pins. The result is not cached, and no program of theirs is run.
+    /// The names of packages that no lock pins. With such a package the result is not cached, and none of its programs
+    /// runs.
     pub unlocked: Vec<String>,
-    /// Prints each instance of a schema with the name of its schema, as `_type`, and leaves out `None`.
+    /// True to print the schema's name as `_type` in each instance, and to leave out `None`.
     pub schema_types: bool,
 }
 
 /// The result of a compilation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Compiled {
-    /// The documents, in order: one, or several from `manifests.yaml_stream`. The order of keys is kept;
+    /// The documents, in order: one, or several if the code calls `manifests.yaml_stream`. Keys keep their order, and
     /// integers, floats and strings keep their KCL types.
     pub documents: Vec<Value>,
-    /// Lines that the program printed.
+    /// The lines that the program printed.
     pub warnings: Vec<String>,
-    /// The resources that were generated for all stacks of the project. A program names none.
+    /// The resources that were generated for all stacks of the project. Always empty for plain KCL code.
     pub shared: BTreeSet<ResourceId>,
-    /// Notes of the generation of a Spec for the developer. A program alone has none.
+    /// Notes for the developer from the generation of a Spec. Always empty for plain KCL code.
     pub notes: Vec<String>,
 }
 
-/// The request for the core, with the files below `root`.
+/// Returns the request for the core. The files are below `root`.
 pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArgs {
     let setup = &request.setup;
     let absolute = |path: &RepoPath| root.join(path).display().to_string();
@@ -83,7 +84,7 @@ pub(super) fn arguments(request: &CompileRequest, root: &Path) -> ExecProgramArg
     }
 }
 
-/// The packages of a program with their folders.
+/// Returns the packages of a program with their folders.
 pub(super) fn external_packages(request: &CompileRequest, root: &Path) -> Vec<ExternalPkg> {
     let inside = request.setup.packages.iter();
     let inside = inside.map(|(name, folder)| (name.clone(), root.join(folder)));
@@ -96,11 +97,11 @@ pub(super) fn external_packages(request: &CompileRequest, root: &Path) -> Vec<Ex
         .collect()
 }
 
-/// The maximum number of bytes that are read of the code's messages: an error, or printed text.
+/// The maximum length of an error or of printed text that is read, in bytes.
 const LONGEST: usize = 256 << 10;
 
-/// The entry of a package in the core's own form, which names the package. `None` for an entry that is given
-/// by its path.
+/// Returns the entry of a package in the form that the core expects, which names the package. `None` for an entry that
+/// is given by its path.
 fn as_written(entry: &Entry, setup: &CompileSetup) -> Option<String> {
     let (variable, root) = match &entry.package {
         EntryPackage::Main => return None,
@@ -114,7 +115,7 @@ fn as_written(entry: &Entry, setup: &CompileSetup) -> Option<String> {
     Some(format!("${{{variable}}}/{inside}"))
 }
 
-/// Parses the core's answer.
+/// Parses the core's response.
 pub(super) fn answer(
     status: WorkerStatus,
     body: &[u8],
@@ -129,7 +130,7 @@ pub(super) fn answer(
             let text = String::from_utf8_lossy(body);
             let text = truncate(&text, LONGEST);
             let all = diagnostic::read(&text, root);
-            // Cores before 0.10 answer an error in the code with a panic that contains the usual text.
+            // Cores before 0.10 report an error in the code as a panic with the usual error text.
             if all.iter().any(|diagnostic| diagnostic.place.is_some()) {
                 return Err(KclError::Code(all));
             }

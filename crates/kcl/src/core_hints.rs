@@ -1,17 +1,17 @@
-//! Errors that a core of another version would not give. Every row was measured with the cores from 0.9.0 to 0.13.2 on
-//! PyPI: the same program was run with each.
+//! Hints for errors that another version of the core would not report. Each entry was tested by running the same
+//! program with every core from 0.9.0 to 0.13.2 on PyPI.
 
 use super::{DEFAULT_VERSION, KclDiagnostic};
 use konverge_base::model::kcl_modules::SYSTEM_MODULES;
 
-/// The cores that accept what one core refuses. Both ends are included.
+/// The range of cores that accept code which other cores refuse. Both ends are included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoreRange {
-    /// The first of them; `None`: the oldest that there is.
+    /// The first version of the range; `None` if it begins with the oldest core.
     pub since: Option<&'static str>,
-    /// The last of them; `None`: the newest that there is.
+    /// The last version of the range; `None` if it ends with the newest core.
     pub until: Option<&'static str>,
-    /// Short description of the code that the other cores refuse.
+    /// A short description of the code that the other cores refuse.
     pub what: &'static str,
 }
 
@@ -33,7 +33,7 @@ impl CoreRange {
     }
 }
 
-/// One import name for two packages in the files of one package. What uses the name fails, too.
+/// Two packages are imported under the same name by files of one package. Code that uses the name then fails as well.
 const IMPORT_NAMES: CoreRange = CoreRange::until("0.10.0", "one import name for two packages");
 const PRIVATE_MEMBERS: CoreRange = CoreRange::until("0.13.0", "private members of another package");
 const HIDDEN_IMPORTS: CoreRange = CoreRange::until("0.10.0", "an import hidden by an attribute of its name");
@@ -43,7 +43,7 @@ const SYSTEM_NAMES: CoreRange = CoreRange::until("0.12.5", "a folder with the na
 const NEW_MEMBERS: &str = "members of system modules that are newer";
 const OLD_MEMBERS: &str = "members of system modules that were removed";
 
-/// Members that earlier cores lack: who has it as the core names it, the member, the first core that has it.
+/// Members that earlier cores do not have: the owner as the core names it, the member, the first core with it.
 const ADDED: [(&str, &str, &str); 9] = [
     ("module 'crypto'", "blake3", "0.10.0"),
     ("module 'datetime'", "validate", "0.10.0"),
@@ -56,13 +56,13 @@ const ADDED: [(&str, &str, &str); 9] = [
     ("str", "chars", "0.11.1"),
 ];
 
-/// Members that later cores lack: who had it, the member, the last core that has it.
+/// Members that later cores do not have: the owner, the member, the last core with it.
 const REMOVED: [(&str, &str, &str); 1] = [("module 'net'", "to_IP16", "0.11.2")];
 
-/// Modules that earlier cores lack, with the first core that has them.
+/// Modules that earlier cores do not have, each with the first core that has it.
 const MODULES: [(&str, &str); 1] = [("base32", "0.11.2")];
 
-/// The cores that do not give an error, if some do not.
+/// Returns the cores that accept the code of this error; `None` if every core reports it or if that is unknown.
 pub(super) fn range(diagnostic: &KclDiagnostic) -> Option<CoreRange> {
     let message = &diagnostic.message;
     if is_import_name_clash(diagnostic) {
@@ -89,7 +89,7 @@ pub(super) fn range(diagnostic: &KclDiagnostic) -> Option<CoreRange> {
     }
 }
 
-/// Returns a hint if a core of another version would not give this error.
+/// Returns a hint if another version of the core would not report this error.
 pub(super) fn hint(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = &diagnostic.message;
     if message.starts_with("failed to access the file") && message.contains("No such file") {
@@ -155,20 +155,20 @@ fn try_core(version: &str) -> String {
     format!("try `kcl.version: {version}` in konverge.yaml")
 }
 
-/// Returns true if two imports of a package give one name to two packages. Other errors follow from it.
+/// Returns true if a package has two imports with the same name. Other errors are often consequences of this one.
 pub(super) fn is_import_name_clash(diagnostic: &KclDiagnostic) -> bool {
     let is_import = |line: &String| line.starts_with("import ");
     diagnostic.message.ends_with("must be defined only once")
         && diagnostic.source.as_ref().is_some_and(is_import)
 }
 
-/// `unsupported operand type(s) for !=: '[any]' and '[str(a)]'`.
+/// Returns true for `unsupported operand type(s) for !=: '[any]' and '[str(a)]'`.
 fn is_list_comparison(message: &str) -> bool {
     let operands = message.strip_prefix("unsupported operand type(s) for !=: '[");
     operands.is_some_and(|operands| operands.contains("]' and '["))
 }
 
-/// Returns a hint if a core of another version would not crash so.
+/// Returns a hint if another version of the core would not crash in this way.
 pub(super) fn hint_of_crash(why: &str) -> Option<String> {
     why.contains("non-unwinding panic").then(|| {
         "the cores from 0.10.0 to 0.11.0 stop like this when a built-in function fails, without a position: try \
@@ -177,7 +177,8 @@ pub(super) fn hint_of_crash(why: &str) -> Option<String> {
     })
 }
 
-/// `attribute 'chars' not found in 'str(a)'`, `attribute 'blake3' not found in 'module 'crypto''`.
+/// Parses `attribute 'chars' not found in 'str(a)'` or `attribute 'blake3' not found in 'module 'crypto''` into the
+/// member and its owner.
 fn missing_member(message: &str) -> Option<(&str, &str)> {
     let (member, owner) = message
         .strip_prefix("attribute '")?
@@ -185,22 +186,22 @@ fn missing_member(message: &str) -> Option<(&str, &str)> {
     Some((member, owner.strip_suffix('\'')?))
 }
 
-/// A text is named with its value: `str(a)`.
+/// Returns true if the owner in a message is `known`. The core names a string with its value: `str(a)`.
 fn is_owner(owner: &str, known: &str) -> bool {
     owner == known || known == "str" && owner.starts_with("str(")
 }
 
-/// A module that earlier cores lack, with the first core that has it.
+/// Returns the missing module, with the first core that has it.
 fn missing_module(message: &str) -> Option<(&'static str, &'static str)> {
     let is_it = |(module, _): &(&str, &str)| message.contains(&format!("pkgpath {module} not found"));
     MODULES.into_iter().find(is_it)
 }
 
-/// A member that not every core has.
+/// A member that only some cores have.
 enum Member {
-    /// Since this core.
+    /// The first core with the member.
     Added(&'static str),
-    /// Until this core.
+    /// The last core with the member.
     Removed(&'static str),
 }
 
@@ -210,8 +211,8 @@ fn known_member(member: &str, owner: &str) -> Option<Member> {
     added.or_else(|| REMOVED.iter().find(row).map(|(.., last)| Member::Removed(last)))
 }
 
-/// The name before a member that begins with `_`, which a schema hardly has: `metadata.__META_APP_NAME` where an attribute
-/// `metadata` stands around.
+/// Returns the name of an import that an attribute of the same name hides, as in `metadata.__META_APP_NAME` inside an
+/// attribute `metadata`. The member begins with `_`, which is unusual for a schema.
 fn hidden_import<'a>(diagnostic: &'a KclDiagnostic, member: &str, owner: &str) -> Option<&'a str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !member.starts_with('_') || !owner.chars().all(is_word) {
@@ -223,8 +224,8 @@ fn hidden_import<'a>(diagnostic: &'a KclDiagnostic, member: &str, owner: &str) -
     Some(&before[start..]).filter(|name| !name.is_empty() && !before[..start].ends_with('.'))
 }
 
-/// Since 0.13.0 `import math.x` is the system module `math`, whatever lies in a folder `math`. The line does not name the
-/// module then, but the last part of the import.
+/// Returns the system module that an import loads instead of a folder: since 0.13.0 `import math.x` is the system
+/// module `math`, even if there is a folder `math`. The line in the error contains only the last part of the import.
 fn shadowed_module<'a>(diagnostic: &KclDiagnostic, owner: &'a str) -> Option<&'a str> {
     let module = owner.strip_prefix("module '")?.strip_suffix('\'')?;
     let line = diagnostic.source.as_deref()?;

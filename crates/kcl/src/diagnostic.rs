@@ -1,8 +1,8 @@
 //! Parses the error texts of the core into [`KclDiagnostic`]s.
 //!
-//! The core formats them for a terminal (`error[E2G22]: TypeError`, ` --> file:line:column`, the source line,
-//! a caret and the message). All versions since 0.9 use this format, so it is what is parsed; only new
-//! versions have a structured form.
+//! The core formats errors for a terminal (`error[E2G22]: TypeError`, ` --> file:line:column`, the source line, a caret
+//! and the message). All versions since 0.9 use this format, while only new versions also have a structured one, so
+//! this format is parsed.
 
 use std::path::Path;
 
@@ -13,25 +13,25 @@ use konverge_base::error::Location;
 /// One error of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KclDiagnostic {
-    /// `E2G22` and the like; `None` for errors during evaluation.
+    /// The code, such as `E2G22`; `None` for errors during evaluation.
     pub code: Option<String>,
-    /// `TypeError`, `EvaluationError`, …
+    /// The name, such as `TypeError` or `EvaluationError`.
     pub name: String,
     /// The core's message.
     pub message: String,
-    /// The place: a path relative to the repository, line and column from 1.
+    /// The position: a path relative to the repository, line and column from 1.
     pub place: Option<Location>,
     /// The source line with the error.
     pub source: Option<String>,
-    /// True if the error is at the first word of that line.
+    /// True if the error is at the first word of the source line.
     pub at_line_start: bool,
-    /// Other places that the core names, each with its message.
+    /// Other positions that the core names, each with its message.
     pub related: Vec<(Location, String)>,
     /// The core's own suggestions.
     pub hints: Vec<String>,
 }
 
-/// Words of the operating system, of its memory and of its network.
+/// Phrases in errors that come from the operating system, its memory or its network.
 const OF_THE_SYSTEM: [&str; 9] = [
     "os error",
     "permission denied",
@@ -58,7 +58,8 @@ impl KclDiagnostic {
         }
     }
 
-    /// Name, message, source line and related places: everything except its own place and the hints.
+    /// Returns the name, the message, the source line and the related positions, without the error's own position and
+    /// hints.
     pub fn text(&self) -> String {
         let mut text = self.head();
         if let Some(source) = &self.source {
@@ -70,7 +71,7 @@ impl KclDiagnostic {
         text
     }
 
-    /// Everything on one line, the place first.
+    /// Returns everything on one line, beginning with the position.
     pub fn line(&self) -> String {
         let head = self.head();
         self.place
@@ -78,8 +79,8 @@ impl KclDiagnostic {
             .map_or_else(|| head.clone(), |place| format!("{place}: {head}"))
     }
 
-    /// Returns true if the error may be another one on another machine with the same files: it has no place in the code, or
-    /// tells what the operating system answered, which a sandbox, a full disk or a network decides.
+    /// Returns true if another machine may not report the error for the same files: it has no position in the code, or
+    /// it quotes the operating system (a sandbox, a full disk or a network decides).
     pub fn is_of_the_machine(&self) -> bool {
         let related = self.related.iter().map(|(_, message)| message.as_str());
         let mut texts = related.chain([self.name.as_str(), self.message.as_str()]);
@@ -90,12 +91,12 @@ impl KclDiagnostic {
             })
     }
 
-    /// Returns true if the core did not find what the code imports.
+    /// Returns true if the core did not find an imported package.
     pub fn is_missing_import(&self) -> bool {
         self.name == "CannotFindModule"
     }
 
-    /// Name and message.
+    /// Returns the name and the message.
     pub fn head(&self) -> String {
         if self.message.is_empty() {
             self.name.clone()
@@ -105,8 +106,8 @@ impl KclDiagnostic {
     }
 }
 
-/// Parses the core's text; `root` is the working folder, which is removed from every path. A text of another
-/// form becomes one diagnostic without a place.
+/// Parses the core's error text. `root` is the working folder, which is removed from every path. A text in another
+/// format becomes one diagnostic without a position.
 pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     let text = plain(text, root);
     let mut all: Vec<KclDiagnostic> = Vec::new();
@@ -132,7 +133,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             .filter(|(gutter, _)| gutter.trim().bytes().all(|byte| byte.is_ascii_digit()))
         {
             if !gutter.trim().is_empty() {
-                // One blank stands between the bar and the line.
+                // There is one blank between the bar and the source line.
                 let indent = rest.len() - rest.trim_start().len();
                 first_column = u32::try_from(indent).ok();
                 source = Some(rest.trim().to_owned());
@@ -143,7 +144,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
                 continue;
             };
             let Some(last) = all.last_mut() else { continue };
-            // A message may continue on the next lines.
+            // A message may continue on the following lines.
             let mut message = message.to_owned();
             while let Some(more) = lines.next_if(|next| {
                 let next = next.trim();
@@ -178,7 +179,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
             unique.push(diagnostic);
         }
     }
-    // The core reports an import that it cannot find twice, the second time with the better message.
+    // The core reports a missing import twice, the second time with the better message.
     let shadowed = |one: &KclDiagnostic, all: &[KclDiagnostic]| {
         one.message.ends_with("not found in the program")
             && all
@@ -187,17 +188,18 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
     };
     let all = unique.clone();
     unique.retain(|diagnostic| !shadowed(diagnostic, &all));
-    // Errors first, then warnings: the first diagnostic is shown as the cause, and the KCL core may print a warning
+    // Errors come before warnings: the first diagnostic is shown as the cause, and the core may print a warning
     // before the error.
     unique.sort_by_key(|diagnostic| diagnostic.name.ends_with("Warning"));
     unique.iter_mut().for_each(explain_plugin);
     unique
 }
 
-/// Message for the import of a plugin.
+/// The message for the import of a plugin.
 pub(super) const NO_PLUGINS: &str = "there are no plugins here";
 
-/// Says why a plugin is not there. The core itself suggests a plugin mode, or a package to add.
+/// Explains why a plugin does not exist. The core's own hints suggest a plugin mode or a package, which do not help
+/// here.
 fn explain_plugin(diagnostic: &mut KclDiagnostic) {
     let message = &diagnostic.message;
     let named = message
@@ -214,7 +216,7 @@ fn explain_plugin(diagnostic: &mut KclDiagnostic) {
     diagnostic.hints = Vec::new();
 }
 
-/// `error[E1001]: InvalidSyntax`, `EvaluationError`.
+/// Parses a heading such as `error[E1001]: InvalidSyntax` or `EvaluationError`.
 fn heading(line: &str) -> Option<KclDiagnostic> {
     let severity = |line: &str, word: &str| {
         let rest = line.strip_prefix(word)?;
@@ -249,7 +251,7 @@ fn location(text: &str) -> Location {
     }
 }
 
-/// Returns true for lines of a panic report that say nothing about the code.
+/// Returns true for a line of a panic report that does not describe the code.
 fn is_noise(line: &str) -> bool {
     line.starts_with("thread '") || line.starts_with("note: ") || line.starts_with("stack backtrace")
 }
@@ -260,7 +262,7 @@ pub(super) fn plain(text: &str, root: &Path) -> String {
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
-            // ESC [ … letter
+            // Skip an ANSI escape sequence: ESC [ … letter
             for escaped in chars.by_ref() {
                 if escaped.is_ascii_alphabetic() {
                     break;

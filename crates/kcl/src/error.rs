@@ -1,4 +1,4 @@
-//! The errors between the files of a stack and its compiled value.
+//! The errors of compiling a stack, from its files to its value.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,36 +11,36 @@ use konverge_base::{
     model::{stack::GET_KCL, text::with_place_count},
 };
 
-/// A compilation, or the core itself, failed.
+/// The error of a compilation or of the core itself.
 #[derive(Debug, Clone, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum KclError {
     /// The core is not installed on this machine.
     #[error("the KCL core {0} is not installed")]
     NotInstalled(String),
-    /// `KONVERGE_KCL` names something that cannot host the core.
+    /// The interpreter in `KONVERGE_KCL` cannot run the core.
     #[error("the Python interpreter `{}` cannot host the KCL core", .0.display())]
     Interpreter(PathBuf, #[source] SharedError),
-    /// A program or a folder that a branch could bring.
+    /// A program or a folder is inside the checkout, so that a branch could have brought it.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
-    /// A core that lacks the call that a worker makes.
+    /// The core does not have a function that the worker calls.
     #[error(
         "the KCL core {version} in `{}` is too old: it lacks a function that Konverge calls; the oldest core that works is {OLDEST_VERSION}",
         interpreter.display()
     )]
     TooOld {
         interpreter: PathBuf,
-        /// The version of its core.
+        /// The version of the core.
         version: String,
     },
-    /// `KONVERGE_KCL` contains another version than the repository needs.
+    /// The core in `KONVERGE_KCL` has another version than the repository needs.
     #[error("`{}` (KONVERGE_KCL) holds the KCL core {found}, the repository wants {wanted}", interpreter.display())]
     WrongVersion {
         interpreter: PathBuf,
-        /// The version of its core.
+        /// The version of that core.
         found: String,
-        /// `kcl.version` of `konverge.yaml`, or the default.
+        /// The needed version: `kcl.version` of `konverge.yaml`, or the default.
         wanted: String,
     },
     /// The version does not exist or cannot be installed.
@@ -72,20 +72,20 @@ pub enum KclError {
         #[source]
         why: SharedError,
     },
-    /// The package does not have its locked checksum. The actual checksum is not reported: an outsider would
-    /// learn which one to lock.
+    /// The package does not have its locked checksum. The actual checksum is not reported, because an outsider must not
+    /// learn which one would match.
     #[error("the package `{name}` is not what `kcl.mod.lock` pins: it should have the SHA-256 {pinned}")]
     PackageDiffers {
         name: String,
         /// The locked checksum.
         pinned: String,
     },
-    /// A pull request from outside needs a package that its base does not have.
+    /// A pull request from outside needs a package that its target branch does not have.
     #[error(
         "the package `{0}` is not fetched for a pull request from outside: the target branch does not have it from this source with this checksum"
     )]
     UnknownPackage(String),
-    /// A dependency that nothing pins, in a run that may not look it up.
+    /// No lock pins the dependency, and this run may not look it up.
     #[error(
         "the package `{name}` is not locked: kcl.mod.lock has neither a commit nor a checksum for it, and {}",
         if *offline {
@@ -95,17 +95,17 @@ pub enum KclError {
         }
     )]
     NotLocked { name: String, offline: bool },
-    /// A dependency whose lock entry is of another version.
+    /// The lock entry of a dependency belongs to another version.
     #[error("the package `{name}`: kcl.mod asks for {asked}, the lock has {locked}")]
     LockDiffers {
         name: String,
         asked: String,
         locked: String,
     },
-    /// A lock that cannot be written.
+    /// The lock cannot be written.
     #[error("kcl.mod.lock cannot be written")]
     Lock(#[source] SharedError),
-    /// A dependency that would have to be fetched.
+    /// A dependency would have to be fetched, but the run is offline.
     #[error("the package `{0}` was not fetched before, and this is an offline run")]
     Offline(String),
     /// A worker could not be started, or not sandboxed as required.
@@ -125,33 +125,33 @@ pub enum KclError {
     #[error("compiling `{label}` took longer than {} s and was stopped", deadline.as_secs_f64())]
     Deadline { label: String, deadline: Duration },
     /// The compilation crashed the worker.
-    #[error("compiling `{label}` ended the compiler: {why}")]
+    #[error("the compiler ended while it compiled `{label}`: {why}")]
     Crash {
         label: String,
-        /// Known details of the cause.
+        /// The known details of the cause.
         why: String,
     },
-    /// The core's answer does not follow its protocol.
+    /// The core's response is not valid.
     #[error("the KCL core gave an answer that cannot be read")]
     Answer(#[source] SharedError),
 }
 
-/// The cores that give an error.
+/// The cores that report an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoreReach {
-    /// All cores but these give the error.
+    /// All cores outside this range report the error.
     Range(CoreRange),
-    /// Every core gives the error: the code, a package or a setting must change.
+    /// Every core reports the error: the code, a package or a setting must change.
     Every,
-    /// It is unknown which core versions report the error.
+    /// The core versions that report the error are unknown.
     Unknown,
 }
 
 impl KclError {
-    /// Returns the errors of the code if every machine would give them for the same files.
+    /// Returns the errors of the code if every machine would report them for the same files.
     ///
-    /// A package that another run removes meanwhile looks like a missing import, so such errors count only without
-    /// fetched `packages`.
+    /// If another run removes a package at the same time, that looks like a missing import. So errors of missing
+    /// imports count only if there are no fetched `packages`.
     pub fn lasting_refusal(&self, packages: &[(String, PathBuf)]) -> Option<&[KclDiagnostic]> {
         let Self::Code(diagnostics) = self else {
             return None;
@@ -163,7 +163,7 @@ impl KclError {
         lasts.then_some(diagnostics.as_slice())
     }
 
-    /// Returns true if the files of the repository alone give the error: neither this machine nor a server does.
+    /// Returns true if the error depends only on the files of the repository, not on this machine or a server.
     pub fn is_of_the_code(&self) -> bool {
         matches!(
             self,
@@ -171,7 +171,7 @@ impl KclError {
         )
     }
 
-    /// Returns the cores that give the error, one item for each part of it.
+    /// Returns the cores that report the error, one item for each diagnostic.
     pub fn core_reach(&self) -> Vec<CoreReach> {
         let Self::Code(diagnostics) = self else {
             return vec![match self {
@@ -205,8 +205,9 @@ impl KclError {
     }
 }
 
-/// The first diagnostic leads; the others follow, one per line. What the core says in the same words of several places is
-/// said once, with the number of the others. A hint that tells what to write stands below the first error that has it.
+/// Formats the diagnostics: the first one in full, then the others, one per line. If the core reports the same text for
+/// several positions, it is printed once with the number of the others. A hint is printed below the first error
+/// that has it.
 fn render(diagnostics: &[KclDiagnostic]) -> String {
     let mut heads: Vec<(String, usize)> = Vec::new();
     let mut firsts = Vec::new();
@@ -251,7 +252,7 @@ fn with_hint(text: String, hint: &str) -> String {
 }
 
 impl From<KclError> for UserError {
-    /// A hint that names the `kcl` command, our own or the core's, is followed by how to get that command.
+    /// Converts the error. A hint that names the `kcl` command is followed by how to install that command.
     fn from(error: KclError) -> Self {
         let failure = with_hints(error);
         if failure.hints.iter().any(|hint| hint.contains("kcl mod ")) {
@@ -297,7 +298,7 @@ fn with_hints(error: KclError) -> UserError {
             }
             KclError::NoDataFolder => failure.hint("set HOME, or XDG_DATA_HOME to an absolute path"),
             KclError::Checksum { .. } => failure.hint(
-                "run it again; if it fails again, a proxy or mirror serves another file than the one that was published: ask who runs it",
+                "run the command again; if it fails again, a proxy or mirror serves a file that differs from the published one: ask its operator",
             ),
             KclError::PackageDiffers { name, .. } => failure.hint(format!(
                 "find out who changed the package: the source serves something else than what was pinned; if the change is intended, run `konverge kcl lock --update {name}` and commit kcl.mod.lock"
@@ -316,7 +317,7 @@ fn with_hints(error: KclError) -> UserError {
                 .hint("run `konverge kcl lock` and commit kcl.mod.lock")
                 .hint("if the new version is not intended, remove it from kcl.mod"),
             KclError::Offline(_) => failure
-                .hint("run it once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
+                .hint("run the command once without KONVERGE_OFFLINE, or commit the folder of `kcl mod vendor`"),
             KclError::Package { .. } => failure
                 .hint("to compile without the network, commit the folder that `kcl mod vendor` writes beside kcl.mod"),
             KclError::Crash { why, .. } => match core_hints::hint_of_crash(&why) {

@@ -1,5 +1,6 @@
-//! The core's formatter. It breaks valid files: it writes `1.0` as `1`, and a comment after `if a:` before the colon. So what
-//! it prints is taken only if it prints the same for it again, and if it has the same syntax tree and the same comments.
+//! Runs the core's formatter. It changes the meaning of some valid files: it writes `1.0` as `1`, and moves a comment
+//! after `if a:` before the colon. So its output is used only if formatting it again changes nothing, and if it has the
+//! same syntax tree and the same comments as the file.
 
 use std::path::Path;
 
@@ -13,52 +14,52 @@ use super::{
 };
 use konverge_base::model::RepoPath;
 
-/// Result of the core's formatter for a file.
+/// The result of the core's formatter for a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Formatting {
-    /// The file is as the formatter prints it.
+    /// The formatter changes nothing.
     Formatted,
-    /// The formatter prints this text, which means the same.
+    /// The formatter prints this other text, which has the same meaning.
     Unformatted(String),
     /// The output of the formatter is not used, for this reason.
     Untrusted(FormatFault),
 }
 
-/// A [`Formatting`] without the text.
+/// A [`Formatting`] without the formatted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FormatVerdict {
-    /// The file is as the formatter prints it.
+    /// The formatter changes nothing.
     Formatted,
-    /// The formatter prints another text, which means the same.
+    /// The formatter prints another text, which has the same meaning.
     Unformatted,
     /// The output of the formatter is not used, for this reason.
     Untrusted(FormatFault),
 }
 
-/// Reasons why the output of the formatter is not used.
+/// The reasons why the output of the formatter is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum FormatFault {
-    /// The formatter fails.
+    /// The formatter failed.
     #[error("the KCL formatter fails on the file")]
     Fails,
-    /// The output of the formatter does not parse.
+    /// The output of the formatter is not valid KCL.
     #[error("the output of the KCL formatter is not valid KCL")]
     NotKcl,
-    /// The syntax trees differ.
+    /// The syntax trees of the file and of the output differ.
     #[error("the KCL formatter would change the meaning of the file")]
     OtherMeaning,
-    /// The comments differ.
+    /// The comments of the file and of the output differ.
     #[error("the KCL formatter would change a comment")]
     OtherComments,
-    /// Formatting twice gives another text than formatting once.
+    /// Formatting the output again gives another text.
     #[error("the KCL formatter would format its own output differently")]
     Unstable,
 }
 
 impl Formatting {
-    /// The verdict without the text.
+    /// Returns the result without the text.
     pub fn verdict(&self) -> FormatVerdict {
         match self {
             Self::Formatted => FormatVerdict::Formatted,
@@ -69,12 +70,12 @@ impl Formatting {
 }
 
 impl Pool {
-    /// Formats a file as `kcl fmt` does, and judges the result.
+    /// Formats a file as `kcl fmt` does, and checks the result.
     ///
     /// # Errors
-    /// The text is not KCL, or the worker is lost.
+    /// The text is not KCL, or the connection to the worker is lost.
     pub async fn formatting(&self, path: &RepoPath, text: &str) -> Result<Formatting, KclError> {
-        // For an empty text the core would read the file at this path.
+        // For an empty text, the core would read the file at this path instead.
         if text.trim().is_empty() {
             return Ok(Formatting::Formatted);
         }
@@ -119,7 +120,7 @@ impl Pool {
             label: path.to_string(),
             ..CompileRequest::default()
         };
-        // The formatter panics at a relative import, so these are rewritten first.
+        // The formatter panics at a relative import, so these imports are rewritten first.
         let message = |_: &Path| FormatCodeArgs {
             source: without_relative_imports(text),
         };
@@ -145,7 +146,7 @@ impl Pool {
     }
 }
 
-/// Syntax tree and comments of a file, which formatting must not change.
+/// The syntax tree and the comments of a file, which formatting must not change.
 struct Meaning {
     tree: Value,
     comments: Vec<String>,
@@ -164,7 +165,7 @@ fn remove_positions(tree: &mut Value) {
     }
 }
 
-/// Gives the imports of a formatted text the dots that they have in `text`. `None` if there are others.
+/// Restores the dots of the imports in a formatted text as they are in `text`. `None` if the imports differ otherwise.
 fn with_relative_imports(printed: &str, text: &str) -> Option<String> {
     let dots = |path: &str| path.len() - path.trim_start_matches('.').len();
     let mut wanted = text.lines().filter_map(import_path).map(dots);

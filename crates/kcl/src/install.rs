@@ -1,8 +1,8 @@
 //! Installs a core: `konverge kcl install`.
 //!
-//! The official package `kcl-lib` is a wheel with one native library. Its hash is pinned here for every
-//! version, interpreter and processor ([`PINS`]), so neither the index nor a proxy is trusted. Nothing of it
-//! is executed before the check, and it appears under its final name only when it is complete.
+//! The official package `kcl-lib` is a wheel with one native library. Its hash is pinned here for every version,
+//! interpreter and processor ([`PINS`]), so neither the package index nor a proxy needs to be trusted. Nothing in the
+//! wheel runs before the check, and the installation gets its final name only when it is complete.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use konverge_base::{
 
 const PINS: &str = include_str!("pins.txt");
 
-/// The default package index (otherwise `--index`, `PIP_INDEX_URL`).
+/// The default package index, unless `--index` or `PIP_INDEX_URL` is set.
 const INDEX: &str = "https://pypi.org/simple";
 
 /// The interpreters to try, in order.
@@ -40,7 +40,7 @@ const INTERPRETERS: [&str; 8] = [
 /// The progress of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstallStep {
-    /// Already installed.
+    /// The version is already installed.
     Present,
     /// This wheel is being downloaded.
     Fetching(String),
@@ -63,14 +63,14 @@ pub struct InstallOptions {
     pub checkout: Checkout,
 }
 
-/// The versions that can be installed, newest first.
+/// Returns the versions that can be installed, newest first.
 pub fn versions() -> Vec<&'static str> {
     let mut all: Vec<_> = pins().map(|pin| pin.version).collect();
     all.dedup();
     all
 }
 
-/// Downloads a core, verifies it and puts it where [`Toolchain::find`] looks. Does nothing if it is
+/// Downloads a core, verifies it and installs it where [`Toolchain::find`] looks. Does nothing if it is already
 /// installed.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ pub async fn install(
         .await
         .map_err(failed)?;
     std::fs::remove_file(&archive).map_err(io)?;
-    // Tried in its temporary folder, described for its final folder.
+    // The core runs once in its temporary folder, but its description gets the paths of its final folder.
     let mut core = Toolchain::in_folder(interpreter, fresh.path(), version).await?;
     let real = fresh.path().canonicalize().map_err(io)?;
     let moved = |path: &Path| match path.strip_prefix(&real) {
@@ -140,10 +140,11 @@ pub async fn install(
     std::fs::write(fresh.path().join("core.json"), text).map_err(io)?;
     std::fs::set_permissions(fresh.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .map_err(io)?;
+    // From here on the folder is no longer deleted automatically, because it gets its final name.
     let fresh = fresh.keep();
     if let Err(error) = replace_folder(&fresh, &target) {
         let _ = std::fs::remove_dir_all(&fresh);
-        // Another process was faster; its installation is equal.
+        // Another process was faster. Its installation is the same, so it is used.
         return Toolchain::installed(&data, version, checkout)
             .await
             .map_err(|_| io(error));
@@ -151,7 +152,7 @@ pub async fn install(
     Toolchain::installed(&data, version, checkout).await
 }
 
-/// Replaces an incomplete earlier installation.
+/// Moves the new folder to `target`, replacing an incomplete earlier installation.
 fn replace_folder(fresh: &Path, target: &Path) -> std::io::Result<()> {
     if target.exists() && !target.join("core.json").exists() {
         std::fs::remove_dir_all(target)?;
@@ -174,7 +175,7 @@ impl Pin {
             && self.platforms().any(|platform| probe.has_platform(platform))
     }
 
-    /// The platform tags of the wheel.
+    /// Returns the platform tags that the wheel may have.
     fn platforms(&self) -> impl Iterator<Item = &'static str> {
         let last = self.file.rsplit('-').next().unwrap_or_default();
         last.trim_end_matches(".whl").split('.')
@@ -200,7 +201,7 @@ fn pins() -> impl Iterator<Item = Pin> {
         })
 }
 
-/// The interpreter to host a version, and its wheel.
+/// Returns the interpreter that will host a version, and the wheel for it.
 async fn choose(
     version: &str,
     wish: Option<&Path>,
@@ -221,6 +222,7 @@ async fn choose(
     for candidate in candidates {
         let executable = match checkout.executable("--interpreter", &candidate) {
             Ok(executable) => executable,
+            // An interpreter that the user named must work; of the default ones any may be missing.
             Err(error) if wish.is_some() => return Err(error.into()),
             Err(_) => continue,
         };
@@ -261,13 +263,14 @@ async fn fetch(
     };
     let shown = without_credentials(index);
     let network = |error: reqwest::Error| failed(error.without_url().into());
-    // An index may send to another host for its files, which have pinned hashes.
+    // Redirects to another host are allowed: an index may keep its files there, and their hashes are pinned.
     let client = konverge_http::client()
         .redirect(reqwest::redirect::Policy::default())
         .read_timeout(std::time::Duration::from_secs(60))
         .user_agent("konverge")
         .build()
         .map_err(network)?;
+    // The page is the "simple" API of Python's package indexes, which lists the files of a package.
     let page: url::Url = format!("{}/kcl-lib/", index.trim_end_matches('/'))
         .parse()
         .map_err(|error: url::ParseError| {
@@ -295,6 +298,7 @@ async fn fetch(
         wheel.extend_from_slice(&chunk);
         progress(InstallStep::Received(wheel.len() as u64, total));
     }
+    // Nothing of the download was written to disk or run before this check.
     let found = hex::encode(sha2::Sha256::digest(&wheel));
     if found != pin.sha256 {
         return Err(KclError::Checksum {
@@ -306,7 +310,7 @@ async fn fetch(
     Ok(wheel)
 }
 
-/// The address of a file in an index page: `<a href="…">file</a>`.
+/// Returns the address of a file in the HTML page of an index: `<a href="…">file</a>`.
 fn link_to(html: &str, file: &str) -> Option<String> {
     html.split("<a ").skip(1).find_map(|anchor| {
         let (attributes, rest) = anchor.split_once('>')?;
@@ -319,7 +323,8 @@ fn link_to(html: &str, file: &str) -> Option<String> {
     })
 }
 
-/// A wheel is a zip archive: the interpreter has a reader for it that stays inside the folder.
+/// Unpacks a wheel, which is a zip archive, with the interpreter's own `zipfile` module. That module never writes
+/// outside the folder.
 async fn unpack(interpreter: Executable, archive: &Path, folder: &Path) -> Result<(), SharedError> {
     let mut program = Program::new(interpreter).args(["-I", "-m", "zipfile", "-e"]);
     program.args.extend([archive.into(), folder.into()]);

@@ -1,9 +1,9 @@
-//! Errors of code that was written for KCL 0.4: what changed, and what to write. What each hint says to write was tried
-//! with the cores from 0.9.1 to 0.13.2.
+//! Hints for errors of code that was written for KCL 0.4: what changed, and what to write instead. The suggested code
+//! of each hint was tried with the cores from 0.9.1 to 0.13.2.
 
 use super::{KclDiagnostic, core_hints, diagnostic::NO_PLUGINS};
 
-/// Constants by the names that other languages give them.
+/// Constants that other languages write differently: the wrong name, and KCL's name.
 const CONSTANTS: [(&str, &str); 6] = [
     ("true", "True"),
     ("false", "False"),
@@ -13,13 +13,13 @@ const CONSTANTS: [(&str, &str); 6] = [
     ("undefined", "Undefined"),
 ];
 
-/// The hint for each of the errors of one compilation.
+/// Returns a hint, or `None`, for each of the errors of one compilation.
 pub(super) fn hints(diagnostics: &[KclDiagnostic]) -> Vec<Option<String>> {
     let follows = diagnostics.iter().any(core_hints::is_import_name_clash);
     let one = |diagnostic| {
         if follows {
-            // If a declaration has the name of an import, every use of that name fails. The other hints would be
-            // misleading.
+            // If a declaration has the name of an import, every use of that name fails. Hints about those errors would
+            // be misleading.
             of_name(diagnostic)
         } else {
             of_name(diagnostic).or_else(|| of_value(diagnostic))
@@ -28,7 +28,7 @@ pub(super) fn hints(diagnostics: &[KclDiagnostic]) -> Vec<Option<String>> {
     diagnostics.iter().map(one).collect()
 }
 
-/// Names that no core since 0.9 knows.
+/// Returns a hint for a name that no core since 0.9 knows.
 fn of_name(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = diagnostic.message.as_str();
     if message.contains(NO_PLUGINS) {
@@ -52,7 +52,7 @@ fn of_name(diagnostic: &KclDiagnostic) -> Option<String> {
     is_known.then(|| format!("KCL 0.4 read `{name}` as `not {negated}`: write `not {negated}`"))
 }
 
-/// Values that KCL 0.4 took.
+/// Returns a hint for a value that only KCL 0.4 accepted.
 fn of_value(diagnostic: &KclDiagnostic) -> Option<String> {
     let message = diagnostic.message.as_str();
     missing_argument(message)
@@ -62,7 +62,7 @@ fn of_value(diagnostic: &KclDiagnostic) -> Option<String> {
         .or_else(|| required_attribute(message))
 }
 
-/// `expected 2 positional arguments, found 1`.
+/// Returns a hint for `expected 2 positional arguments, found 1`.
 fn missing_argument(message: &str) -> Option<String> {
     let (wanted, found) = message
         .strip_prefix("expected ")?
@@ -76,14 +76,14 @@ fn missing_argument(message: &str) -> Option<String> {
     ))
 }
 
-/// `expected Deployment, got StatefulSet` where a variable is assigned again.
+/// Returns a hint for `expected Deployment, got StatefulSet` if a variable is assigned a second time.
 fn other_type(diagnostic: &KclDiagnostic) -> Option<String> {
     let (first, second) = diagnostic
         .message
         .strip_prefix("expected ")?
         .split_once(", got ")?;
     let variable = assigned_variable(diagnostic.source.as_deref()?)?;
-    // If the place of a declaration is named, the type was written down.
+    // If the error names the position of a declaration, the type was declared explicitly, and the hint does not apply.
     if !diagnostic.at_line_start || !diagnostic.related.is_empty() {
         return None;
     }
@@ -94,7 +94,7 @@ fn other_type(diagnostic: &KclDiagnostic) -> Option<String> {
     ))
 }
 
-/// `Can not change the value of 'mysql', because it was declared immutable`.
+/// Returns a hint for `Can not change the value of 'mysql', because it was declared immutable`.
 fn assigned_twice(diagnostic: &KclDiagnostic) -> Option<String> {
     let name = quoted(&diagnostic.message, "Can not change the value of '")?;
     let declared = diagnostic.related.first().map(|(place, _)| place);
@@ -113,14 +113,15 @@ fn assigned_twice(diagnostic: &KclDiagnostic) -> Option<String> {
     })
 }
 
-/// `Cannot add member 'y' to schema 'A'`, until 0.10.8 also `No attribute named 'y' in the schema 'A'`.
+/// Returns a hint for `Cannot add member 'y' to schema 'A'`, until 0.10.8 also `No attribute named 'y' in the schema
+/// 'A'`.
 fn undeclared_member(message: &str) -> Option<String> {
     let (member, schema) = match quoted(message, "Cannot add member '") {
         Some(member) => (member, " to schema '"),
         None => (quoted(message, "No attribute named '")?, " in the schema '"),
     };
     let schema = quoted(&message[message.find(schema)?..], schema)?;
-    // The message of the core already suggests the right name, so the hint names no other.
+    // The core's message already suggests the right name.
     if message.contains("did you mean") {
         return Some(format!(
             "correct the name, or declare `{member}` in the schema `{schema}`"
@@ -132,7 +133,7 @@ fn undeclared_member(message: &str) -> Option<String> {
     ))
 }
 
-/// `attribute 'ports' of Ingress is required and can't be None or Undefined`.
+/// Returns a hint for `attribute 'ports' of Ingress is required and can't be None or Undefined`.
 fn required_attribute(message: &str) -> Option<String> {
     let attribute = quoted(message, "attribute '")?;
     let (schema, _) = message
@@ -145,7 +146,7 @@ fn required_attribute(message: &str) -> Option<String> {
     ))
 }
 
-/// The variable of `_workload = appsv1.StatefulSet {`.
+/// Returns the variable in a line such as `_workload = appsv1.StatefulSet {`.
 fn assigned_variable(line: &str) -> Option<&str> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim_end();
@@ -153,7 +154,7 @@ fn assigned_variable(line: &str) -> Option<&str> {
     (is_name && !value.starts_with('=')).then_some(name)
 }
 
-/// The type in a message: a literal is named with its value, `str(x)`.
+/// Returns the type in a message. The core names a literal with its value, as in `str(x)`.
 fn type_of(text: &str) -> Option<&str> {
     let name = text.split('(').next()?.trim();
     let plain = !name.is_empty()

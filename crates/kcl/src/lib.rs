@@ -1,12 +1,12 @@
 //! Compiles KCL with the official core, unchanged and out of process.
 //!
-//! A [`Toolchain`] is an installed core of one version; [`install`] installs it. A [`Pool`] keeps workers
-//! that have loaded it, each in a [`konverge_sandbox`], and gives them one compilation at a time over the frames of
+//! A [`Toolchain`] is an installed core of one version; [`install`] installs it. A [`Pool`] keeps workers that have
+//! loaded the core, each in a [`konverge_sandbox`], and sends them one compilation at a time in the frames of
 //! [`protocol`]. The files of a compilation are written into the worker's working folder from bytes that the
-//! caller passes: never a checkout, never `.git`.
+//! caller passes. No worker reads a checkout or `.git`.
 //!
-//! This room knows KCL. It does not know which files a stack needs (`crates/repo/src/affected/`), what a compiled value means
-//! (`crates/engine/src/spec/`), or who asked.
+//! This crate knows KCL. It does not know which files a stack needs (`crates/repo/src/affected/`), what a compiled
+//! value means (`crates/engine/src/spec/`), or which command requested the compilation.
 
 mod assignment_edit;
 mod assignments;

@@ -1,11 +1,11 @@
-//! Values as KCL literals.
+//! Formats values as KCL literals.
 
 use serde_json::Value;
 
 use super::attribute_path::is_identifier;
 
-/// The literal of a value; `None` for a value that no literal has in every core: an integer of more than 64 bits, or a
-/// text with `${` among characters that a raw string cannot hold.
+/// Returns the literal of a value. `None` if no literal is correct in every core: for an integer of more than 64
+/// bits, and for a string with `${` and characters that a raw string cannot contain.
 pub fn literal(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => "None".to_owned(),
@@ -33,7 +33,7 @@ pub fn literal(value: &Value) -> Option<String> {
     })
 }
 
-/// A text in quotes. Cores disagree about the escape of `${`, which a raw string does not need.
+/// Returns a string in quotes. A string with `${` becomes a raw string, because cores differ in how `${` is escaped.
 pub(super) fn quoted(text: &str) -> Option<String> {
     if text.contains("${") {
         let needs_escape = |c: char| c == '"' || c == '\\' || c.is_control();

@@ -1,4 +1,4 @@
-//! [`Pool`]: workers that are kept ready. Each compilation has a worker to itself; a worker that fails is
+//! [`Pool`]: workers that stay loaded. A worker runs one compilation at a time. A worker that fails is
 //! replaced.
 
 use std::{
@@ -20,10 +20,10 @@ use super::{
     worker::{Worker, WorkerLost},
 };
 
-/// Status, message, and the folder of the files.
+/// The status and the message of a response, with the folder of the files.
 type WorkerResponse = (protocol::WorkerStatus, Vec<u8>, PathBuf);
 
-/// Workers that compile. Cheap to clone; dropping the last clone ends them.
+/// The workers that compile. Cheap to clone; dropping the last clone ends them.
 #[derive(Clone)]
 pub struct Pool {
     inner: Arc<Inner>,
@@ -38,8 +38,8 @@ struct Inner {
 }
 
 impl Pool {
-    /// Starts the first worker, so that a broken core or sandbox is noticed at once. The others start when
-    /// there is work for them.
+    /// Starts the first worker, so that a broken core or sandbox is reported at once. The others start when they are
+    /// needed.
     ///
     /// # Errors
     /// The worker does not start, or a sandbox layer is missing and the mode is `required`.
@@ -57,10 +57,11 @@ impl Pool {
         })
     }
 
-    /// Other workers with the same options, which may make temporary files: empty ones, in a folder of their own.
+    /// Starts another pool with the same options, whose workers may create empty temporary files in a folder of their
+    /// own.
     ///
     /// # Errors
-    /// As [`Pool::start`].
+    /// The errors of [`Pool::start`].
     pub async fn start_with_temporary_files(&self) -> Result<Self, KclError> {
         Self::start(PoolOptions {
             temporary_files: true,
@@ -74,17 +75,17 @@ impl Pool {
         self.inner.warning.as_deref()
     }
 
-    /// The KCL core that its workers run.
+    /// Returns the KCL core that its workers run.
     pub fn core(&self) -> &Toolchain {
         &self.inner.options.core
     }
 
-    /// The number of workers started so far, including replacements.
+    /// Returns the number of workers started so far, including replacements.
     pub fn workers_started(&self) -> u32 {
         self.inner.started.load(Ordering::Relaxed)
     }
 
-    /// The process ids of the idle workers.
+    /// Returns the process ids of the idle workers.
     pub fn idle_pids(&self) -> Vec<u32> {
         self.inner.idle().iter().filter_map(Worker::pid).collect()
     }
@@ -122,7 +123,7 @@ impl Pool {
         }
     }
 
-    /// Writes the files of the request and calls one of the core's methods. The message is built for the
+    /// Writes the files of the request and calls one of the core's methods. `message` builds the call for the
     /// folder of the files.
     async fn exchange<M: Message>(
         &self,
@@ -134,7 +135,8 @@ impl Pool {
         let deadline = self.inner.options.deadline;
         let (frame, mut root) = self.prepare(&mut lent, request, method, &message)?;
         let mut answer = lent.worker().call(&frame, deadline).await;
-        // Killed from outside: not the fault of this stack, unless it happens again.
+        // If something outside killed the worker (such as the kernel, out of memory), the compilation is tried once
+        // more with a new worker: this stack need not be the cause.
         if answer.as_ref().is_err_and(WorkerLost::killed_from_outside) {
             drop(lent);
             lent = self.acquire_worker().await?;
@@ -147,7 +149,7 @@ impl Pool {
         Ok((status, body, root))
     }
 
-    /// Writes the files of a request. Returns the frame that is sent for them, and their folder.
+    /// Writes the files of a request. Returns the frame to send and the folder of the files.
     fn prepare<M: Message>(
         &self,
         lent: &mut WorkerGuard<'_>,
@@ -157,7 +159,7 @@ impl Pool {
     ) -> Result<(Vec<u8>, PathBuf), KclError> {
         let options = &self.inner.options;
         let worker = lent.worker();
-        // Writing a few small files takes less time than moving the work to another thread.
+        // This blocks, but writing a few small files takes less time than moving the work to another thread.
         worker.scratch.lay(request).map_err(|error| KclError::Scratch {
             label: request.label.clone(),
             why: error.into(),
@@ -210,7 +212,7 @@ impl Pool {
             .acquire()
             .await
             .map_err(|error| KclError::Start(error.into()))?;
-        // The lock ends here: a worker takes a while to start.
+        // The lock is released here, because starting a worker takes a while.
         let idle = inner.idle().pop();
         let worker = match idle {
             Some(worker) => worker,
@@ -234,7 +236,7 @@ impl Inner {
     }
 }
 
-/// A worker in use; dropping it without [`WorkerGuard::give_back`] kills it.
+/// A worker in use. Dropping the guard without [`WorkerGuard::give_back`] kills the worker.
 struct WorkerGuard<'pool> {
     inner: &'pool Inner,
     worker: Option<Worker>,
@@ -252,6 +254,7 @@ impl WorkerGuard<'_> {
         let options = &self.inner.options;
         if let Some(worker) = self.worker.take()
             && worker.served < options.serve
+            // A worker that uses much memory is replaced, so that its next compilation does not hit the limit.
             && worker.memory_bytes() < options.memory_limit / 2
         {
             self.inner.idle().push(worker);

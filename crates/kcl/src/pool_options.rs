@@ -1,4 +1,4 @@
-//! [`PoolOptions`]: the limits of the worker pool.
+//! [`PoolOptions`]: the options and limits of a worker pool.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,24 +11,24 @@ pub struct PoolOptions {
     pub core: Toolchain,
     /// The `konverge` binary, which is started as `konverge __worker`.
     pub self_exe: PathBuf,
-    /// The number of concurrent compilations.
+    /// The number of workers, and so of concurrent compilations.
     pub workers: usize,
-    /// The address space of one worker in bytes.
+    /// The maximum address space of one worker, in bytes.
     pub memory_limit: u64,
-    /// The deadline of one compilation.
+    /// The time limit of one compilation.
     pub deadline: Duration,
-    /// Behaviour if a sandbox layer is not available.
+    /// The mode of the sandbox: what happens if a layer is not available.
     pub sandbox: SandboxMode,
     /// The folder of fetched packages, which workers may read.
     pub packages: Option<PathBuf>,
-    /// A worker is replaced after this many compilations.
+    /// The number of compilations after which a worker is replaced.
     pub serve: u32,
-    /// True if a worker may make empty files in a folder of its own. Some methods of the core need that.
+    /// True if a worker may create empty files in a folder of its own, as some methods of the core do.
     pub temporary_files: bool,
 }
 
 impl PoolOptions {
-    /// One worker per processor, 2 GiB, one minute, the full sandbox.
+    /// Creates the default options: one worker per processor, 2 GiB, one minute, the full sandbox.
     pub fn new(core: Toolchain, self_exe: PathBuf) -> Self {
         Self {
             core,

@@ -1,28 +1,28 @@
 //! The protocol on a worker's pipes: frames with the core's own protobuf messages.
 //!
 //! A request is `u32` (big endian, the length of the rest), `u16` (the length of the method's name), name,
-//! message. An answer is `u32`, status, message. The messages are those of the core's `spec.proto` with the
-//! fields that Konverge uses. Their numbers are from the descriptor in `kcl_lib` 0.13.2 and are the same
-//! since 0.9, where a message has the field at all.
+//! message. A response is `u32`, status, message. The messages are those of the core's `spec.proto`, with the
+//! fields that Konverge uses. The field numbers are from the descriptor in `kcl_lib` 0.13.2. They are the same
+//! in every version since 0.9 that has the field.
 
 use prost::Message;
 
-/// The maximum size of an answer; a Spec of a thousand objects has about 3 MB.
+/// The maximum size of a response in bytes. A Spec of a thousand objects has about 3 MB.
 pub const MAX_ANSWER: usize = 256 << 20;
 
-/// The first byte of an answer.
+/// The status of a response: its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerStatus {
-    /// The message follows.
+    /// The call succeeded; its result follows.
     Done,
-    /// The error text of the core follows.
+    /// The call failed; the core's error text follows.
     Refused,
-    /// The core panicked; its message follows.
+    /// The core panicked; the panic message follows.
     Panicked,
 }
 
 impl WorkerStatus {
-    /// Parses the byte.
+    /// Parses the first byte of a response.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             b'+' => Some(Self::Done),
@@ -33,7 +33,7 @@ impl WorkerStatus {
     }
 }
 
-/// A whole request frame.
+/// Formats a whole request frame.
 pub fn request(method: &str, message: &impl Message) -> Vec<u8> {
     let body = message.encode_to_vec();
     let length = 2 + method.len() + body.len();
@@ -45,10 +45,10 @@ pub fn request(method: &str, message: &impl Message) -> Vec<u8> {
     frame
 }
 
-/// `-E name=path`.
+/// An external package (`-E name=path`).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExternalPkg {
-    /// The name used in imports.
+    /// The name in imports.
     #[prost(string, tag = "1")]
     pub pkg_name: String,
     /// The folder of the package.
@@ -56,18 +56,18 @@ pub struct ExternalPkg {
     pub pkg_path: String,
 }
 
-/// `-D name=value`.
+/// An option (`-D name=value`).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Argument {
     /// Name of the option.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The value, which the core parses as JSON if it is JSON.
+    /// The value. The core parses it as JSON if it is valid JSON.
     #[prost(string, tag = "2")]
     pub value: String,
 }
 
-/// `KclService.ExecProgram`.
+/// The arguments of `KclService.ExecProgram`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExecProgramArgs {
     /// The base of relative entries.
@@ -82,52 +82,52 @@ pub struct ExecProgramArgs {
     /// Values that replace attributes, as `path=value`.
     #[prost(string, repeated, tag = "5")]
     pub overrides: Vec<String>,
-    /// Requests only JSON.
+    /// True to get the result as JSON only.
     #[prost(bool, tag = "6")]
     pub disable_yaml_result: bool,
-    /// Checks 32-bit integers and floats.
+    /// True to check the ranges of 32-bit integers and floats.
     #[prost(bool, tag = "8")]
     pub strict_range_check: bool,
-    /// Leaves out attributes that are `None`.
+    /// True to omit attributes that are `None`.
     #[prost(bool, tag = "9")]
     pub disable_none: bool,
-    /// External packages.
+    /// The external packages.
     #[prost(message, repeated, tag = "13")]
     pub external_pkgs: Vec<ExternalPkg>,
-    /// Prints the schema of each instance with its package.
+    /// True to add the schema of each instance, with its package.
     #[prost(bool, tag = "14")]
     pub include_schema_type_path: bool,
     /// The paths of the parts to print.
     #[prost(string, repeated, tag = "17")]
     pub path_selector: Vec<String>,
-    /// Uses the evaluator without compilation passes.
+    /// True to evaluate without the compilation passes.
     #[prost(bool, tag = "18")]
     pub fast_eval: bool,
 }
 
-/// The answer of `KclService.ExecProgram`.
+/// The response of `KclService.ExecProgram`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExecProgramResult {
-    /// JSON documents, one per line.
+    /// The result as JSON documents, one per line.
     #[prost(string, tag = "1")]
     pub json_result: String,
-    /// Output of `print`.
+    /// The output of `print`.
     #[prost(string, tag = "3")]
     pub log_message: String,
-    /// An error during evaluation; empty if there was none.
+    /// The error during evaluation; empty if there was none.
     #[prost(string, tag = "4")]
     pub err_message: String,
 }
 
-/// `KclService.FormatCode`.
+/// The arguments of `KclService.FormatCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct FormatCodeArgs {
-    /// The text of a file.
+    /// The text of the file.
     #[prost(string, tag = "1")]
     pub source: String,
 }
 
-/// The answer of `KclService.FormatCode`.
+/// The response of `KclService.FormatCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct FormatCodeResult {
     /// The formatted text.
@@ -135,13 +135,13 @@ pub struct FormatCodeResult {
     pub formatted: Vec<u8>,
 }
 
-/// `KclService.ValidateCode`.
+/// The arguments of `KclService.ValidateCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ValidateCodeArgs {
-    /// The file with the data.
+    /// The path of the file with the data.
     #[prost(string, tag = "1")]
     pub datafile: String,
-    /// The program that defines the schema: a file, or a folder with a package.
+    /// The path of the program with the schema: a file, or the folder of a package.
     #[prost(string, tag = "3")]
     pub file: String,
     /// The name of the schema.
@@ -150,29 +150,29 @@ pub struct ValidateCodeArgs {
     /// The variable of the program that gets the data.
     #[prost(string, tag = "6")]
     pub attribute_name: String,
-    /// `json` or `yaml`.
+    /// The format of the data: `json` or `yaml`.
     #[prost(string, tag = "7")]
     pub format: String,
-    /// External packages. Cores before 0.10 do not know the field.
+    /// The external packages. Cores before 0.10 do not have this field.
     #[prost(message, repeated, tag = "8")]
     pub external_pkgs: Vec<ExternalPkg>,
 }
 
-/// The answer of `KclService.ValidateCode`.
+/// The response of `KclService.ValidateCode`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ValidateCodeResult {
-    /// True if the data fits its schema.
+    /// True if the data matches the schema.
     #[prost(bool, tag = "1")]
     pub success: bool,
-    /// Errors by which the data does not match, in the form of a compilation's errors.
+    /// The errors of data that does not match, in the format of compilation errors.
     #[prost(string, tag = "2")]
     pub err_message: String,
 }
 
-/// `KclService.ParseFile`.
+/// The arguments of `KclService.ParseFile`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParseFileArgs {
-    /// The path of the file, for messages; it need not exist.
+    /// The path of the file, for messages. The file need not exist.
     #[prost(string, tag = "1")]
     pub path: String,
     /// The text of the file.
@@ -180,13 +180,13 @@ pub struct ParseFileArgs {
     pub source: String,
 }
 
-/// The answer of `KclService.ParseFile`.
+/// The response of `KclService.ParseFile`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParseFileResult {
     /// The syntax tree as JSON.
     #[prost(string, tag = "1")]
     pub ast_json: String,
-    /// Messages of the parser.
+    /// The errors and suggestions of the parser.
     #[prost(message, repeated, tag = "3")]
     pub errors: Vec<ParseProblem>,
 }
@@ -194,29 +194,29 @@ pub struct ParseFileResult {
 /// An error of the parser, or a suggestion.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParseProblem {
-    /// `error`, `warning` or `suggestions`.
+    /// The level: `error`, `warning` or `suggestions`.
     #[prost(string, tag = "1")]
     pub level: String,
-    /// `Error(InvalidSyntax)` and the like.
+    /// The code, such as `Error(InvalidSyntax)`.
     #[prost(string, tag = "2")]
     pub code: String,
-    /// The words, each with its place.
+    /// The messages, each with its position.
     #[prost(message, repeated, tag = "3")]
     pub messages: Vec<ParseMessage>,
 }
 
-/// A message of the parser.
+/// A message of the parser, with its position.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParseMessage {
-    /// The words.
+    /// The text.
     #[prost(string, tag = "1")]
     pub msg: String,
-    /// The place.
+    /// The position.
     #[prost(message, optional, tag = "2")]
     pub pos: Option<ParsePosition>,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParsePosition {
     /// The line, from 1.

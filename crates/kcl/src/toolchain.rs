@@ -1,4 +1,4 @@
-//! [`Toolchain`]: an installed official core of one version, and how it is found.
+//! [`Toolchain`]: an installed official core of one version, and the search for it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use konverge_base::{
     variables,
 };
 
-/// The environment variable with a Python interpreter whose environment has `kcl_lib`.
+/// The environment variable with the path of a Python interpreter that has `kcl_lib` installed.
 const INTERPRETER: &str = variables::KONVERGE_KCL;
 
-/// The name of the core's host in errors.
+/// The name of the interpreter in errors.
 pub(super) const HOST: &str = "the interpreter of the KCL core";
 
 const PROBE: &str = include_str!("probe.py");
@@ -27,7 +27,7 @@ const PROBE: &str = include_str!("probe.py");
 /// read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Toolchain {
-    /// Its version, for example `0.13.2`; part of every stack's digest.
+    /// The version, for example `0.13.2`. It is part of every stack's digest.
     pub version: String,
     /// The Python interpreter, with all links resolved.
     pub interpreter: PathBuf,
@@ -40,14 +40,14 @@ pub struct Toolchain {
     pub folders: Vec<PathBuf>,
 }
 
-/// The output of `probe.py`.
+/// The information that `probe.py` prints about an interpreter and its core.
 #[derive(Debug, Deserialize)]
 pub(super) struct Probe {
     pub executable: PathBuf,
     pub tag: String,
-    /// `Linux` or `Darwin`.
+    /// The operating system: `Linux` or `Darwin`.
     pub system: String,
-    /// The version of macOS; empty elsewhere.
+    /// The version of macOS; empty on other systems.
     pub release: String,
     pub machine: String,
     version: Option<String>,
@@ -59,12 +59,12 @@ pub(super) struct Probe {
 }
 
 impl Toolchain {
-    /// Finds the core of the version that a repository needs: in the interpreter that `KONVERGE_KCL` names,
-    /// or else what [`install`](super::install()) put below the data folder. A core runs outside the sandbox
-    /// while it is probed, so none is taken from the checkout.
+    /// Finds the core of the version that a repository needs: in the interpreter that `KONVERGE_KCL` names, or else in
+    /// the data folder, where [`install`](super::install()) puts it. A core in the checkout is refused, because the
+    /// search runs the core outside of the sandbox.
     ///
     /// # Errors
-    /// There is none (the hint says how to install it), or `KONVERGE_KCL` names an interpreter with another
+    /// There is no such core (the hint says how to install it), or `KONVERGE_KCL` names an interpreter with another
     /// version.
     pub async fn find(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         match interpreter() {
@@ -77,7 +77,7 @@ impl Toolchain {
     /// `KONVERGE_KCL` names, because versions are installed side by side below the data folder.
     ///
     /// # Errors
-    /// As [`Toolchain::find`]; for a `KONVERGE_KCL` with another version that error.
+    /// The errors of [`Toolchain::find`]. If `KONVERGE_KCL` has another version, that error is returned.
     pub async fn find_earlier(version: &str, checkout: &Checkout) -> Result<Self, KclError> {
         match Self::find(version, checkout).await {
             Err(other @ KclError::WrongVersion { .. }) => {
@@ -88,17 +88,17 @@ impl Toolchain {
         }
     }
 
-    /// The core that `KONVERGE_KCL` names, of whatever version; `None` if it is not set.
+    /// Returns the core that `KONVERGE_KCL` names, in any version; `None` if the variable is not set.
     pub async fn of_environment(checkout: &Checkout) -> Option<Result<Self, KclError>> {
         let interpreter = interpreter()?;
         let core = Self::probed(&interpreter, checkout).await;
         Some(core.and_then(|core| core.require_trusted(checkout)))
     }
 
-    /// The core in the environment of a Python interpreter.
+    /// Returns the core that is installed for a Python interpreter.
     ///
     /// # Errors
-    /// The interpreter is in the checkout, does not run, has no `kcl_lib`, or one of another version.
+    /// The interpreter is in the checkout, does not run, or has no `kcl_lib` of this version.
     pub async fn from_interpreter(
         interpreter: &Path,
         version: &str,
@@ -124,7 +124,7 @@ impl Toolchain {
         })
     }
 
-    /// The core that [`install`](super::install()) put below a data folder.
+    /// Returns the core that [`install`](super::install()) put into a data folder.
     ///
     /// # Errors
     /// It is missing, is in the checkout, or is incomplete and cannot be probed again.
@@ -134,7 +134,7 @@ impl Toolchain {
         let missing = || KclError::NotInstalled(version.to_owned());
         let text = std::fs::read_to_string(folder.join("core.json")).map_err(|_| missing())?;
         let core: Self = serde_json::from_str(&text).map_err(|_| missing())?;
-        // A system upgrade renames shared libraries: then the interpreter is probed again.
+        // After a system upgrade, shared libraries may have other names. Then the interpreter is probed again.
         if core.readable.iter().all(|path| path.exists()) {
             return core.require_trusted(checkout);
         }
@@ -144,14 +144,14 @@ impl Toolchain {
             .require_trusted(checkout)
     }
 
-    /// The core, if neither its interpreter nor its library is in the checkout.
+    /// Returns the core if neither its interpreter nor its library is in the checkout; an error otherwise.
     fn require_trusted(self, checkout: &Checkout) -> Result<Self, KclError> {
         checkout.trust(HOST, &self.interpreter)?;
         checkout.trust("the library of the KCL core", &self.extension)?;
         Ok(self)
     }
 
-    /// The core whose package is in `folder`, with the interpreter that runs it.
+    /// Returns the core whose package is in `folder`, with the interpreter that runs it.
     pub(super) async fn in_folder(
         interpreter: Executable,
         folder: &Path,
@@ -167,7 +167,7 @@ impl Toolchain {
         Ok(core)
     }
 
-    /// The full name of a method of the core's service; before 0.12 the service had another name.
+    /// Returns the full name of a method of the core's service. Before 0.12 the service had another name.
     pub(super) fn method(&self, name: &str) -> String {
         let service = if numbers(&self.version) < (0, 12) {
             "KclvmService"
@@ -178,7 +178,7 @@ impl Toolchain {
     }
 }
 
-/// The value of `KONVERGE_KCL`.
+/// Returns the value of `KONVERGE_KCL`.
 fn interpreter() -> Option<PathBuf> {
     let named = std::env::var_os(INTERPRETER).filter(|value| !value.is_empty());
     named.map(PathBuf::from)
@@ -203,7 +203,7 @@ impl Probe {
         }
     }
 
-    /// The interpreter's kind and system, as `cp312, macOS 14.5 on arm64`.
+    /// Returns the interpreter's kind and system, such as `cp312, macOS 14.5 on arm64`.
     pub(super) fn kind(&self) -> String {
         let system = match self.system.as_str() {
             "Darwin" => format!("macOS {}", self.release),
@@ -212,7 +212,7 @@ impl Probe {
         format!("{}, {system} on {}", self.tag, self.machine)
     }
 
-    /// Returns an error if the core lacks the call that a worker makes.
+    /// Returns an error if the core does not have the function that a worker calls.
     fn check_call(&self) -> Result<(), KclError> {
         match &self.version {
             Some(version) if !self.callable && (self.extension.is_some() || is_too_old(version)) => {
@@ -236,7 +236,7 @@ impl Probe {
     }
 }
 
-/// Queries an interpreter about itself and its core (in `folder`, or in its own environment).
+/// Queries an interpreter about itself and its core. The core is in `folder`, or installed for the interpreter.
 pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Result<Probe, KclError> {
     let path = interpreter.path().to_owned();
     let failed = |why: SharedError| KclError::Interpreter(path.clone(), why);
@@ -256,7 +256,7 @@ pub(super) async fn probe(interpreter: Executable, folder: Option<&Path>) -> Res
     serde_json::from_slice(&ended.stdout).map_err(|error| failed(error.into()))
 }
 
-/// The data folder of Konverge: `$XDG_DATA_HOME/konverge`, or else `~/.local/share/konverge`.
+/// Returns the data folder of Konverge: `$XDG_DATA_HOME/konverge`, or else `~/.local/share/konverge`.
 ///
 /// # Errors
 /// The environment has neither variable.
@@ -272,7 +272,7 @@ pub fn data_folder() -> Result<PathBuf, KclError> {
         .ok_or(KclError::NoDataFolder)
 }
 
-/// The folder of a core version below a data folder.
+/// Returns the folder of a core version below a data folder.
 pub(super) fn folder_of(data: &Path, version: &str) -> Result<PathBuf, KclError> {
     let plain = !version.is_empty()
         && version

@@ -1,4 +1,4 @@
-//! Data against a schema, by the core's own validation: the work of `kcl vet`.
+//! Validates data against a KCL schema with the core's own validation, as `kcl vet` does.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use konverge_base::model::RepoPath;
 
-/// The variable of the schema's program that gets the data. Another name could be one of the program.
+/// The variable that gets the data. The name is unusual, because the schema's program may define any other name.
 const VARIABLE: &str = "_konverge_data";
 
-/// A schema of a package.
+/// A schema in a package.
 #[derive(Debug, Clone, Copy)]
 pub struct SchemaPlace<'a> {
     /// The folder of the package.
@@ -23,12 +23,12 @@ pub struct SchemaPlace<'a> {
 }
 
 impl Pool {
-    /// Validates a JSON file of the request, whose mapping must match `schema`.
-    /// Returns why it does not. The pool needs [`super::PoolOptions::temporary_files`]: the core
-    /// makes an empty file in each call.
+    /// Validates a JSON file of the request against `schema`. Returns the error text if the file does not match.
+    ///
+    /// The pool needs [`super::PoolOptions::temporary_files`], because the core creates an empty file in each call.
     ///
     /// # Errors
-    /// The worker is lost.
+    /// The connection to the worker is lost.
     pub async fn validate(
         &self,
         request: &CompileRequest,
@@ -37,7 +37,7 @@ impl Pool {
     ) -> Result<Vec<KclDiagnostic>, KclError> {
         let message = |root: &Path| ValidateCodeArgs {
             datafile: root.join(data).display().to_string(),
-            // Some cores read the whole package of the repository instead of a single file.
+            // The folder is passed, not a file: some cores read the whole package in any case.
             file: root.join(schema.folder).display().to_string(),
             schema: schema.name.to_owned(),
             attribute_name: VARIABLE.to_owned(),

@@ -1,6 +1,6 @@
 //! [`Workdir`]: the working folder of a worker or a module, which contains exactly the files of one compilation.
 //!
-//! Consecutive compilations share most of their files. Only differences are written. Files that the next
+//! Consecutive compilations share most of their files, so only the differences are written. Files that the next
 //! compilation may not read are removed, together with folders that become empty: an empty folder would hide
 //! a file of the same name from an import.
 
@@ -14,7 +14,7 @@ use std::{
 use super::CompileRequest;
 use konverge_base::model::RepoPath;
 
-/// A folder of written files; deleted when dropped.
+/// A folder with the files of one compilation. It is deleted when dropped.
 #[derive(Debug)]
 pub struct Workdir {
     _folder: tempfile::TempDir,
@@ -22,7 +22,7 @@ pub struct Workdir {
     laid: BTreeMap<RepoPath, WorkdirEntry>,
 }
 
-/// Entry at a path of the working folder.
+/// An entry at a path of the working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WorkdirEntry {
     File(Arc<[u8]>),
@@ -31,10 +31,10 @@ enum WorkdirEntry {
 }
 
 impl Workdir {
-    /// An empty folder below the system's folder for temporary files.
+    /// Creates an empty folder below the system's folder for temporary files.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn new() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("konverge-kcl-").tempdir()?;
         let root = folder.path().canonicalize()?;
@@ -45,7 +45,7 @@ impl Workdir {
         })
     }
 
-    /// The folder that represents the repository's root, with all links resolved.
+    /// Returns the real path of the folder. To the core it is the root of the repository.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -53,10 +53,11 @@ impl Workdir {
     /// Makes the folder contain exactly the files, links and folders of the request.
     ///
     /// # Errors
-    /// A path leads out of the folder, or cannot be written.
+    /// A path leaves the folder, or cannot be written.
     pub fn lay(&mut self, request: &CompileRequest) -> io::Result<()> {
         let wanted = planned_entries(request)?;
-        // From the last to the first: the content of a folder is removed before the folder.
+        // Entries are removed from the last path to the first, so that the content of a folder is removed before the
+        // folder.
         let stale: Vec<(RepoPath, WorkdirEntry)> = self
             .laid
             .iter()
@@ -67,8 +68,8 @@ impl Workdir {
         for (path, laid) in stale {
             self.laid.remove(&path);
             if laid == WorkdirEntry::Folder {
-                // This fails for a folder that is not empty. Such a folder stays because of its content, and is no
-                // entry of its own any more.
+                // The error of a folder that is not empty is ignored: the folder stays because of its content, and no
+                // longer counts as an entry.
                 let _ = std::fs::remove_dir(self.root.join(&path));
             } else {
                 std::fs::remove_file(self.root.join(&path))?;
@@ -95,7 +96,8 @@ impl Workdir {
 
     fn remove_empty_folders(&self, path: &RepoPath, wanted: &BTreeMap<RepoPath, WorkdirEntry>) {
         for folder in path.ancestors().skip(1) {
-            // `remove_dir` fails at the first folder that is not empty, and the folders above it are not empty either.
+            // `remove_dir` fails at the first folder that is not empty. The folders above it are not empty either, so
+            // the loop can end.
             if folder.is_root()
                 || wanted.get(&folder) == Some(&WorkdirEntry::Folder)
                 || std::fs::remove_dir(self.root.join(&folder)).is_err()
@@ -106,7 +108,7 @@ impl Workdir {
     }
 }
 
-/// The entries of the request. Returns an error if one leaves the folder.
+/// Returns the entries for a request. Returns an error if a path leaves the folder.
 fn planned_entries(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, WorkdirEntry>> {
     let mut wanted: BTreeMap<RepoPath, WorkdirEntry> = BTreeMap::new();
     for folder in request.folders.iter().chain([&request.setup.work_dir]) {
@@ -124,7 +126,7 @@ fn planned_entries(request: &CompileRequest) -> io::Result<BTreeMap<RepoPath, Wo
                 "the link `{path}` leads out of the repository"
             )));
         }
-        // Nothing may be written through a link: git has no path below a link either.
+        // Nothing may be written through a link. In git, a path below a link cannot exist either.
         if let Some(below) = wanted
             .keys()
             .find(|other| *other != path && other.is_within(path))

@@ -1,4 +1,4 @@
-//! [`Worker`]: a long-lived, sandboxed process with the core loaded, which answers one request at a time.
+//! [`Worker`]: a long-lived, sandboxed process with a loaded core. It handles one request at a time.
 
 use std::{
     collections::BTreeMap,
@@ -28,10 +28,10 @@ const SCRIPT: &str = include_str!("worker.py");
 /// The maximum time to load the core.
 const START: Duration = Duration::from_secs(60);
 
-/// The maximum of a worker's standard error that is kept.
+/// The maximum number of bytes of a worker's standard error that are kept.
 const SAID: usize = 64 << 10;
 
-/// A running worker; dropping it kills it and deletes its working folder.
+/// A running worker. Dropping it kills the process and deletes its working folder.
 pub(super) struct Worker {
     child: Child,
     requests: ChildStdin,
@@ -40,22 +40,22 @@ pub(super) struct Worker {
     pub(super) scratch: Workdir,
     _temporary: Option<TempDir>,
     pub(super) served: u32,
-    /// Describes the missing sandbox layers.
+    /// The description of missing sandbox layers, if any.
     pub(super) warning: Option<String>,
 }
 
-/// Reasons why a call got no response.
+/// The reasons why a call got no response.
 #[derive(Debug)]
 pub(super) enum WorkerLost {
-    /// The deadline passed; the worker is being killed.
+    /// The deadline passed, and the worker is being killed.
     Deadline,
-    /// The worker ended.
+    /// The worker exited. Holds its exit status and its standard error.
     Ended(ExitStatus, String),
     /// The worker wrote an invalid frame.
     Garbled(String),
 }
 
-/// The worker's standard error.
+/// The standard error of a worker, as far as it was read.
 #[derive(Default)]
 struct WorkerStderr {
     text: Mutex<Vec<u8>>,
@@ -75,13 +75,14 @@ impl Worker {
         command
             .arg("__worker")
             .arg(sandbox)
+            // The environment may contain credentials, and the code that a worker compiles is not trusted.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            // We handle Ctrl-C ourselves: a worker that also received it would fail with an error of the
-            // stack.
+            // The worker gets a process group of its own, so that it does not receive Ctrl-C. Otherwise it would die,
+            // and that would be reported as an error of the stack.
             .process_group(0);
         die_with_parent(&mut command);
         let mut child = command.spawn().map_err(|error| {
@@ -95,6 +96,7 @@ impl Worker {
             ));
         };
         let said = Arc::new(WorkerStderr::default());
+        // Standard error is read all the time: a worker that prints much would block if its pipe were full.
         tokio::spawn(listen(stderr, Arc::clone(&said)));
         let mut worker = Self {
             child,
@@ -108,6 +110,7 @@ impl Worker {
         };
         match tokio::time::timeout(START, worker.read_answer()).await {
             Ok(Ok((WorkerStatus::Done, _))) => {
+                // The worker reports missing sandbox layers as a warning before its first response.
                 worker.warning = worker
                     .said
                     .take()
@@ -130,7 +133,7 @@ impl Worker {
         }
     }
 
-    /// Sends a frame and waits for its answer. After an error the worker is unusable.
+    /// Sends a frame and waits for the response. After an error the worker must not be used again.
     pub(super) async fn call(
         &mut self,
         frame: &[u8],
@@ -138,14 +141,14 @@ impl Worker {
     ) -> Result<(WorkerStatus, Vec<u8>), WorkerLost> {
         self.served += 1;
         let exchange = async {
-            // Ignore write errors: they mean that the worker has ended, and `read_answer` says why.
+            // Write errors are ignored: they mean that the worker has exited, and `read_answer` returns the reason.
             let _ = self.requests.write_all(frame).await;
             let _ = self.requests.flush().await;
             let (status, body) = self.read_answer().await?;
             if !body.is_empty() {
                 return Ok((status, body));
             }
-            // Old cores answer a panic with nothing, and report it on standard error.
+            // Old cores respond to a panic with an empty body and print it to standard error.
             let said = self.said.up_to_mark().await;
             Ok(if said.trim().is_empty() {
                 (status, body)
@@ -162,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// The worker's current memory in bytes.
+    /// Returns the current memory of the worker, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let statm = self
             .child
@@ -172,7 +175,7 @@ impl Worker {
         pages.unwrap_or(0) * 4096
     }
 
-    /// The process id, while it runs.
+    /// Returns the process id while the worker runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
@@ -207,7 +210,7 @@ impl Worker {
 }
 
 impl WorkerLost {
-    /// Returns true if something outside (the kernel out of memory, an operator) killed the worker.
+    /// Returns true if something outside killed the worker: the kernel because memory was short, or an operator.
     pub(super) fn killed_from_outside(&self) -> bool {
         matches!(self, Self::Ended(status, _) if status.signal() == Some(nix::libc::SIGKILL))
     }
@@ -218,7 +221,7 @@ fn sandbox_layers(options: &PoolOptions, scratch: &Workdir, temporary: Option<&T
     let mut readable = core.readable.clone();
     readable.push(scratch.root().to_owned());
     readable.extend(options.packages.clone());
-    // The core always looks for packages in a vendor folder: give it one that does not exist.
+    // The core always looks for packages in a vendor folder, so it gets the path of one that does not exist.
     let no_vendor = scratch.root().join(".konverge-no-vendor").display().to_string();
     let mut environment = BTreeMap::from([("KCL_PKG_PATH".to_owned(), no_vendor)]);
     if let Some(folder) = temporary {
@@ -254,14 +257,14 @@ async fn listen(mut stderr: ChildStderr, said: Arc<WorkerStderr>) {
         }
         said.more.notify_one();
     }
-    // The end is marked like the end of a call, twice, so that nobody waits for more.
+    // The end is marked like the end of a call, so that no caller waits for more output.
     said.text.lock().unwrap_or_else(PoisonError::into_inner).push(END);
     said.more.notify_one();
 }
 
-/// The worker writes it to standard error after a call without an answer.
+/// The byte that the worker writes to standard error after a call with an empty response.
 const MARK: u8 = 0;
-/// Recorded when standard error was closed.
+/// The byte that is recorded when standard error is closed.
 const END: u8 = 4;
 
 impl WorkerStderr {

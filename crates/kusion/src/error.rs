@@ -106,7 +106,7 @@ impl From<KusionError> for UserError {
                 "write it as Kusion 0.12 does: `modules: {NAME: {path: oci://…, version: …, configs: {default: {…}}}}`; clusters go into `clusters` of konverge.yaml",
             ),
             K::Credential { file, .. } => layout(message).at(file, None, None).hint(
-                "take it out and change it: the job that applies has the credentials in its environment",
+                "remove the credential and replace it by a new one: the job that applies has the credentials in its environment",
             ),
             K::Extensions { file, .. } => layout(message).at(file, None, None).hint(
                 "write `extensions: [{kind: kubernetesNamespace, kubernetesNamespace: {namespace: NAME}}]`",
@@ -121,7 +121,7 @@ impl From<KusionError> for UserError {
                 "the variable's name is the application's name: write it without `_` and capitals, or as `\"my-app\": ac.AppConfiguration {…}`",
             ),
             K::NoModule { .. } => spec(message)
-                .hint("give it as an instance of a module's schema, such as `network.Network {…}`"),
+                .hint("write the accessory as an instance of a module's schema, such as `network.Network {…}`"),
             K::NotADependency { module, .. } => spec(message).hint(format!(
                 "add `{module} = {{ oci = \"oci://…/{module}\", tag = \"…\" }}` to `[dependencies]`"
             )),

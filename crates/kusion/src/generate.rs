@@ -260,7 +260,7 @@ fn import(generated: &mut Generated, imported: &BTreeMap<String, String>) {
                 resource.extensions.insert(IMPORT_ID.to_owned(), json!(target));
             }
             Some(_) => generated.notes.push(format!(
-                "the workspace imports `{id}`, a Kubernetes object: it is found by its name anyway"
+                "the workspace imports `{id}`, a Kubernetes object: that has no effect, because the object is found by its name"
             )),
             None => generated.notes.push(format!(
                 "the workspace imports `{}`, which is not in the Spec",

@@ -184,7 +184,7 @@ impl ForeignAnswer {
         let refuse = |what: &str, why: String| KusionError::Module {
             app: part.app.clone(),
             place: place(part.accessory.as_deref()),
-            message: format!("the module `{name}` answers {what}: {}", without_secrets(&why)),
+            message: format!("the module `{name}` returned {what}: {}", without_secrets(&why)),
         };
         let mut resources = Vec::new();
         for text in &self.resources {

@@ -1,4 +1,4 @@
-//! The abilities of a client, from `initialize`.
+//! The capabilities of the editor and of the server, which they exchange in `initialize`.
 
 use std::path::PathBuf;
 
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 
 use super::file_uri::path_of;
 
-/// Abilities of the client.
+/// The capabilities of the editor that the server uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ClientSupport {
-    /// True if it opens a file on request.
+    /// True if the editor can open a file when the server asks.
     pub(crate) shows_documents: bool,
-    /// True if it asks again for lenses on request.
+    /// True if the editor can request code lenses again when the server asks.
     pub(crate) refreshes_lenses: bool,
-    /// True if it reports files that change outside of its buffers.
+    /// True if the editor reports files that change outside of it.
     pub(crate) watches_files: bool,
 }
 
 impl ClientSupport {
-    /// Reads the parameters of `initialize`. What is not said is not supported. They are not read as one typed value:
-    /// a client that is newer than this server would then fail by a word of no concern here.
+    /// Reads the parameters of `initialize`. A missing capability is not supported. The parameters are not
+    /// deserialized into a type, because an unknown word of a newer editor would then fail the whole request.
     pub(crate) fn read(params: &Value) -> Self {
         let is_true = |pointer: &str| params.pointer(pointer).and_then(Value::as_bool) == Some(true);
         Self {
@@ -36,7 +36,7 @@ impl ClientSupport {
     }
 }
 
-/// The folder that the client opened: the first of its workspace, or else its root.
+/// Returns the folder that the editor opened: the first workspace folder, or else the root.
 pub(crate) fn folder(params: &Value) -> Option<PathBuf> {
     let uri = |pointer: &str| {
         let uri = Url::parse(params.pointer(pointer)?.as_str()?).ok()?;
@@ -49,12 +49,12 @@ pub(crate) fn folder(params: &Value) -> Option<PathBuf> {
         .filter(|folder| folder.is_absolute())
 }
 
-/// The commands that a client may execute.
+/// The commands that the editor may execute.
 pub(crate) const COMMANDS: [&str; 3] = ["konverge.showChain", "konverge.showSpec", "konverge.preview"];
 
-/// The answer to `initialize`.
+/// Returns the response to `initialize`.
 pub(crate) fn capabilities() -> InitializeResult {
-    // The server reads saved files; a buffer's text only says where something stands in it.
+    // The server analyzes saved files. It needs the text of an open file only to find positions in it.
     let sync = TextDocumentSyncOptions {
         open_close: Some(true),
         change: Some(TextDocumentSyncKind::FULL),
@@ -85,7 +85,7 @@ pub(crate) fn capabilities() -> InitializeResult {
     }
 }
 
-/// The request that makes the client report files that change outside of its buffers.
+/// Returns the request that makes the editor report files that change outside of it.
 pub(crate) fn watch_registration() -> RegistrationParams {
     let globs = ["**/*.k", "**/*.yaml", "**/kcl.mod", "**/kcl.mod.lock"];
     let watchers = globs.map(|glob| json!({"globPattern": glob}));

@@ -1,30 +1,30 @@
-//! The URIs of a client, and the files of a repository.
+//! Converts between the editor's URIs and files of the repository.
 
 use std::path::{Path, PathBuf};
 
 use konverge_base::model::RepoPath;
 use lsp_types::Url;
 
-/// The local path of a `file:` URI; `None` for any other.
+/// Returns the local path of a `file:` URI; `None` for other URIs.
 pub(crate) fn path_of(uri: &Url) -> Option<PathBuf> {
     let path = (uri.scheme() == "file").then(|| uri.to_file_path().ok())??;
     (!path.as_os_str().as_encoded_bytes().contains(&0)).then_some(path)
 }
 
-/// The file of a repository that a URI names; `None` if it is outside. Links on the way to its folder are followed,
-/// since an editor may know the repository by another path.
+/// Returns the repository file of a URI; `None` if it is outside the repository. Symbolic links to its folder are
+/// resolved, because an editor may have opened the repository by another path.
 pub(crate) fn file_of(uri: &Url, root: &Path) -> Option<RepoPath> {
     let path = path_of(uri)?;
     let folder = path.parent()?.canonicalize().ok();
     let real = folder
         .zip(path.file_name())
         .map(|(folder, name)| folder.join(name));
-    // A folder that was deleted has the path that it is given by.
+    // The folder of a deleted file may not exist any more, and then its path cannot be resolved.
     let real = real.unwrap_or(path);
     RepoPath::normalize(real.strip_prefix(root).ok()?.to_str()?).filter(|file| !file.is_root())
 }
 
-/// The URI of a local path; `None` if it is relative.
+/// Returns the URI of a local path; `None` for a relative path.
 pub(crate) fn uri_of(path: &Path) -> Option<Url> {
     Url::from_file_path(path).ok()
 }

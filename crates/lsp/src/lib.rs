@@ -1,8 +1,8 @@
-//! A language server beside KCL's own: how many stacks an edit of a file affects, what `konverge check` finds, and the
-//! Spec and the preview of a stack on demand.
+//! A language server that complements KCL's own: it shows how many stacks an edit of a file affects, the findings
+//! of `konverge check`, and on request the Spec and the preview of a stack.
 //!
-//! This crate speaks the Language Server Protocol over two streams and knows nothing of stacks: it asks an
-//! [`EditorWorkspace`]. It never applies anything, and has no completion, formatting or definitions: KCL's server has them.
+//! This crate implements the Language Server Protocol over two streams, and delegates everything about stacks to an
+//! [`EditorWorkspace`]. It never applies anything. KCL's server provides completion, formatting and definitions.
 
 mod client_support;
 mod file_uri;

@@ -1,4 +1,4 @@
-//! Handles notifications: changes of files, and what the client is sent and shown after them.
+//! Handles notifications about files, and sends updated findings to the editor.
 
 use lsp_server::{Notification, RequestId};
 use lsp_types::{
@@ -21,7 +21,7 @@ use super::{
 use konverge_base::model::{RepoPath, lint::Diagnostic};
 
 impl LanguageServer {
-    /// Handles a notification, or ignores it: others are of no concern here, such as changed settings.
+    /// Handles a notification. Unknown ones, such as changed settings, are ignored.
     pub(crate) fn notified(&mut self, Notification { method, params }: Notification) {
         match method.as_str() {
             Initialized::METHOD if self.client.watches_files => {
@@ -67,14 +67,14 @@ impl LanguageServer {
         }
     }
 
-    /// A file was saved: what is found in it may differ.
+    /// Handles a saved file: findings may have changed.
     fn saved(&mut self) {
         if self.refresh() {
             self.start_check();
         }
     }
 
-    /// Reads what was saved. Returns true if anything was: the lenses may differ then.
+    /// Reads saved files again. Returns true if there were any, because code lenses may have changed then.
     fn refresh(&mut self) -> bool {
         let refreshed = self.workspace.refresh();
         self.tell_problem(ProblemSource::Repository, refreshed.as_ref().err());
@@ -85,12 +85,12 @@ impl LanguageServer {
         is_changed
     }
 
-    /// The file of the repository that a URI names.
+    /// Returns the repository file of a URI.
     pub(crate) fn file_of(&self, uri: &Url) -> Option<RepoPath> {
         file_uri::file_of(uri, &self.workspace.root()?)
     }
 
-    /// A file of the repository. One that is outside is noted in the log.
+    /// Returns the repository file of a URI. Logs a file outside the repository.
     fn file_or_note(&self, uri: &Url) -> Option<RepoPath> {
         let file = self.file_of(uri);
         if file.is_none()
@@ -105,7 +105,7 @@ impl LanguageServer {
         file
     }
 
-    /// Shows findings at their files.
+    /// Sends findings to the editor.
     pub(crate) fn publish(&mut self, found: Vec<Diagnostic>) {
         let Some(root) = self.workspace.root() else {
             return;
@@ -124,7 +124,7 @@ impl LanguageServer {
         }
     }
 
-    /// Opens a text in the editor, or shows the first lines of it.
+    /// Opens a text in the editor. If the editor cannot, shows the first lines as a message.
     pub(crate) fn show(&mut self, shown: &ShownText) {
         const MOST_LINES: usize = 40;
         match file_uri::uri_of(&shown.file) {
@@ -150,7 +150,7 @@ impl LanguageServer {
     }
 }
 
-/// The parameters of a notification; `None` if they are of another shape.
+/// Parses the parameters of a notification; `None` if they are malformed.
 fn read<N: Kind>(params: Value) -> Option<N::Params> {
     serde_json::from_value(params).ok()
 }

@@ -1,4 +1,4 @@
-//! The files that the client has open, and the findings that it shows.
+//! The files that are open in the editor, and the findings that it shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use lsp_types::Url;
 /// An open file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenFile {
-    /// The URI as the client spells it.
+    /// The URI in the spelling of the editor.
     pub(crate) uri: Url,
     /// The text in the editor.
     pub(crate) text: String,
 }
 
-/// The open files of the repository, and what was found for them.
+/// The open files of the repository, with their findings.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     files: BTreeMap<RepoPath, OpenFile>,
@@ -22,41 +22,41 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// A file was opened.
+    /// Adds a file that was opened.
     pub(crate) fn open(&mut self, file: RepoPath, uri: Url, text: String) {
         self.files.insert(file, OpenFile { uri, text });
     }
 
-    /// The text of an open file was edited.
+    /// Replaces the text of an open file.
     pub(crate) fn edit(&mut self, file: &RepoPath, text: String) {
         if let Some(open) = self.files.get_mut(file) {
             open.text = text;
         }
     }
 
-    /// A file was closed.
+    /// Removes a file that was closed.
     pub(crate) fn close(&mut self, file: &RepoPath) {
         self.files.remove(file);
     }
 
-    /// The open file of that path.
+    /// Returns the open file with this path.
     pub(crate) fn get(&self, file: &RepoPath) -> Option<&OpenFile> {
         self.files.get(file)
     }
 
-    /// The paths of all open files.
+    /// Returns the paths of all open files.
     pub(crate) fn paths(&self) -> Vec<RepoPath> {
         self.files.keys().cloned().collect()
     }
 
-    /// Replaces the findings. Returns the files whose findings may differ now.
+    /// Replaces all findings. Returns the files whose findings may have changed.
     pub(crate) fn set_found(&mut self, found: Vec<Diagnostic>) -> BTreeSet<RepoPath> {
         let before = std::mem::replace(&mut self.found, found);
         let all = before.iter().chain(&self.found);
         all.map(|found| found.file.clone()).collect()
     }
 
-    /// The findings at a file.
+    /// Returns the findings in a file.
     pub(crate) fn findings_at(&self, file: &RepoPath) -> impl Iterator<Item = &Diagnostic> {
         self.found.iter().filter(move |found| found.file == *file)
     }

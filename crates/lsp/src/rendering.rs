@@ -1,4 +1,4 @@
-//! Answers as the protocol has them: lenses, diagnostics, links, hovers.
+//! Converts results to the types of the protocol: code lenses, diagnostics, links, hovers.
 
 use lsp_server::{ErrorCode, ResponseError};
 use lsp_types::{
@@ -18,10 +18,10 @@ use konverge_base::{
     model::lint::{Diagnostic, LintSeverity},
 };
 
-/// The answer to a request.
+/// The response to a request.
 pub(crate) type RequestResult = Result<Value, ResponseError>;
 
-/// Makes the error with which a request is refused.
+/// Creates an error response.
 pub(crate) fn refusal(code: ErrorCode, message: impl Into<String>) -> ResponseError {
     ResponseError {
         code: code as i32,
@@ -30,7 +30,7 @@ pub(crate) fn refusal(code: ErrorCode, message: impl Into<String>) -> ResponseEr
     }
 }
 
-/// The lenses at the top of a file.
+/// Returns the code lenses at the top of a file.
 pub(crate) fn lenses(uri: &Url, impact: &FileImpact) -> Vec<CodeLens> {
     let lens = |title: &str, command: &str| CodeLens {
         range: range(0, 0, 0),
@@ -67,7 +67,7 @@ fn impact_title(impact: &FileImpact) -> String {
     format!("affects {stacks}{production}{checked}")
 }
 
-/// A finding of `konverge check`.
+/// Converts a finding of `konverge check`.
 pub(crate) fn diagnostic(found: &Diagnostic, text: &str) -> lsp_types::Diagnostic {
     let severity = match found.severity {
         LintSeverity::Error => DiagnosticSeverity::ERROR,
@@ -92,7 +92,7 @@ pub(crate) fn diagnostic(found: &Diagnostic, text: &str) -> lsp_types::Diagnosti
     }
 }
 
-/// Data of a link, by which its target is looked up when it is clicked.
+/// The data of a link that is needed to find its target after a click.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LinkData {
     /// The file with the link.
@@ -101,7 +101,7 @@ pub(crate) struct LinkData {
     pub(crate) mention: String,
 }
 
-/// A link whose target is found when it is clicked.
+/// Creates a link. Its target is computed only after a click.
 pub(crate) fn link(uri: &Url, mention: &ResourceMention, line: &str) -> DocumentLink {
     let data = json!({"uri": uri, "mention": mention.text});
     DocumentLink {
@@ -116,7 +116,7 @@ pub(crate) fn link(uri: &Url, mention: &ResourceMention, line: &str) -> Document
     }
 }
 
-/// Renders the hover of a resource. It is plain text: names come from the repository.
+/// Renders the hover of a resource. It is plain text, because names in the repository could contain Markdown.
 pub(crate) fn hover(resource: &ResourceView) -> Hover {
     let head = [resource.id.to_string(), format!("stack {}", resource.stack)];
     let lines: Vec<_> = head.into_iter().chain(resource.lines.iter().cloned()).collect();
@@ -129,7 +129,7 @@ pub(crate) fn hover(resource: &ResourceView) -> Hover {
     }
 }
 
-/// An error as one message.
+/// Renders an error as one message.
 pub(crate) fn failure(failure: &UserError) -> String {
     let mut text = failure.message.clone();
     if let Some(place) = &failure.location {

@@ -1,4 +1,4 @@
-//! Handles requests. A response that needs a compilation is computed on another thread.
+//! Handles requests. If a response needs a compilation, another thread computes it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::{
 use konverge_base::{error::UserError, model::RepoPath};
 
 impl LanguageServer {
-    /// The answer to a request; `None` if it follows later.
+    /// Handles a request. Returns the response; `None` if it will be sent later.
     pub(crate) fn answer(&mut self, id: &RequestId, method: &str, params: Value) -> Option<RequestResult> {
         let answered = match method {
             CodeLensRequest::METHOD => read(params).and_then(|params| self.lenses(&params)).map(Some),
@@ -48,7 +48,7 @@ impl LanguageServer {
             return Ok(json!([]));
         };
         let impact = self.workspace.impact(&file).map_err(|error| failed(&error))?;
-        // Other files have a lens only if a stack is made of them.
+        // Every KCL file has a code lens; other files only if a stack uses them.
         let impact = impact.filter(|impact| impact.stacks > 0 || file.file_name().ends_with(".k"));
         Ok(impact.map_or(json!([]), |impact| as_json(rendering::lenses(uri, &impact))))
     }
@@ -136,7 +136,7 @@ impl LanguageServer {
         })
     }
 
-    /// Works on a request on another thread. The work returns its answer, and a text that is shown besides.
+    /// Computes a response on another thread. The result may also contain a text to show in the editor.
     fn work<T>(
         &mut self,
         id: &RequestId,
@@ -152,6 +152,8 @@ impl LanguageServer {
         let stop = CancellationToken::new();
         self.running.insert(id.clone(), stop.clone());
         let (workspace, finished, id) = (Arc::clone(&self.workspace), self.finished.clone(), id.clone());
+        // The work may block for seconds, so it runs on a blocking thread with the runtime's handle; a cancelled
+        // request drops it at the next await.
         let runtime = Handle::current();
         tokio::spawn(async move {
             let worker = move || runtime.block_on(stop.run_until_cancelled(work(workspace)));
@@ -167,13 +169,13 @@ impl LanguageServer {
                     (Err(refusal(ErrorCode::InternalError, message)), None)
                 }
             };
-            // If nobody waits, the session has ended.
+            // If sending fails, the session has ended and nobody waits for the response.
             let _ = finished.send(FinishedWork::Answer { id, result, shown });
         });
         Ok(None)
     }
 
-    /// Checks the open files again, on another thread. A check that is under way is stopped.
+    /// Starts a check of the open files on another thread. Cancels a running check.
     pub(crate) fn start_check(&mut self) {
         self.check.1.cancel();
         let stop = CancellationToken::new();
@@ -187,7 +189,7 @@ impl LanguageServer {
                 runtime.block_on(check)
             };
             if let Ok(Some(found)) = tokio::task::spawn_blocking(worker).await {
-                // If nobody waits, the session has ended.
+                // If sending fails, the session has ended and nobody waits for the result.
                 let _ = finished.send(FinishedWork::Check { number, found });
             }
         });
@@ -205,7 +207,7 @@ async fn resource(
         .map_err(|error| failed(&error))
 }
 
-/// The place of a resource in a shown Spec.
+/// Returns the URI of a shown Spec, with the line of a resource if the resource is in it.
 fn place_in(shown: &ShownText, resource: &ResourceView) -> Option<Url> {
     let mut uri = file_uri::uri_of(&shown.file)?;
     let is_id = |line: &str| {
@@ -218,7 +220,7 @@ fn place_in(shown: &ShownText, resource: &ResourceView) -> Option<Url> {
     Some(uri)
 }
 
-/// The parameters of a request.
+/// Parses the parameters of a request.
 fn read<T: DeserializeOwned>(params: Value) -> Result<T, ResponseError> {
     serde_json::from_value(params).map_err(|error| refusal(ErrorCode::InvalidParams, error.to_string()))
 }

@@ -1,15 +1,14 @@
-//! Finds mentions of resources in a text: ids, as in `dependsOn` and in golden files, and references
-//! (`$kusion_path`).
+//! Finds texts that look like resources: ids, as in `dependsOn` and golden files, and references (`$kusion_path`).
 
 use std::sync::LazyLock;
 
 use konverge_base::model::reference::MARK;
 use regex::Regex;
 
-/// The maximum number of mentions of one file that become links.
+/// The maximum number of links in one file.
 const MOST: usize = 2_000;
 
-/// A reference with what follows it, the id of a Kubernetes object, or the id of a Terraform resource.
+/// Matches a reference with its path, the id of a Kubernetes object, or the id of a Terraform resource.
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"\$kusion_path\.[A-Za-z0-9_.:/\-\[\]]+|(?:[a-z0-9][a-z0-9.-]*/)?v[0-9][a-z0-9]*:[A-Z][A-Za-z0-9]*(?::[A-Za-z0-9._-]+){1,2}|[a-z][a-z0-9-]*:[a-z0-9][a-z0-9-]*:[a-z0-9_]+:[A-Za-z0-9._-]+",
@@ -17,20 +16,20 @@ static PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a constant pattern")
 });
 
-/// A place in a text that looks like a resource. Only the Spec tells whether it is one.
+/// A text that looks like a resource. Whether the resource exists is checked in the Spec later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceMention {
     /// The line, from 0.
     pub(crate) line: u32,
-    /// Start in the line, in bytes.
+    /// The start in the line, in bytes.
     pub(crate) start: usize,
-    /// End in the line, in bytes.
+    /// The end in the line, in bytes.
     pub(crate) end: usize,
-    /// The text: an id, or a reference with its mark.
+    /// The text: an id, or a reference with its prefix.
     pub(crate) text: String,
 }
 
-/// The mentions of a text, in order.
+/// Finds all mentions in a text, in order.
 pub(crate) fn find(text: &str) -> Vec<ResourceMention> {
     let lines = (0..).zip(text.lines());
     lines
@@ -39,7 +38,7 @@ pub(crate) fn find(text: &str) -> Vec<ResourceMention> {
         .collect()
 }
 
-/// The mention at a byte of a line.
+/// Finds the mention at a byte offset of a line.
 pub(crate) fn find_at(line: &str, byte: usize) -> Option<ResourceMention> {
     in_line(0, line)
         .into_iter()
@@ -49,7 +48,7 @@ pub(crate) fn find_at(line: &str, byte: usize) -> Option<ResourceMention> {
 fn in_line(number: u32, line: &str) -> Vec<ResourceMention> {
     let found = PATTERN.find_iter(line).filter(|found| {
         let before = line[..found.start()].chars().next_back();
-        // A reference may stand in the middle of a text.
+        // An id must begin at a word boundary; a reference may begin anywhere.
         found.as_str().starts_with('$') || before.is_none_or(|c| !c.is_alphanumeric() && !"_-./:".contains(c))
     });
     found

@@ -1,4 +1,4 @@
-//! The loop of the server: one message after the other, with slow work on other threads.
+//! The main loop of the server: handles one message after the other, and slow work on other threads.
 
 use std::{
     collections::HashMap,
@@ -28,24 +28,24 @@ use konverge_base::{
     model::lint::Diagnostic,
 };
 
-/// Messages that are read and not handled yet.
+/// The maximum number of received messages that wait to be handled.
 const WAITING: usize = 64;
 
 /// Reasons why the server stops before the client asks for it.
 #[derive(Debug, thiserror::Error)]
 pub enum LspError {
-    /// The stream ends inside a message.
+    /// The input ended inside a message.
     #[error("the input ends in the middle of a message")]
     Half(#[source] std::io::Error),
-    /// The input is not a stream of messages.
+    /// The input is not a valid stream of messages.
     #[error("the input is not a stream of messages: {}", excerpt(.0))]
     Input(#[source] std::io::Error),
-    /// Nobody reads the output.
+    /// The output is closed.
     #[error("the output cannot be written: {0}")]
     Write(std::io::Error),
 }
 
-/// An error may quote the whole message.
+/// Shortens an error, which may quote a whole message.
 fn excerpt(error: &std::io::Error) -> String {
     error.to_string().escape_debug().take(300).collect()
 }
@@ -67,16 +67,16 @@ impl From<LspError> for UserError {
     }
 }
 
-/// End of a session.
+/// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// `shutdown`, then `exit`.
+    /// With `shutdown`, then `exit`.
     Orderly,
-    /// `exit` without `shutdown`, or the end of the input.
+    /// With `exit` but without `shutdown`, or with the end of the input.
     WithoutShutdown,
 }
 
-/// Phase of a session.
+/// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionPhase {
     /// Before `initialize`.
@@ -87,7 +87,7 @@ enum SessionPhase {
     ShutDown,
 }
 
-/// Source of a problem.
+/// The source of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ProblemSource {
     /// The repository cannot be read.
@@ -96,9 +96,9 @@ pub(crate) enum ProblemSource {
     Check,
 }
 
-/// Slow work that ended.
+/// The result of slow work.
 pub(crate) enum FinishedWork {
-    /// The answer to a request; a text is shown besides.
+    /// The response to a request, and optionally a text to show.
     Answer {
         id: RequestId,
         result: RequestResult,
@@ -111,29 +111,29 @@ pub(crate) enum FinishedWork {
     },
 }
 
-/// One session with a client.
+/// A session with an editor.
 pub(crate) struct LanguageServer {
     pub(crate) workspace: Arc<dyn EditorWorkspace>,
-    /// The folder if the client names none.
+    /// The folder to open if the editor names none.
     default_folder: PathBuf,
     phase: SessionPhase,
     pub(crate) client: ClientSupport,
     pub(crate) files: OpenFiles,
     outbox: UnboundedSender<Message>,
     pub(crate) finished: UnboundedSender<FinishedWork>,
-    /// The requests that are worked on.
+    /// The running requests, with the tokens that cancel them.
     pub(crate) running: HashMap<RequestId, CancellationToken>,
-    /// The number of the last check, and how it is stopped.
+    /// The number of the last check, with the token that cancels it.
     pub(crate) check: (u64, CancellationToken),
-    /// The problems that are shown, so that each is shown once.
+    /// The problems that are shown now, so that each is shown only once.
     problems: HashMap<ProblemSource, String>,
     requests: u64,
 }
 
-/// Serves one client until it says `exit` or its input ends.
+/// Serves one editor until it sends `exit` or the input ends.
 ///
 /// # Errors
-/// The input is not a stream of messages, or the output cannot be written.
+/// The input is not a valid stream of messages, or the output cannot be written.
 pub async fn serve(
     workspace: Arc<dyn EditorWorkspace>,
     default_folder: &Path,
@@ -157,7 +157,8 @@ pub async fn serve(
     };
     let writer = tokio::task::spawn_blocking(|| write_all(outgoing, output));
     let (sender, mut messages) = mpsc::channel(WAITING);
-    // Not a task of the runtime, which would wait at its end for an input that stays open.
+    // A plain thread and not a blocking task of the runtime: at its shutdown the runtime would wait for a task that
+    // still reads an open input.
     std::thread::spawn(move || {
         let mut input = BufReader::new(input);
         loop {
@@ -185,7 +186,7 @@ pub async fn serve(
         }
     };
     server.stop_work();
-    // The responses from before the end are still written.
+    // Dropping the server closes the channel, so the writer ends after it has written all pending responses.
     drop(server);
     match writer.await {
         Ok(Err(error)) => Err(LspError::Write(error)),
@@ -201,7 +202,7 @@ fn write_all(mut outgoing: UnboundedReceiver<Message>, mut output: impl Write) -
 }
 
 impl LanguageServer {
-    /// Handles one message. Returns how the session ends, if it does.
+    /// Handles one message. Returns the end of the session, if the message ends it.
     fn take(&mut self, message: Message) -> Option<SessionEnd> {
         match message {
             Message::Response(_) => {}
@@ -238,7 +239,7 @@ impl LanguageServer {
             }
             (SessionPhase::Running, method) => match self.answer(&id, method, params) {
                 Some(result) => result,
-                // It is worked on.
+                // The response is sent when the work is done.
                 None => return,
             },
         };
@@ -270,12 +271,12 @@ impl LanguageServer {
                 }
                 Err(failure) => self.tell_problem(ProblemSource::Check, Some(&failure)),
             },
-            // A newer check is under way.
+            // The result of an old check is dropped, because a newer check is running.
             FinishedWork::Check { .. } => {}
         }
     }
 
-    /// Shows a problem once; with `None` it is over.
+    /// Shows a problem, unless it is shown already. `None` means that the problem is solved.
     pub(crate) fn tell_problem(&mut self, source: ProblemSource, problem: Option<&UserError>) {
         let Some(text) = problem.map(rendering::failure) else {
             self.problems.remove(&source);
@@ -290,7 +291,7 @@ impl LanguageServer {
         }
     }
 
-    /// Stops all work.
+    /// Cancels all running work.
     fn stop_work(&mut self) {
         self.running.values().for_each(CancellationToken::cancel);
         self.check.1.cancel();
@@ -303,20 +304,20 @@ impl LanguageServer {
         });
     }
 
-    /// Sends a request. Its answer changes nothing.
+    /// Sends a request to the editor. Its response is ignored.
     pub(crate) fn ask<R: lsp_types::request::Request>(&mut self, params: R::Params) {
         self.requests += 1;
         let id = RequestId::from(format!("konverge-{}", self.requests));
         self.send(Request::new(id, R::METHOD.to_owned(), params));
     }
 
-    /// Sends a notification.
+    /// Sends a notification to the editor.
     pub(crate) fn tell<N: lsp_types::notification::Notification>(&self, params: N::Params) {
         self.send(Notification::new(N::METHOD.to_owned(), params));
     }
 
     fn send(&self, message: impl Into<Message>) {
-        // If the writer has ended, the loop ends with the next message.
+        // If the writer has ended, this fails and the main loop stops at the next message.
         let _ = self.outbox.send(message.into());
     }
 }

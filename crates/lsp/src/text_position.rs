@@ -1,11 +1,11 @@
-//! Positions in a text: the protocol counts UTF-16 units from 0, `konverge check` characters from 1.
+//! Positions in a text. The protocol counts UTF-16 units from 0, `konverge check` counts characters from 1.
 
 use lsp_types::{Position, Range};
 
-/// The range of a finding: the word at its column, or else the line without its indentation.
+/// Returns the range of a finding: the word at its column, or else the line without its indentation.
 pub(crate) fn range_at(text: &str, line: Option<u32>, column: Option<u32>) -> Range {
     let number = line.unwrap_or(1).saturating_sub(1);
-    // A line that does not exist: the file was changed meanwhile.
+    // The line may not exist any more, if the file was changed in the meantime.
     let content = text.lines().nth(number as usize).unwrap_or_default();
     let chars: Vec<char> = content.chars().collect();
     let (start, end) = match column {
@@ -22,18 +22,18 @@ pub(crate) fn range_at(text: &str, line: Option<u32>, column: Option<u32>) -> Ra
     range(number, units(&chars[..start]), units(&chars[..end]))
 }
 
-/// A range within a line.
+/// Creates a range within a line.
 pub(crate) fn range(line: u32, start: u32, end: u32) -> Range {
     Range::new(Position::new(line, start), Position::new(line, end))
 }
 
-/// The number of UTF-16 units up to a byte of a line.
+/// Returns the number of UTF-16 units before a byte offset of a line.
 pub(crate) fn column_of(line: &str, byte: usize) -> u32 {
     let chars: Vec<char> = line[..byte].chars().collect();
     units(&chars)
 }
 
-/// The byte of a line at a UTF-16 column; the end of the line if it is shorter.
+/// Returns the byte offset of a UTF-16 column in a line, at most the length of the line.
 pub(crate) fn byte_of(line: &str, column: u32) -> usize {
     let mut passed = 0;
     for (byte, c) in line.char_indices() {

@@ -1,14 +1,14 @@
-//! The address of a Prometheus: what may be asked there, with a token or without.
+//! Checks the address of a Prometheus server: when a query may be sent there, with a token or without.
 
 use url::{Host, Url};
 
 use crate::MetricsError;
 use konverge_base::secrets::{AddressParts, credential_in};
 
-/// The path of an instant query, below the address.
+/// The path segments of instant queries below the address.
 const QUERY: [&str; 3] = ["api", "v1", "query"];
 
-/// The URL of instant queries at an address such as `https://prometheus.example.com/prefix`.
+/// Returns the URL for instant queries at an address such as `https://prometheus.example.com/prefix`.
 pub(crate) fn query_url(address: &str) -> Result<Url, MetricsError> {
     let refused = |why: String| MetricsError::Address { why };
     if let Some(credential) = credential_in(address, AddressParts::default()) {
@@ -33,7 +33,7 @@ pub(crate) fn query_url(address: &str) -> Result<Url, MetricsError> {
     Ok(url)
 }
 
-/// Returns true for an address that does not leave this machine.
+/// Returns true if the address is on this machine.
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -1,11 +1,11 @@
-//! The answer of an instant query. <https://prometheus.io/docs/prometheus/latest/querying/api/>
+//! Parses the response to an instant query. <https://prometheus.io/docs/prometheus/latest/querying/api/>
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::MetricsError;
 
-/// Older versions put remarks that change nothing among the warnings.
+/// The prefix of remarks, which older versions of Prometheus put among the warnings. They do not affect the result.
 const REMARK: &str = "PromQL info:";
 
 #[derive(Deserialize)]
@@ -27,17 +27,17 @@ struct Data {
     result: Value,
 }
 
-/// A series of a vector. One of a native histogram has no `value`.
+/// A series of a vector. For a native histogram it has no `value`.
 #[derive(Deserialize)]
 struct Series {
     value: Option<Sample>,
 }
 
-/// A time, and the value as text.
+/// A timestamp, and the value as text.
 #[derive(Deserialize)]
 struct Sample(#[expect(dead_code, reason = "the time of the query")] f64, String);
 
-/// Reads the body of an answer. `redact` shortens what the server says, and removes what is secret.
+/// Parses a response. `redact` shortens texts of the server and removes secrets.
 pub(crate) fn read(
     status: u16,
     body: &[u8],
@@ -61,6 +61,7 @@ pub(crate) fn read(
         _ if !is_success => return Err(MetricsError::Status { status }),
         other => return Err(invalid(format!("its status is `{}`", redact(other)))),
     }
+    // A warning may mean that a part of the data is missing. Such a number must not open a gate.
     if let Some(warning) = answer.warnings.iter().find(|text| !text.starts_with(REMARK)) {
         return Err(MetricsError::Warned {
             says: redact(warning),
@@ -104,15 +105,15 @@ fn invalid(why: String) -> MetricsError {
     MetricsError::Invalid { why }
 }
 
-/// The result of an expression. Only [`Measurement::Number`] can be compared with a bound.
+/// The result of a query. Only [`Measurement::Number`] can be compared with a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measurement {
     /// One finite number.
     Number(f64),
-    /// No series matches, or none has a sample in the time.
+    /// No series matches, or no series has a sample in the time range.
     NoSeries,
-    /// One value that is NaN or infinite, such as a ratio without requests.
+    /// A single value that is NaN or infinite, such as a ratio without any requests.
     NotFinite(f64),
-    /// So many series, each with a value of its own.
+    /// This number of series, each with its own value.
     Several(usize),
 }

@@ -1,7 +1,7 @@
-//! Measurements: asks Prometheus' HTTP API for one number. What the number means is up to the caller.
+//! Measurements: queries Prometheus' HTTP API for one number. The caller decides what the number means.
 //!
-//! An answer that is not one number is never one: no series, NaN, several series, and an answer with warnings, which
-//! may be incomplete, are told apart. A request is sent once; the caller asks again when it wants to.
+//! A response that is not exactly one number is never treated as one: no series, NaN, several series, and responses
+//! with warnings are separate results. A request is sent once; the caller repeats it if necessary.
 
 mod address;
 mod answer;

@@ -1,4 +1,4 @@
-//! [`Prometheus`]: asks one server.
+//! [`Prometheus`]: a client for one server.
 
 use std::{fmt, time::Duration};
 
@@ -12,14 +12,15 @@ use url::{Url, form_urlencoded};
 use crate::{Measurement, MetricsError, address::query_url, answer};
 use konverge_base::{error::chain, secrets::without_secrets};
 
-/// The maximum duration of a query, which the server gets too.
+/// The maximum duration of a query. It is also sent to the server.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The maximum size of an answer.
+/// The maximum size of a response in bytes.
 pub(crate) const ANSWER_BYTES: usize = 1024 * 1024;
-/// The maximum number of characters of a server's text in a message.
+/// The maximum length of a server's text in a message, in characters.
 const SHOWN: usize = 300;
 
-/// A server with the HTTP API of Prometheus. It follows no redirect, which could send the token elsewhere.
+/// A server with Prometheus' HTTP API. Redirects are not followed, because they could send the token to another
+/// host.
 #[derive(Clone)]
 pub struct Prometheus {
     http: reqwest::Client,
@@ -29,7 +30,7 @@ pub struct Prometheus {
     pub(crate) deadline: Duration,
 }
 
-/// Without the address and the token.
+/// Shows neither the address nor the token.
 impl fmt::Debug for Prometheus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Prometheus").finish_non_exhaustive()
@@ -37,10 +38,12 @@ impl fmt::Debug for Prometheus {
 }
 
 impl Prometheus {
-    /// A server below whose address `/api/v1/query` is served, and the bearer token for it. Nothing is sent.
+    /// Creates a client for a server that has `/api/v1/query` below this address, with a bearer token. Sends no
+    /// request.
     ///
     /// # Errors
-    /// The address is neither HTTPS nor of this machine, or holds a credential; or the token cannot be sent.
+    /// The address is neither HTTPS nor on this machine, or contains credentials; or the token is invalid in a
+    /// header.
     pub fn new(address: &str, token: Option<&str>) -> Result<Self, MetricsError> {
         let query_url = query_url(address)?;
         let authorization = token.map(|token| {
@@ -63,11 +66,11 @@ impl Prometheus {
         })
     }
 
-    /// Evaluates an expression now; with `over` it is averaged over the time before now. Sent once: the caller decides
-    /// whether it asks again.
+    /// Evaluates an expression at the present time; with `over`, its average over that time. Sends one request; the
+    /// caller decides about a repetition.
     ///
     /// # Errors
-    /// No answer, or one that is not a measurement.
+    /// No response, or a response without a measurement.
     pub async fn query(&self, expression: &str, over: Option<Duration>) -> Result<Measurement, MetricsError> {
         if expression.trim().is_empty() || over.is_some_and(|over| over.as_millis() == 0) {
             return Err(MetricsError::Expression);
@@ -114,7 +117,7 @@ impl Prometheus {
         }
     }
 
-    /// The text of a server in one line, without the token and without what has the shape of a secret.
+    /// Returns a server's text on one line, without the token and other secrets.
     fn redacted(&self, text: &str) -> String {
         let text = match &self.token {
             Some(token) => text.replace(token.trim(), "***"),
@@ -125,7 +128,8 @@ impl Prometheus {
     }
 }
 
-/// The expression, averaged over a time. A comment in it ends with its line.
+/// Returns the expression that averages over a time. The line break ends a comment at the end of the original
+/// expression.
 fn averaged(expression: &str, over: Option<Duration>) -> String {
     let Some(over) = over else {
         return expression.to_owned();

@@ -1,4 +1,5 @@
-//! Checks of KCL. Each accepts what the server accepts: an absent value and `None` always pass.
+//! Checks in KCL schemas. A check must accept everything that the server accepts, so an absent value and `None`
+//! always pass.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +8,27 @@ use crate::{
     schema::{ModelType, ModelValue, Presence, ValueCheck},
 };
 
-/// The name by which files import the module `regex`: a property can be called `regex`.
+/// The alias under which files import the module `regex`. A property may itself have the name `regex`.
 pub(crate) const REGEX: &str = "regex_module";
 
 /// A line of a `check` block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckLine {
-    /// The expression.
+    /// The KCL expression.
     pub(crate) condition: String,
-    /// The requirement on the value, as a message.
+    /// The message if the check fails: the requirement on the value.
     pub(crate) message: String,
-    /// The names that the expression uses. An attribute of such a name would hide them.
+    /// The names that the expression uses. An attribute with such a name would shadow them.
     pub(crate) uses: BTreeSet<&'static str>,
 }
 
-/// Returns the checks of an attribute, as lines without the guard for absent values. `name` is the attribute in KCL.
+/// Returns the checks of an attribute, without the condition that the value is present. `name` is the attribute in
+/// KCL.
 pub(crate) fn lines(name: &str, value: &ModelValue) -> Vec<CheckLine> {
     conditions(name, value, 0)
 }
 
-/// The line in a `check` block.
+/// Returns the line in the `check` block, with the condition that the value is present.
 pub(crate) fn write(line: &CheckLine, name: &str, presence: &Presence) -> Option<String> {
     let shown = name.trim_start_matches('$');
     let message = quoted(&format!("{shown} {}", line.message))?;
@@ -70,7 +72,7 @@ fn conditions(name: &str, value: &ModelValue, depth: usize) -> Vec<CheckLine> {
 
 fn condition(name: &str, kind: &ModelType, check: &ValueCheck) -> CheckLine {
     let mut uses = BTreeSet::new();
-    // The server applies the checks of a string only to the strings of int-or-string.
+    // For int-or-string, the server applies string checks only to strings.
     let is_mixed = matches!(kind, ModelType::Union(_));
     let text = if is_mixed {
         format!("str({name})")

@@ -1,4 +1,4 @@
-//! Custom resource definitions.
+//! Reads CustomResourceDefinitions.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,16 @@ use crate::{
     schema::{ModelObject, ModelProperty, ModelRoot, ModelType, PackageName, Presence, SchemaName},
 };
 
-/// Returns true if a document is a CRD, of any API version.
+/// Returns true if a document is a CRD, in any API version.
 pub fn is_crd(document: &Value) -> bool {
     GroupKind::from_object(document) == GroupKind::CUSTOM_RESOURCE_DEFINITION
 }
 
-/// Reads the CRDs among documents: a root for each served version. Other documents are skipped, and lists are read.
+/// Reads the CRDs in a list of documents, and returns a root for each served version. Other documents are skipped;
+/// lists are searched.
 ///
 /// # Errors
-/// There is no CRD, one of them has no schema, or two different ones have one name.
+/// No CRD, a CRD without a schema, or two different CRDs with the same name.
 pub fn read_crds<'a>(documents: impl IntoIterator<Item = &'a Value>) -> Result<Vec<ModelRoot>, ModelError> {
     let metadata = metadata_schema();
     let mut roots: BTreeMap<SchemaName, ModelRoot> = BTreeMap::new();
@@ -77,7 +78,8 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
         let mut object = reader.root(&name, schema)?;
         let metadata = SchemaReader::new(&|_| None, ServerRules::Custom).root("ObjectMeta", metadata)?;
         let has = |name: &str| object.properties.iter().any(|property| property.name == name);
-        // Beside a `spec` the controller writes it, also where the server would take it from a client and check it.
+        // In a kind with a `spec`, the controller writes the status, so models leave it out. This also holds
+        // without the status subresource, where the server would accept and validate a status from a client.
         let is_checked = version.pointer("/subresources/status").is_none();
         let has_status = !is_checked || (has("spec") && has("status"));
         if is_checked && has_status {
@@ -103,7 +105,8 @@ fn read_crd(document: &Value, metadata: &Value) -> Result<Vec<ModelRoot>, ModelE
     Ok(roots)
 }
 
-/// Completes an object of Kubernetes: its identity first, and a status that is not for clients to write.
+/// Completes a Kubernetes object: adds `apiVersion` and `kind` at the front, and removes a status that clients do
+/// not write.
 pub(crate) fn identify(
     object: &mut ModelObject,
     api_version: &str,
@@ -150,7 +153,7 @@ pub(crate) fn identify(
     }
 }
 
-/// Returns the schema of the metadata that stacks write. Everything else is allowed.
+/// Returns the schema of the metadata that stacks write. Other fields are allowed too.
 fn metadata_schema() -> Value {
     let text = |about: &str| json!({"type": "string", "description": about});
     let texts = |about: &str| json!({"type": "object", "description": about, "additionalProperties": {"type": "string"}});
@@ -172,7 +175,7 @@ fn metadata_schema() -> Value {
 mod tests {
     use super::*;
 
-    /// The type of `status`, and how often it counts as not checked.
+    /// Returns the type of `status`, and how often it was counted as untranslated.
     fn status_of(subresources: Value, properties: Value) -> (Option<ModelType>, Option<u32>) {
         let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
             "spec": {"group": "example.com", "names": {"kind": "Thing", "plural": "things"}, "versions": [
@@ -190,7 +193,7 @@ mod tests {
     fn a_status_beside_a_spec_is_the_controller_s() {
         let object = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         let both = json!({"spec": object, "status": object});
-        // The server takes none from a client, so nothing is left out.
+        // The server ignores a status from a client, so there is no check to leave out.
         assert_eq!(
             status_of(json!({"status": {}}), both.clone()),
             (Some(ModelType::Any), None)

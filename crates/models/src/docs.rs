@@ -1,13 +1,14 @@
-//! Documentation as docstrings and comments. Text of a source is hostile: it never ends the string that holds it.
+//! Documentation as docstrings and comments. The text comes from others and must not be able to end its string
+//! literal.
 
-/// Splits a text into lines that can stand in a raw docstring or in a comment.
+/// Splits a text into lines that are safe in a raw docstring and in a comment.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     let clean = |line: &str| {
         let line: String = line
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        // In a raw string nothing escapes a quote, and the core joins `${`.
+        // A raw string has no escapes for quotes, and KCL interpolates `${`.
         let line = line.replace("\"\"\"", "'''").replace("${", "$ {");
         let words: Vec<&str> = line.split_whitespace().collect();
         words.join(" ")
@@ -19,7 +20,7 @@ pub(crate) fn lines(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Joins a text to one such line.
+/// Joins a text to one safe line.
 pub(crate) fn line(text: &str) -> String {
     lines(text).join(" ")
 }

@@ -1,4 +1,4 @@
-//! Documents of any kind, each to its reader.
+//! Reads documents of any kind, each with the matching reader.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use crate::{
     terraform::read_terraform,
 };
 
-/// Reads CRDs, OpenAPI documents and provider schemas. Other documents are skipped, but not all of them.
+/// Reads CRDs, OpenAPI documents and provider schemas. Other documents are skipped.
 ///
 /// # Errors
-/// See [`read_crds`], [`read_openapi`] and [`read_terraform`]; also if no document is one of these.
+/// See [`read_crds`], [`read_openapi`] and [`read_terraform`]; also if none of the documents can be read.
 pub fn read_documents(documents: &[Value]) -> Result<Vec<ModelRoot>, ModelError> {
     let with = |keys: &'static [&'static str]| {
         documents

@@ -1,14 +1,14 @@
-//! The errors of documents from which no model can be made.
+//! The errors of documents from which no model can be generated.
 
 use konverge_base::error::{ErrorKind, UserError};
 
-/// The error of a document, or of what is asked of it. Names from a document are escaped.
+/// An error in a document or in the request. Names from a document are escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The document has none of what its reader looks for.
+    /// The document contains nothing of this kind.
     #[error("there is no {0} in it")]
     Nothing(&'static str),
-    /// The API version of a CRD that servers have removed.
+    /// The CRD has an API version that servers no longer support.
     #[error("`{}` is an object of apiextensions.k8s.io/v1beta1, which no supported server reads", .0.escape_debug())]
     OldCrd(String),
     /// A part of the document is missing or has another form.
@@ -19,32 +19,32 @@ pub enum ModelError {
         /// The problem.
         what: &'static str,
     },
-    /// A reference to nothing.
+    /// A reference whose target does not exist.
     #[error("{}: `$ref` names `{}`, which is not defined", .place.escape_debug(), .target.escape_debug())]
     Reference {
         /// The path in the document.
         place: String,
-        /// The name.
+        /// The name of the target.
         target: String,
     },
-    /// A schema inside itself without an end, or with too many levels.
+    /// A schema that contains itself, or that has too many levels.
     #[error("{}: the schema has more than {} levels", .0.escape_debug(), crate::error::MOST_LEVELS)]
     TooDeep(String),
-    /// A document with too many properties.
+    /// The documents have too many properties.
     #[error("the document has more than {} properties", crate::error::MOST_PROPERTIES)]
     TooMany,
-    /// Two different schemas of one name.
+    /// Two different schemas have the same name.
     #[error("two different schemas are called `{}`", .0.escape_debug())]
     Twice(String),
-    /// A kind that is asked for and not there.
+    /// The requested kind does not exist.
     #[error("there is no kind `{}` in it", .kind.escape_debug())]
     UnknownKind {
         /// The kind.
         kind: String,
-        /// Kinds that are there.
+        /// Similar kinds that exist.
         known: Vec<String>,
     },
-    /// Packages that would import each other.
+    /// The packages would import each other, which KCL does not allow.
     #[error("the packages {} would import each other", .0.join(", "))]
     Cycle(Vec<String>),
 }
@@ -56,7 +56,7 @@ impl From<ModelError> for UserError {
             ModelError::Nothing(_) => failure.hint(
                 "a source is CRDs (YAML or JSON), OpenAPI documents, or the output of `terraform providers schema -json`",
             ),
-            ModelError::OldCrd(_) => failure.hint("convert it to apiextensions.k8s.io/v1"),
+            ModelError::OldCrd(_) => failure.hint("convert the CRD to apiextensions.k8s.io/v1"),
             ModelError::Form { .. } | ModelError::Reference { .. } => {
                 failure.hint("correct the document, or leave this kind out with `--only KIND`")
             }
@@ -77,5 +77,5 @@ impl From<ModelError> for UserError {
 /// The maximum number of levels of a schema.
 pub(crate) const MOST_LEVELS: usize = 100;
 
-/// The maximum number of properties of all schemas of an import.
+/// The maximum number of properties in all schemas of one import.
 pub(crate) const MOST_PROPERTIES: usize = 400_000;

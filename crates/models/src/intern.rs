@@ -1,4 +1,4 @@
-//! Equal object schemas of a package, once each, with the shortest name that one of their places gives.
+//! Finds equal object schemas of a package, keeps each once, and names it by the shortest path at which it occurs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,17 +7,17 @@ use crate::{
     schema::{ModelObject, ModelType, ModelValue},
 };
 
-/// The objects without a name of a package.
+/// The nameless objects of a package.
 #[derive(Default)]
 pub(crate) struct Interner {
     numbers: HashMap<ModelObject, usize>,
     objects: Vec<InternedObject>,
 }
 
-/// One object, with the places where it stands.
+/// A nameless object, and where it occurs.
 struct InternedObject {
     object: ModelObject,
-    /// The shortest path: the name of the root, then the properties.
+    /// The shortest path to the object: the name of the root, then the properties.
     path: Vec<String>,
     /// The documentation at that path.
     doc: String,
@@ -25,7 +25,7 @@ struct InternedObject {
 }
 
 impl Interner {
-    /// Takes the objects out of a root.
+    /// Replaces the nested objects of a root with their numbers, and records them.
     pub(crate) fn take_root(&mut self, name: &str, object: ModelObject) -> ModelObject {
         self.inside(object, &[name.to_owned()])
     }
@@ -62,7 +62,8 @@ impl Interner {
 
     fn number(&mut self, object: ModelObject, path: &[String]) -> usize {
         let mut object = self.inside(object, path);
-        // What a property is for stands at the property.
+        // Equal objects may have different documentation, because it describes the property. So it is compared and
+        // stored separately.
         let doc = std::mem::take(&mut object.doc);
         let next = self.objects.len();
         let number = *self.numbers.entry(object.clone()).or_insert(next);
@@ -83,7 +84,7 @@ impl Interner {
         number
     }
 
-    /// The objects by their number, with their names. `taken` are the names of roots.
+    /// Returns the objects in the order of their numbers, with their names. `taken` are the names of roots.
     pub(crate) fn finish(self, taken: BTreeSet<String>) -> Vec<(String, ModelObject)> {
         let mut order: Vec<usize> = (0..self.objects.len()).collect();
         order.sort_by_key(|&number| {
@@ -94,7 +95,7 @@ impl Interner {
         let mut names = BTreeMap::new();
         for number in order {
             let known = &self.objects[number];
-            // An object of several kinds is not called like one of them.
+            // The name of an object that several roots use does not begin with the name of one of them.
             let from = usize::from(known.roots.len() > 1);
             let name = free_name(&known.path[from..].concat(), &known.path.concat(), &taken);
             taken.insert(name.clone());

@@ -1,4 +1,5 @@
-//! The keywords that restrict a value, as checks. What KCL cannot check as the server does is counted.
+//! Translates the keywords that restrict a value to checks. Keywords that KCL cannot check exactly as the server
+//! does are only counted.
 
 use serde_json::{Map, Value};
 
@@ -8,18 +9,18 @@ use crate::{
     schema::{ModelObject, ModelType, ModelValue, ValueCheck},
 };
 
-/// The use that a server makes of the schemas of a document.
+/// How the server uses the schemas of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerRules {
-    /// Schemas of custom resources: the server sets defaults before it validates, and validates by the schema.
+    /// Custom resources: the server sets defaults first, and then validates with the schema.
     Custom,
-    /// Schemas of built-in kinds: the server validates by code of its own, and the schema only describes the types.
+    /// Built-in kinds: the server validates with its own code, and the schema only describes the types.
     BuiltIn,
 }
 
 type Fields = Map<String, Value>;
 
-/// The checks of a value, as far as KCL does them as the server does.
+/// Returns the value with those checks that KCL can do exactly as the server does.
 pub(crate) fn checked(
     kind: ModelType,
     fields: &Fields,
@@ -97,7 +98,8 @@ pub(crate) fn checked(
         is_scalar || matches!(kind, ModelType::Literals(_)),
         "enum",
         match &kind {
-            // The type says it.
+            // The literal type already checks this. The empty `OneOf` marks the keyword as handled, and is removed
+            // below.
             ModelType::Literals(_) => Some(ValueCheck::OneOf(Vec::new())),
             _ => literals(fields).map(ValueCheck::OneOf),
         },
@@ -108,7 +110,7 @@ pub(crate) fn checked(
         "x-kubernetes-list-type",
         match fields.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set" | "map") => unique,
-            // Nothing to check.
+            // Other list types need no check. The empty `OneOf` marks the keyword as handled, and is removed below.
             _ => Some(ValueCheck::OneOf(Vec::new())),
         },
     );
@@ -117,7 +119,8 @@ pub(crate) fn checked(
     ModelValue { kind, checks }
 }
 
-/// The uniqueness of a list. Of built-in kinds the server allows equal items in a create.
+/// Returns the check that list items are unique. For built-in kinds there is none, because the server accepts equal
+/// items at a creation.
 fn unique(kind: &ModelType, fields: &Fields, server: ServerRules) -> Option<ValueCheck> {
     let ModelType::List(items) = kind else { return None };
     if server == ServerRules::BuiltIn {
@@ -141,7 +144,7 @@ fn unique(kind: &ModelType, fields: &Fields, server: ServerRules) -> Option<Valu
     }
 }
 
-/// The values of an `enum` of strings that can be types.
+/// Returns the values of an `enum` of strings, if all can be literal types.
 pub(crate) fn string_literals(fields: &Fields) -> Option<Vec<String>> {
     let values = fields.get("enum")?.as_array()?;
     let texts = values.iter().filter(|value| !value.is_null()).map(|value| {
@@ -153,7 +156,7 @@ pub(crate) fn string_literals(fields: &Fields) -> Option<Vec<String>> {
         .filter(|texts| !texts.is_empty())
 }
 
-/// The values of an `enum` as literals of KCL. `null` is a value of every type.
+/// Returns the values of an `enum` as KCL literals, without `null`, which every type allows.
 fn literals(fields: &Fields) -> Option<Vec<String>> {
     let values = fields.get("enum")?.as_array()?;
     let values = values
@@ -171,7 +174,7 @@ fn literals(fields: &Fields) -> Option<Vec<String>> {
         .filter(|values| !values.is_empty())
 }
 
-/// A number as KCL reads it exactly; integers beyond 64 bits wrap there.
+/// Returns a number as a KCL literal with exactly this value. KCL would wrap integers of more than 64 bits.
 fn number(value: &Value) -> Option<String> {
     if let Some(whole) = value.as_i64() {
         return Some(whole.to_string());

@@ -1,4 +1,4 @@
-//! Schemas of CRDs and of OpenAPI as types with checks.
+//! Translates the schemas of CRDs and of OpenAPI to types with checks.
 
 use serde_json::{Map, Value};
 
@@ -9,28 +9,28 @@ use crate::{
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };
 
-/// Resolves a `$ref`.
+/// Resolves the name in a `$ref`.
 pub(crate) type Resolve<'r, 'a> = &'r dyn Fn(&str) -> Option<ReferenceTarget<'a>>;
 
 /// The target of a reference.
 pub(crate) enum ReferenceTarget<'a> {
     /// An object with a name.
     Named(ModelType),
-    /// A schema to read in place.
+    /// A schema without a name of its own, which is translated where it is used.
     Inline(&'a Value),
 }
 
-/// Reads schemas. One reader is for one document.
+/// Translates the schemas of one document.
 pub(crate) struct SchemaReader<'r, 'a> {
     resolve: Resolve<'r, 'a>,
-    /// The use that the server makes of the schema.
+    /// How the server uses the schemas.
     server: ServerRules,
-    /// The path of the reader in the document, for errors.
+    /// The current path in the document, for errors.
     path: Vec<String>,
     properties: usize,
 }
 
-/// Keywords that restrict a value, with nothing in KCL that says the same.
+/// Keywords that restrict a value and that KCL cannot express.
 const LEFT_OUT: [&str; 8] = [
     "not",
     "if",
@@ -45,7 +45,7 @@ const LEFT_OUT: [&str; 8] = [
 type Fields = Map<String, Value>;
 
 impl<'r, 'a> SchemaReader<'r, 'a> {
-    /// A reader.
+    /// Creates a reader.
     pub(crate) fn new(resolve: Resolve<'r, 'a>, server: ServerRules) -> Self {
         Self {
             resolve,
@@ -55,7 +55,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         }
     }
 
-    /// Reads the schema of a kind or of a definition, whose name is for errors.
+    /// Translates the schema of a kind or of a definition. Errors contain `name`.
     pub(crate) fn root(&mut self, name: &str, schema: &'a Value) -> Result<ModelObject, ModelError> {
         self.path = vec![name.to_owned()];
         let mut owner = ModelObject::default();
@@ -88,7 +88,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         }
     }
 
-    /// An object with its properties.
+    /// Translates an object with its properties.
     fn object(&mut self, fields: &'a Fields) -> Result<ModelObject, ModelError> {
         let mut object = ModelObject {
             doc: text(fields, "description"),
@@ -144,7 +144,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                 owner.leave_out("required", 1);
                 Presence::Optional
             } else if default.is_some() && self.server == ServerRules::Custom {
-                // The server sets the default first, so the property is there.
+                // The server sets the default before it validates, so the property may be absent.
                 Presence::Optional
             } else if schema.get("nullable") == Some(&Value::Bool(true)) {
                 Presence::RequiredOrNull
@@ -166,7 +166,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         })
     }
 
-    /// The value of a part of a schema, whose name is for errors.
+    /// Translates a nested schema. Errors contain `name`.
     fn inside(
         &mut self,
         name: &str,
@@ -289,7 +289,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         })
     }
 
-    /// A schema without a type: one of several types, or any value.
+    /// Translates a schema without a type: to a union of types, or to any value.
     fn alternatives(&mut self, fields: &'a Fields, owner: &mut ModelObject) -> Result<ModelType, ModelError> {
         for keyword in ["oneOf", "anyOf"] {
             let Some(parts) = fields.get(keyword).and_then(Value::as_array) else {
@@ -316,7 +316,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         })
     }
 
-    /// The values of properties that are not listed.
+    /// Translates the schema of properties that are not listed.
     fn other_properties(
         &mut self,
         fields: &'a Fields,
@@ -341,7 +341,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         }
     }
 
-    /// Counts what restricts a value and is not translated.
+    /// Counts the keywords that restrict a value and are not translated.
     fn leave_out_of_value(&self, fields: &Fields, kind: &ModelType, owner: &mut ModelObject) {
         for keyword in LEFT_OUT.iter().filter(|keyword| fields.contains_key(**keyword)) {
             owner.leave_out(keyword, 1);
@@ -362,7 +362,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                 .into_iter()
                 .filter(|keyword| fields.contains_key(*keyword))
             {
-                // The two types of int-or-string are written out in older documents.
+                // Older documents write int-or-string as an `anyOf` of the two types, which is no restriction.
                 if !(is_int_or_string && is_two_types(&fields[keyword])) {
                     owner.leave_out(keyword, 1);
                 }
@@ -387,8 +387,8 @@ fn text(fields: &Fields, name: &str) -> String {
         .to_owned()
 }
 
-/// Returns true for a default that says nothing: OpenAPI of built-in kinds gives the zero value of Go as the default of
-/// many properties.
+/// Returns true for a default without meaning: the OpenAPI documents of built-in kinds give many properties Go's
+/// zero value as their default.
 fn is_zero(value: &Value, server: ServerRules) -> bool {
     let is_empty = match value {
         Value::String(text) => text.is_empty(),

@@ -1,12 +1,12 @@
-//! KCL models of custom resources, of Kubernetes' own kinds and of Terraform resources, made from their schemas.
+//! Generates KCL models of custom resources, built-in Kubernetes kinds and Terraform resources from their schemas.
 //!
-//! Three readers ([`read_crds`], [`read_openapi`], [`read_terraform`]) translate a document into [`ModelRoot`]s: a
-//! small typed schema. [`generate`] writes them as KCL: one package for each version, one file for each kind, equal
-//! object schemas once. Everything is pure: parsed documents in, the text of files out.
+//! Three readers ([`read_crds`], [`read_openapi`], [`read_terraform`]) translate a document to [`ModelRoot`]s, a
+//! small typed schema. [`generate`] writes them as KCL: one package for each version, one file for each kind, and
+//! equal object schemas only once. All functions are pure: from parsed documents to the text of files.
 //!
-//! Two rules hold. A check in a model accepts what the server accepts: what KCL cannot say exactly is left out, and the
-//! head of the file counts it by keyword. A default is documentation, because a default in KCL becomes a field that
-//! the stack owns.
+//! Two rules hold. First, a check accepts everything that the server accepts: a keyword that KCL cannot express
+//! exactly is left out and counted at the top of the file. Second, a default is only documentation, because a
+//! default in KCL would become a field that the stack owns.
 
 mod checks;
 mod crd;

@@ -1,13 +1,13 @@
-//! The differences between two generated files: properties that were added, removed or changed.
+//! Compares two generated files: properties that were added, removed or changed.
 
 use std::collections::BTreeMap;
 
 /// A property that differs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModelDifference {
-    /// The schema.
+    /// The name of the schema.
     pub schema: String,
-    /// The attribute, as KCL writes it; with `check` before it for a check.
+    /// The attribute in KCL, with a prefix `check` for a check.
     pub property: String,
     /// The kind of the change.
     pub change: PropertyChange,
@@ -16,17 +16,17 @@ pub struct ModelDifference {
 /// The kind of a change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PropertyChange {
-    /// It is new.
+    /// The property is new.
     Added {
         /// The new declaration.
         to: String,
     },
-    /// It is gone.
+    /// The property was removed.
     Removed {
         /// The old declaration.
         from: String,
     },
-    /// Its type or whether it is required changed.
+    /// The type changed, or the property became required or optional.
     Changed {
         /// The old declaration.
         from: String,
@@ -37,7 +37,7 @@ pub enum PropertyChange {
 
 type Properties = BTreeMap<(String, String), String>;
 
-/// The differences of two texts that were generated, or edited afterwards. Documentation does not count.
+/// Compares two files, generated or edited later. Documentation is ignored.
 pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
     let (old, new) = (properties(old), properties(new));
     let entry = |(schema, property): &(String, String), change| ModelDifference {
@@ -62,7 +62,7 @@ pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
     all
 }
 
-/// Returns each attribute and each check of the schemas of a file, with its declaration.
+/// Returns each attribute and each check in the schemas of a file, with its declaration.
 fn properties(text: &str) -> Properties {
     let mut found = Properties::new();
     let mut schema = String::new();
@@ -92,7 +92,7 @@ fn properties(text: &str) -> Properties {
     found
 }
 
-/// An attribute and its declaration in words: `a?: str` is `a` and `optional str`.
+/// Splits an attribute from its declaration: `a?: str` gives `a` and `optional str`.
 fn split(attribute: &str) -> Option<(String, String)> {
     let end = match attribute.strip_prefix('"') {
         Some(quoted) => quoted.find("\"?: ").or_else(|| quoted.find("\": "))? + 2,

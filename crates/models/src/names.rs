@@ -1,8 +1,8 @@
-//! Names that KCL takes: of packages, files, schemas and attributes.
+//! Names in KCL: of packages, files, schemas and attributes.
 
 use konverge_base::model::kcl_modules::SYSTEM_MODULES;
 
-/// Words that an attribute can have only after `$`, and a folder not at all: keywords, and names of types.
+/// Reserved words: keywords and names of types. An attribute with such a name needs a `$`; a folder cannot have it.
 const RESERVED: [&str; 39] = [
     "True",
     "False",
@@ -50,14 +50,15 @@ fn is_identifier(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Returns true if the folders of a path can be imported: identifiers, no keyword, and no system module at the start.
+/// Returns true if KCL can import a path of folders: all are identifiers, none is a keyword, and the first is not a
+/// system module.
 pub fn is_package_path(path: &str) -> bool {
     let first = path.split('/').next().unwrap_or_default();
     let is_segment = |name: &str| is_identifier(name) && !RESERVED.contains(&name);
     path.split('/').all(is_segment) && !SYSTEM_MODULES.contains(&first)
 }
 
-/// A name as a folder that can be imported: `argoproj.io` is `argoproj_io`.
+/// Converts a name to a folder that KCL can import: `argoproj.io` becomes `argoproj_io`.
 pub fn package_segment(name: &str) -> String {
     let safe: String = name
         .chars()
@@ -79,7 +80,7 @@ pub fn package_segment(name: &str) -> String {
     }
 }
 
-/// The file of a kind. A core does not load a file that begins with `_` or ends with `_test.k`.
+/// Returns the file of a kind. KCL does not load files that begin with `_` or end with `_test.k`.
 pub(crate) fn file_name(kind: &str) -> String {
     let name = package_segment(kind);
     let name = name.trim_start_matches('_');
@@ -90,7 +91,7 @@ pub(crate) fn file_name(kind: &str) -> String {
     }
 }
 
-/// A name as the name of a schema, or a part of it: `job-template` is `JobTemplate`.
+/// Converts a name to the name of a schema, or to a part of one: `job-template` becomes `JobTemplate`.
 pub(crate) fn schema_part(name: &str) -> String {
     let mut part = String::new();
     let mut is_start = true;
@@ -109,7 +110,7 @@ pub(crate) fn schema_part(name: &str) -> String {
     part
 }
 
-/// The name of a kind as the name of a schema.
+/// Converts the name of a kind to the name of a schema.
 pub(crate) fn schema_name(kind: &str) -> String {
     let name = schema_part(kind);
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) && !RESERVED.contains(&name.as_str()) {
@@ -119,26 +120,27 @@ pub(crate) fn schema_name(kind: &str) -> String {
     }
 }
 
-/// A name under which a schema is only a schema. By the end of its name KCL's grammar makes it a mixin, which no type can
-/// name, or a protocol, which has no checks. No name of a source ends with `_`, so the result is free if the name is.
+/// Appends a `_` to a name that has a special meaning in KCL: the suffix `Mixin` makes a mixin, which cannot be
+/// used as a type, and `Protocol` a protocol, which cannot have checks. No name of a source ends in `_`, so there
+/// is no conflict.
 pub(crate) fn plain_schema(name: String) -> String {
     let has_meaning =
         RESERVED.contains(&name.as_str()) || name.ends_with("Mixin") || name.ends_with("Protocol");
     if has_meaning { format!("{name}_") } else { name }
 }
 
-/// How an attribute is written.
+/// How an attribute can be written in KCL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AttributeName {
-    /// As an identifier, with `$` before a keyword: checks can name it.
+    /// As an identifier, with `$` before a keyword. Checks can use it.
     Identifier(String),
-    /// In quotes: checks cannot name it.
+    /// In quotes. Checks cannot use it.
     Quoted(String),
-    /// No attribute has this name: the core does not print names with `_`, and a literal cannot hold `${`.
+    /// Not at all: KCL does not output names that begin with `_`, and a literal cannot contain `${`.
     Impossible,
 }
 
-/// The attribute for a property.
+/// Returns how to write the attribute for a property.
 pub(crate) fn attribute_name(property: &str) -> AttributeName {
     if property.starts_with('_') || property.is_empty() {
         return AttributeName::Impossible;
@@ -154,7 +156,8 @@ pub(crate) fn attribute_name(property: &str) -> AttributeName {
     }
 }
 
-/// A string literal; `None` for a text with `${` or with control characters, which cores read in different ways.
+/// Returns a string literal; `None` for a text with `${` or control characters, which versions of KCL interpret
+/// differently.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     if text.contains("${") || text.chars().any(char::is_control) {
         return None;
@@ -162,7 +165,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
     Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-/// A string that can be a type. Types with a backslash never match, and those with other signs are not worth a doubt.
+/// Returns a string as a literal type; `None` if it has a backslash, with which the type would never match, or
+/// other unusual characters.
 pub(crate) fn literal_type(text: &str) -> Option<String> {
     let is_safe = |c: char| !matches!(c, '"' | '\\' | '$' | '\'') && !c.is_control();
     text.chars().all(is_safe).then(|| format!("\"{text}\""))

@@ -1,4 +1,4 @@
-//! Kubernetes' OpenAPI documents, version 3 and version 2.
+//! Reads Kubernetes' OpenAPI documents, version 3 and version 2.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::{
 
 type Schemas<'a> = BTreeMap<&'a str, &'a Value>;
 
-/// Reads the schemas of documents: of `components.schemas`, or of `definitions`. Lists and what is not an object are
-/// no roots.
+/// Reads the schemas in `components.schemas` or `definitions`. Lists and schemas that are not objects do not become
+/// roots.
 ///
 /// # Errors
-/// There is no schema, a reference leads nowhere, or two different schemas have one name.
+/// No schema, a reference without a target, or two different schemas with the same name.
 pub fn read_openapi<'a>(
     documents: impl IntoIterator<Item = &'a Value>,
 ) -> Result<Vec<ModelRoot>, ModelError> {
@@ -30,7 +30,8 @@ pub fn read_openapi<'a>(
             .or_else(|| document.get("definitions"));
         for (name, schema) in found.and_then(Value::as_object).into_iter().flatten() {
             match schemas.get(name.as_str()) {
-                // Each document lists the kinds of its own group.
+                // Several documents contain the same shared definition, each with a list of the kinds of its own
+                // group. So only the properties must be equal.
                 Some(other) if other.get("properties") != schema.get("properties") => {
                     return Err(ModelError::Twice(name.clone()));
                 }
@@ -96,7 +97,7 @@ fn read_definition<'a>(
     })
 }
 
-/// The API version and the kind of a schema that is one kind.
+/// Returns the API version and the kind of a schema that belongs to exactly one kind.
 fn group_version_kind(schema: &Value) -> Option<(String, &str)> {
     let kinds = schema.get("x-kubernetes-group-version-kind")?.as_array()?;
     let [only] = kinds.as_slice() else { return None };
@@ -110,26 +111,26 @@ fn group_version_kind(schema: &Value) -> Option<(String, &str)> {
     Some((api_version, text("kind")?))
 }
 
-/// Returns true for a definition that all API groups share, such as `ObjectMeta`. It is not an object of a stack.
+/// Returns true for a definition that all API groups share, such as `ObjectMeta`.
 fn is_shared(name: &str) -> bool {
     name.starts_with("io.k8s.apimachinery.")
 }
 
-/// Returns true for an object with properties, which becomes a schema of KCL. Everything else is written where it is
-/// used.
+/// Returns true for an object with properties, which becomes a KCL schema. All other schemas are translated where
+/// they are used.
 fn is_named(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|properties| !properties.is_empty())
 }
 
-/// Lists are answers of a server.
+/// Returns true for a list of objects, which a server returns and nobody writes.
 fn is_list(name: &str, schema: &Value) -> bool {
     name.ends_with("List")
         && schema.pointer("/properties/items").is_some()
         && schema.pointer("/properties/metadata").is_some()
 }
 
-/// The package of a definition: `io.k8s.api.apps.v1.Deployment` is `Deployment` in `apps/v1`.
+/// Returns the package and the name of a definition: `io.k8s.api.apps.v1.Deployment` is `Deployment` in `apps/v1`.
 fn place(name: &str, schema: &Value) -> SchemaName {
     let parts: Vec<&str> = name.split('.').collect();
     let is_version = |part: &str| {

@@ -1,4 +1,5 @@
-//! From roots to the files of packages: what is reached, which file has it, what a file imports.
+//! Distributes roots to files of packages: which schemas are needed, in which file each is, and what a file
+//! imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,28 +13,28 @@ use crate::{
     writer::{TypeNames, alias, write_schema},
 };
 
-/// The choice of what to generate.
+/// The options of the generator.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GenerateOptions {
-    /// The kinds; empty for all.
+    /// The selected kinds; empty for all.
     pub only: Vec<String>,
-    /// The path by which KCL imports the folder of the models: `base.pkg.argo`.
+    /// The import path of the folder with the models, such as `base.pkg.argo`.
     pub import_path: String,
 }
 
-/// The files, by their path below the folder of the models.
+/// The files by their path below the folder of the models.
 pub type ModelFiles = BTreeMap<String, String>;
 
 /// The first line of each file.
 pub const HEAD: &str = "# Written by `konverge models import`. An edit is lost at the next import.";
 
-/// The file for schemas that several kinds of a package use, or kinds of another package.
+/// The file for schemas that several kinds of the package, or other packages, use.
 const COMMON: &str = "common.k";
 
-/// Generates the files of roots. The same roots and options give the same bytes.
+/// Generates the files for roots. The same roots and options give the same bytes.
 ///
 /// # Errors
-/// A kind is unknown, two kinds have one file, or packages would import each other.
+/// An unknown kind, two kinds with the same file, or packages that would import each other.
 pub fn generate(roots: Vec<ModelRoot>, options: &GenerateOptions) -> Result<ModelFiles, ModelError> {
     let reached = reach(roots, &options.only)?;
     check_cycles(&reached)?;
@@ -50,7 +51,7 @@ pub fn generate(roots: Vec<ModelRoot>, options: &GenerateOptions) -> Result<Mode
     Ok(files)
 }
 
-/// The selected kinds and what they use.
+/// Returns the selected kinds and all schemas that they use.
 fn reach(roots: Vec<ModelRoot>, only: &[String]) -> Result<BTreeMap<SchemaName, ModelRoot>, ModelError> {
     let mut all: BTreeMap<SchemaName, ModelRoot> =
         roots.into_iter().map(|root| (root.name.clone(), root)).collect();
@@ -87,7 +88,7 @@ fn reach(roots: Vec<ModelRoot>, only: &[String]) -> Result<BTreeMap<SchemaName, 
             continue;
         };
         queue.extend(named(&root.object));
-        // A kind that only another one uses is not one of the kinds that were asked for.
+        // A kind that is included only because a selected one uses it is treated as a plain definition.
         if !is_wanted(&root) {
             root.kind = None;
         }
@@ -106,7 +107,7 @@ fn named(object: &ModelObject) -> BTreeSet<SchemaName> {
     names
 }
 
-/// Refuses packages that would import each other, because KCL does.
+/// Returns an error if packages would import each other, which KCL does not allow.
 fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelError> {
     let mut imports: BTreeMap<PackageName, BTreeSet<PackageName>> = BTreeMap::new();
     for root in reached.values() {
@@ -117,7 +118,7 @@ fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelEr
             .or_default()
             .extend(others.filter(|other| other != package));
     }
-    // Packages without imports are taken away until none is left.
+    // Removes packages without imports until none is left. The remaining packages are in or behind a cycle.
     loop {
         let free: Vec<_> = imports
             .iter()
@@ -143,11 +144,11 @@ fn check_cycles(reached: &BTreeMap<SchemaName, ModelRoot>) -> Result<(), ModelEr
     }
 }
 
-/// A schema of a package.
+/// A schema in a package.
 struct PackageSchema {
     name: String,
     object: ModelObject,
-    /// The file, if only one kind uses it.
+    /// The file, if only one kind uses the schema.
     file: Option<String>,
     is_kind: bool,
 }
@@ -180,6 +181,7 @@ fn write_package(
             },
         );
     }
+    // Schemas without a name can be named only now, when all roots of the package are known.
     let (shared, objects): (Vec<_>, Vec<_>) = interner.finish(taken).into_iter().unzip();
     for (name, object) in shared.iter().zip(objects) {
         named_schemas.insert(
@@ -211,13 +213,14 @@ fn write_package(
     Ok(files.collect())
 }
 
-/// Gives each schema that one kind alone uses the file of that kind.
+/// Assigns each schema that only one kind uses to the file of that kind.
 fn place(schemas: &mut BTreeMap<String, PackageSchema>, package: &PackageName, shared: &[String]) {
     let mut users: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let kinds: Vec<_> = schemas
         .values()
         .filter_map(|schema| Some((schema.name.clone(), schema.file.clone()?)))
         .collect();
+    // Walks from each kind to all schemas that it uses, directly or through others.
     for (kind, file) in &kinds {
         let mut seen = BTreeSet::from([kind.clone()]);
         let mut queue = vec![kind.clone()];
@@ -238,6 +241,7 @@ fn place(schemas: &mut BTreeMap<String, PackageSchema>, package: &PackageName, s
             });
         }
     }
+    // A schema that files of several kinds use gets no file here, and is written to `common.k`.
     for schema in schemas.values_mut().filter(|schema| schema.file.is_none()) {
         let files = users.get(&schema.name);
         schema.file = files
@@ -290,7 +294,7 @@ fn write_file(
             alias(&package)
         ));
     }
-    // The formatter puts no empty line between the head and a schema.
+    // KCL's formatter removes an empty line between the comment at the top and a schema.
     let has_imports = text.lines().any(|line| line.starts_with("import "));
     for (index, schema) in written.iter().enumerate() {
         if index > 0 || has_imports {

@@ -1,13 +1,13 @@
-//! Translates patterns. The server reads them with Go's RE2, the core with the engine of Rust's `regex`. Only a pattern
-//! that both read alike is kept.
+//! Translates regular expressions. The server uses Go's RE2, KCL uses Rust's `regex`. Only patterns with the same
+//! meaning in both are kept.
 
-/// The largest product of repetitions: Go refuses more than 1,000, and an engine needs memory for each.
+/// The maximum product of nested repetitions. Go rejects more than 1,000, and each needs memory in an engine.
 const MOST_REPEATS: u64 = 1_000;
 
-/// A pattern of the server as the core's engine reads it; `None` if the two could differ.
+/// Translates a pattern of the server to one for KCL; `None` if the meanings could differ.
 ///
-/// `\d`, `\w` and `\s` are ASCII in Go and Unicode in the core, so they are written as classes. Flags, word boundaries,
-/// Unicode classes, named groups and nested classes are not kept.
+/// `\d`, `\w` and `\s` mean ASCII in Go and Unicode in Rust, so they are written as ASCII classes. Patterns with
+/// flags, word boundaries, Unicode classes, named groups or nested classes are refused.
 pub(crate) fn translate(pattern: &str) -> Option<String> {
     let mut letters = pattern.chars().peekable();
     let mut out = String::new();
@@ -45,7 +45,7 @@ pub(crate) fn translate(pattern: &str) -> Option<String> {
     (repeats <= MOST_REPEATS && !out.contains("${") && is_read()).then_some(out)
 }
 
-/// Translates the letter after a backslash; `None` if the engines could differ.
+/// Translates the letter after a backslash; `None` if the meanings could differ.
 fn escape(letter: char, in_class: bool) -> Option<String> {
     let ascii = match letter {
         'd' => "0-9",
@@ -66,7 +66,8 @@ fn escape(letter: char, in_class: bool) -> Option<String> {
     })
 }
 
-/// A class, after its `[`. The core's engine has classes in classes and operations on them; Go has neither.
+/// Translates a character class, after its `[`. Rust has nested classes and set operations inside classes; Go has
+/// neither.
 fn class(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Option<()> {
     out.push('[');
     if letters.next_if_eq(&'^').is_some() {
@@ -83,7 +84,7 @@ fn class(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut Strin
             '&' | '~' | '-' if last == Some(letter) => return None,
             '\\' => {
                 let letter = letters.next()?;
-                // A range from or to a class of letters is an error in Go.
+                // In Go a range that begins or ends with a class such as `\d` is an error.
                 if matches!(letter, 'd' | 'w' | 's') && (last == Some('-') || letters.peek() == Some(&'-')) {
                     return None;
                 }

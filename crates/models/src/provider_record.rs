@@ -1,4 +1,4 @@
-//! Records of provider schemas: the resources that somebody uses, of one provider in one version.
+//! Records of provider schemas: the schemas of selected resources, from one provider in one version.
 
 use konverge_base::model::digest::canonical_json;
 use serde_json::{Map, Value, json};
@@ -6,10 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::ModelError;
 
-/// The host of a provider without one.
+/// The host of a provider address without a host.
 const DEFAULT_HOST: &str = "registry.terraform.io";
 
-/// A provider in a version.
+/// A provider with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderVersion {
     /// `host/namespace/name`.
@@ -19,7 +19,7 @@ pub struct ProviderVersion {
 }
 
 impl ProviderVersion {
-    /// Parses `[host/]namespace/name@version`; `None` if the text has another form.
+    /// Parses `[host/]namespace/name@version`; `None` if the text does not have this form.
     pub fn parse(text: &str) -> Option<Self> {
         let (source, version) = text.split_once('@')?;
         let is_plain = |part: &str| {
@@ -43,17 +43,17 @@ impl ProviderVersion {
         })
     }
 
-    /// The name without host and namespace.
+    /// Returns the name of the provider without host and namespace.
     pub fn name(&self) -> &str {
         self.address.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// Takes the schemas of some resources out of what `terraform providers schema -json` printed. The head says whose they are,
-/// and has the SHA-256 of the canonical JSON of the schemas. The same schemas give the same bytes.
+/// Extracts the schemas of some resources from the output of `terraform providers schema -json`. The record names
+/// the provider, and has the SHA-256 of the schemas' canonical JSON. The same schemas give the same bytes.
 ///
 /// # Errors
-/// The document has no such provider or resource.
+/// The document does not contain the provider or a resource.
 pub fn record_provider(
     document: &Value,
     of: &ProviderVersion,
@@ -87,14 +87,14 @@ pub fn record_provider(
     }))
 }
 
-/// A provider by its address. OpenTofu has a default host of its own.
+/// Finds a provider by its address, also under the default host of OpenTofu.
 fn find<'a>(providers: &'a Map<String, Value>, address: &str) -> Option<&'a Value> {
     let short = address.strip_prefix(DEFAULT_HOST).unwrap_or_default();
     let of_opentofu = || providers.get(&format!("registry.opentofu.org{short}"));
     providers.get(address).or_else(of_opentofu)
 }
 
-/// Returns some names that begin as this one does.
+/// Returns some names with the same beginning, for the error message.
 fn similar(known: &Map<String, Value>, name: &str) -> Vec<String> {
     let start: String = name.split_inclusive('_').take(2).collect();
     known

@@ -1,10 +1,11 @@
 //! The properties of built-in kinds that the server requires.
 //!
-//! In the documents of built-in kinds `required` says how a field of Go is written, not what the server wants: it
-//! accepts a PriorityClass without `value` and a LimitRange without `limits`. A property is required in the model only
-//! if the server's own validation refuses an object without it. `tests/it/oracle.rs` proves rows on a real server.
+//! In the documents of built-in kinds, `required` reflects how the Go field is declared, not what the server
+//! validates: it accepts a PriorityClass without `value` and a LimitRange without `limits`. A model requires a
+//! property only if the server itself rejects an object without it. `tests/it/oracle.rs` checks these rows on a
+//! real server.
 
-/// Definitions, with properties that the server refuses to miss.
+/// The definitions, with the properties that the server requires.
 const REQUIRED: &[(&str, &[&str])] = &[
     ("ClusterRoleBinding", &["roleRef"]),
     ("ConfigMapKeySelector", &["key"]),
@@ -46,7 +47,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("VolumeMount", &["name", "mountPath"]),
 ];
 
-/// Returns true if the server refuses an object of a definition without this property.
+/// Returns true if the server rejects an object of this definition without the property.
 pub(crate) fn is_required(definition: &str, property: &str) -> bool {
     let name = definition.rsplit('.').next().unwrap_or_default();
     let row = REQUIRED.iter().find(|(known, _)| *known == name);

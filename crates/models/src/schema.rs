@@ -1,9 +1,8 @@
-//! The small typed schema between the readers and the writer.
+//! The typed schema between the readers and the writer.
 
 use std::collections::BTreeMap;
 
-/// The folder of a package below the folder of the models: `["argoproj_io", "v1alpha1"]`. Each part is an identifier
-/// of KCL.
+/// The folders of a package, such as `["argoproj_io", "v1alpha1"]`. Each is a KCL identifier.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PackageName(pub Vec<String>);
 
@@ -16,14 +15,14 @@ pub struct SchemaName {
     pub name: String,
 }
 
-/// A schema that has a name in its source: a kind, a definition of OpenAPI, a Terraform resource.
+/// A schema with a name in its source: a kind, an OpenAPI definition, or a Terraform resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelRoot {
-    /// The name.
+    /// The name of the schema in KCL.
     pub name: SchemaName,
-    /// The word by which `--only` selects it; `None` for a definition that only others use.
+    /// The word by which `--only` selects it; `None` for a definition that only other schemas use.
     pub kind: Option<String>,
-    /// The title for the head of its file: `Application of argoproj.io/v1alpha1`.
+    /// The title at the top of its file: `Application of argoproj.io/v1alpha1`.
     pub title: String,
     /// The object.
     pub object: ModelObject,
@@ -36,9 +35,9 @@ pub struct ModelObject {
     pub doc: String,
     /// The properties, in the order of the source.
     pub properties: Vec<ModelProperty>,
-    /// The values of properties that are not listed; `None` if there can be none.
+    /// The schema of properties that are not listed; `None` if no other property is allowed.
     pub others: Option<Box<ModelValue>>,
-    /// The keywords of the source that are not translated, with their counts.
+    /// The number of untranslated keywords of the source, by keyword.
     pub untranslated: BTreeMap<String, u32>,
 }
 
@@ -49,24 +48,24 @@ pub struct ModelProperty {
     pub name: String,
     /// The documentation.
     pub doc: String,
-    /// The default in the source, as JSON. It is documentation.
+    /// The default in the source, as JSON. It is only documentation.
     pub default: Option<String>,
-    /// Optional, required or fixed.
+    /// The rule for a missing property: optional, required or fixed.
     pub presence: Presence,
     /// The value.
     pub value: ModelValue,
 }
 
-/// The rule whether a property must be given.
+/// The rule for a missing property.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Presence {
-    /// It may be absent.
+    /// The property may be absent.
     Optional,
-    /// It must be given and cannot be null.
+    /// The property must be present and not null.
     Required,
-    /// It must be given and can be null.
+    /// The property must be present, and may be null.
     RequiredOrNull,
-    /// It always has this value: `apiVersion` and `kind` of an object.
+    /// The property always has this value, such as `apiVersion` and `kind`.
     Fixed(String),
 }
 
@@ -79,7 +78,7 @@ pub struct ModelValue {
     pub checks: Vec<ValueCheck>,
 }
 
-/// A type.
+/// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ModelType {
     /// Any value.
@@ -98,9 +97,9 @@ pub enum ModelType {
     List(Box<ModelValue>),
     /// A mapping with free keys.
     Map(Box<ModelValue>),
-    /// An object that has no name yet.
+    /// An object without a name.
     Object(Box<ModelObject>),
-    /// The object with this number among the equal ones of a package.
+    /// The object with this number among the nameless objects of a package.
     Shared(usize),
     /// An object with a name.
     Schema(SchemaName),
@@ -108,14 +107,14 @@ pub enum ModelType {
     Union(Vec<ModelType>),
 }
 
-/// A check that KCL does as the server does.
+/// A check that KCL can do exactly as the server does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ValueCheck {
     /// At least so many characters.
     MinLength(u64),
     /// At most so many characters.
     MaxLength(u64),
-    /// A pattern that the core's engine reads as Go does.
+    /// The string matches this pattern, which has the same meaning in Rust and Go.
     Pattern(String),
     /// At least this number, or more than it.
     Minimum {
@@ -146,7 +145,7 @@ pub enum ValueCheck {
 }
 
 impl ModelValue {
-    /// A type without checks.
+    /// Creates a type without checks.
     pub fn new(kind: ModelType) -> Self {
         Self {
             kind,
@@ -156,7 +155,7 @@ impl ModelValue {
 }
 
 impl ModelProperty {
-    /// An optional property without documentation.
+    /// Creates an optional property without documentation.
     pub fn optional(name: &str, kind: ModelType) -> Self {
         Self {
             name: name.to_owned(),
@@ -167,7 +166,7 @@ impl ModelProperty {
         }
     }
 
-    /// A property that always has this text.
+    /// Creates a property that always has this text.
     pub fn fixed(name: &str, value: &str) -> Self {
         Self {
             presence: Presence::Fixed(value.to_owned()),
@@ -182,14 +181,14 @@ impl ModelObject {
         *self.untranslated.entry(keyword.to_owned()).or_default() += times;
     }
 
-    /// An object that allows every property.
+    /// Returns true for an object that allows every property.
     pub fn is_open(&self) -> bool {
         self.others.is_some()
     }
 }
 
 impl ModelType {
-    /// Calls a function with every type inside, and this one.
+    /// Calls a function with this type and every nested type.
     pub fn visit(&self, visitor: &mut impl FnMut(&Self)) {
         visitor(self);
         match self {
@@ -202,7 +201,7 @@ impl ModelType {
 }
 
 impl ModelObject {
-    /// Calls a function with the type of each property, and every type inside.
+    /// Calls a function with the type of each property and every nested type.
     pub fn visit(&self, visitor: &mut impl FnMut(&ModelType)) {
         let others = self.others.iter().map(AsRef::as_ref);
         let values = self.properties.iter().map(|property| &property.value);

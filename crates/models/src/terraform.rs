@@ -1,4 +1,4 @@
-//! Provider schemas: the output of `terraform providers schema -json`.
+//! Reads provider schemas: the output of `terraform providers schema -json`.
 
 use serde_json::{Map, Value};
 
@@ -13,11 +13,11 @@ use crate::{
 
 type Fields = Map<String, Value>;
 
-/// Reads the resources of all providers of a document. `--only` selects them by their type, like `aws_s3_bucket`.
-/// Attributes that only the provider sets are left out: a stack cannot set them.
+/// Reads the resources of all providers in a document. `--only` selects them by their type, such as
+/// `aws_s3_bucket`. Attributes that only the provider sets are left out, because a stack cannot set them.
 ///
 /// # Errors
-/// There is no provider, or a schema has another form.
+/// No provider, or a schema of another form.
 pub fn read_terraform(document: &Value) -> Result<Vec<ModelRoot>, ModelError> {
     let providers = document.get("provider_schemas").and_then(Value::as_object);
     let providers = providers.ok_or(ModelError::Nothing("provider schema"))?;
@@ -69,7 +69,7 @@ fn form(place: &str, what: &'static str) -> ModelError {
     }
 }
 
-/// Reads the blocks of one resource.
+/// Translates the blocks of one resource.
 struct BlockReader {
     place: Vec<String>,
     count: usize,
@@ -117,7 +117,7 @@ impl BlockReader {
                 .as_object()
                 .ok_or_else(|| self.form("an attribute must be a mapping"))?;
             let is = |keyword: &str| fields.get(keyword) == Some(&Value::Bool(true));
-            // Computed alone: the provider sets it.
+            // An attribute that is only `computed` is set by the provider.
             if is("required") || is("optional") {
                 let kind = self.attribute_type(fields, object)?;
                 let presence = if is("required") {
@@ -154,8 +154,8 @@ impl BlockReader {
         Ok(or_text(kind))
     }
 
-    /// The type of an attribute. Text is allowed everywhere, because a reference to another resource is one, and
-    /// Terraform reads numbers and booleans from text, and text from them.
+    /// Translates the type of an attribute. A string is allowed for every type, because a reference to another
+    /// resource is a string. Terraform also converts numbers and booleans from and to strings.
     fn value_type(&self, given: &Value, object: &mut ModelObject) -> Result<ModelType, ModelError> {
         let wrong = || self.form("`type` is not a type of Terraform");
         Ok(match given {
@@ -175,7 +175,8 @@ impl BlockReader {
                 match name {
                     "list" | "set" => or_text(ModelType::List(item(parts)?)),
                     "map" => or_text(ModelType::Map(item(parts)?)),
-                    // Terraform converts the values of an object, and drops what it does not know.
+                    // Terraform converts the attributes of an object and drops unknown ones, so nothing can be
+                    // checked.
                     "object" => {
                         object.leave_out("object", 1);
                         or_text(ModelType::Map(Box::new(ModelValue::new(ModelType::Any))))
@@ -219,7 +220,7 @@ impl BlockReader {
                 most.map(ValueCheck::MaxItems),
             ];
             match most {
-                // One block is written as a list or alone, so its number cannot be checked.
+                // A single block may be written as a list or alone, so the number of blocks cannot be checked.
                 Some(1) => {
                     owner.leave_out("max_items", 1);
                     value.kind = ModelType::Union(vec![value.kind, single]);
@@ -263,7 +264,7 @@ fn text(fields: &Fields, name: &str) -> String {
         .to_owned()
 }
 
-/// The description, with what Terraform says about the attribute besides.
+/// Returns the description, with further facts about the attribute.
 fn doc(fields: &Fields) -> String {
     let mut doc = text(fields, "description");
     for (keyword, about) in [

@@ -1,4 +1,4 @@
-//! Schemas as KCL, in the layout of the core's formatter.
+//! Writes schemas as KCL, in the layout of KCL's formatter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,25 +9,25 @@ use crate::{
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, PackageName, Presence},
 };
 
-/// The names of the types of a package.
+/// The names of types in a package.
 pub(crate) struct TypeNames<'a> {
     /// The package of the file.
     pub(crate) package: &'a PackageName,
-    /// The names of the objects that have none in the source, by number.
+    /// The names of the nameless objects, by number.
     pub(crate) shared: &'a [String],
 }
 
-/// A schema as text, with what its file needs.
+/// A schema as KCL, and what its file needs.
 pub(crate) struct WrittenSchema {
-    /// The text, with a line feed at the end.
+    /// The text, with a line break at the end.
     pub(crate) text: String,
-    /// True if it uses the module `regex`.
+    /// True if the schema uses the module `regex`.
     pub(crate) uses_regex: bool,
-    /// The keywords that are not translated.
+    /// The number of untranslated keywords, by keyword.
     pub(crate) untranslated: BTreeMap<String, u32>,
 }
 
-/// The name by which a file imports a package.
+/// Returns the alias under which a file imports a package.
 pub(crate) fn alias(package: &PackageName) -> String {
     package.0.join("_")
 }
@@ -40,6 +40,8 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
         .others
         .as_ref()
         .map(|others| type_text(&others.kind, names));
+    // A check calls functions such as `len`. An attribute with the same name would shadow the function, so such a
+    // check is left out and counted.
     let identifiers = object
         .properties
         .iter()
@@ -69,6 +71,8 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
             Presence::Optional | Presence::RequiredOrNull => format!("    {attribute}?: {kind}\n"),
         });
         described.extend(description(property, &attribute, &kind));
+        // A required attribute of KCL rejects null. So a property that must be present but may be null is optional,
+        // and a check requires its presence.
         if property.presence == Presence::RequiredOrNull {
             if can_check {
                 conditions.push_str(&format!(
@@ -109,7 +113,7 @@ pub(crate) fn write_schema(name: &str, object: &ModelObject, names: &TypeNames<'
     }
 }
 
-/// The type in KCL.
+/// Returns the type in KCL.
 fn type_text(kind: &ModelType, names: &TypeNames<'_>) -> String {
     let inner = |value: &ModelValue| type_text(&value.kind, names);
     match kind {
@@ -131,12 +135,12 @@ fn type_text(kind: &ModelType, names: &TypeNames<'_>) -> String {
             let kinds: Vec<_> = kinds.iter().map(|kind| type_text(kind, names)).collect();
             kinds.join(" | ")
         }
-        // Every object has a number by now.
+        // By now every object has a number, so this does not occur.
         ModelType::Object(_) => "{str:any}".to_owned(),
     }
 }
 
-/// The lines about a property in the docstring.
+/// Returns the lines about a property in the docstring.
 fn description(property: &ModelProperty, attribute: &str, kind: &str) -> Vec<String> {
     let mut about = docs::lines(&property.doc);
     if let Some(default) = &property.default {

@@ -1,4 +1,4 @@
-//! The answers of chats that say no with status 200.
+//! The responses of chats that report an error with status 200.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use serde_json::Value;
 
 use crate::{error::NotifyError, escape::plain};
 
-/// How long a limit lasts, if a receiver of another kind does not say it.
+/// The pause after a rate limit, if neither the response nor the kind of receiver says how long to wait.
 const LIMIT_WAIT: Duration = Duration::from_secs(30);
 
-/// How the answers of a chat are read.
+/// The format in which a kind of chat responds.
 pub(crate) struct AnswerCodes {
-    /// The keys that hold the code, the newest first; 0 is a success.
+    /// The JSON keys of the code, the newest first. The code 0 is a success.
     pub(crate) keys: &'static [&'static str],
-    /// The keys that hold the message.
+    /// The JSON keys of the message.
     pub(crate) says: &'static [&'static str],
-    /// The codes of a limit: the message was not taken, and may be sent again later.
+    /// The codes for a rate limit: the message was not accepted, and may be sent again later.
     pub(crate) limits: &'static [i64],
-    /// How long a limit lasts, unless the answer says it in `wait`.
+    /// The pause after a rate limit, unless the response has one in `wait`.
     pub(crate) wait: Duration,
-    /// Codes of settings, and what to do about them.
+    /// The codes for wrong settings, each with a hint.
     pub(crate) hints: &'static [(i64, &'static str)],
 }
 
 impl AnswerCodes {
-    /// Reads an answer with a good status.
+    /// Reads a response with a successful status.
     pub(crate) fn read(&self, name: &str, body: &[u8]) -> Result<(), NotifyError> {
         let answer: Value = serde_json::from_slice(body).unwrap_or_default();
         let code = self.keys.iter().find_map(|key| answer.get(key)?.as_i64());
@@ -52,8 +52,8 @@ impl AnswerCodes {
     }
 }
 
-/// The error for an answer with a bad status. A chat may say a code besides. A receiver with a limit that does not say how
-/// long it lasts has its usual one. Without codes the body is not read.
+/// Returns the error for a response with an error status. A chat may add a code of its own. A rate limit without a
+/// duration gets the usual pause of the receiver. Without `chat` the body is not read.
 pub(crate) fn refusal(
     name: &str,
     status: u16,

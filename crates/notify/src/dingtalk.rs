@@ -14,10 +14,10 @@ use crate::{
     wording,
 };
 
-/// The maximum size of a text.
+/// The maximum size of a text in bytes.
 const LIMIT: usize = 5_000;
 
-/// 20 messages a minute; then the robot is silent for up to ten minutes.
+/// The limit is 20 messages per minute; after that the robot is blocked for up to ten minutes.
 pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
     keys: &["errcode"],
     says: &["errmsg"],
@@ -32,7 +32,7 @@ pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
     ],
 };
 
-/// The address with the signature: HMAC-SHA-256 under the key of `TIME\nKEY`, with the time in milliseconds.
+/// Returns the URL with a signature: HMAC-SHA-256 of `TIME\nKEY` under the key, with the time in milliseconds.
 pub(crate) fn signed(mut url: Url, key: &str, milliseconds: i64) -> Url {
     let signature = STANDARD.encode(hmac_sha256(key, &format!("{milliseconds}\n{key}")));
     // A signature contains `+`, which means a space in a query unless it is escaped.
@@ -42,7 +42,7 @@ pub(crate) fn signed(mut url: Url, key: &str, milliseconds: i64) -> Url {
     url
 }
 
-/// The body of a message in Markdown.
+/// Returns the body of a Markdown message.
 pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
     message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));
@@ -60,7 +60,7 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
         let members = rendering.mention.iter().filter(|member| *member != "all");
         let (mobiles, users): (Vec<_>, Vec<_>) =
             members.partition(|member| member.chars().all(|c| c.is_ascii_digit() || "+-".contains(c)));
-        // DingTalk mentions only people whose number or id is in the text too.
+        // DingTalk mentions only people whose number or id is also in the text.
         for member in mobiles.iter().chain(&users) {
             text.push_str(&format!("\n\n@{member}"));
         }

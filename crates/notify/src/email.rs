@@ -1,5 +1,5 @@
-//! A mail over SMTP. <https://www.rfc-editor.org/rfc/rfc5321> It is plain text: a mail client shows it without reading
-//! it as anything.
+//! Sends a mail over SMTP. <https://www.rfc-editor.org/rfc/rfc5321> The mail is plain text, so that a mail client
+//! interprets nothing in it.
 
 use std::{error::Error as _, time::Duration};
 
@@ -24,18 +24,18 @@ use crate::{
     wording,
 };
 
-/// Longer mails are cut at a stack.
+/// The maximum size in bytes. A longer mail is cut between two stacks.
 const LIMIT: usize = 20_000;
 
-/// How long to wait after an answer of the class *try again later*.
+/// The pause after a response of the class *try again later*.
 const LATER: Duration = Duration::from_secs(5);
 
-/// The longest reason of a certificate that is shown.
+/// The maximum length of a certificate error that is shown.
 const LONGEST_REASON: usize = 200;
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
 
-/// The mail, with an id by which a server recognizes it if it is sent again.
+/// Creates the mail. Its id lets a server recognize a mail that is sent again.
 pub(crate) fn mail(
     target: &NotifyTarget,
     message: &Notification,
@@ -56,7 +56,7 @@ pub(crate) fn mail(
         .subject(format!("[Konverge {}] {}", subject.repository, subject.title))
         .message_id(None)
         .header(ContentType::TEXT_PLAIN)
-        // Asks mail servers to send no absence note.
+        // The header tells mail servers to send no absence notice.
         .raw_header(HeaderValue::new(
             HeaderName::new_from_ascii_str("Auto-Submitted"),
             "auto-generated".to_owned(),
@@ -85,7 +85,8 @@ pub(crate) fn text(message: &Notification, rendering: &Rendering<'_>) -> String 
     })
 }
 
-/// Sends a mail once, to one of its recipients: of several in one transaction, one that is refused keeps the mail from all.
+/// Sends a mail once, to one recipient: with several recipients in one transaction, a refused one stops the mail for
+/// all.
 pub(crate) async fn send(
     target: &NotifyTarget,
     url: &Url,
@@ -111,7 +112,7 @@ pub(crate) async fn send(
     }
 }
 
-/// The server, with TLS from the start (`smtps`) or before anything is said (`smtp`).
+/// Returns the connection to the server, with TLS from the start (`smtps`) or by STARTTLS before any command (`smtp`).
 fn transport(target: &NotifyTarget, url: &Url, timeout: Duration) -> Result<Transport, Error> {
     let host = url.host_str().unwrap_or_default();
     let (builder, port) = match url.scheme() {
@@ -130,7 +131,7 @@ fn transport(target: &NotifyTarget, url: &Url, timeout: Duration) -> Result<Tran
     })
 }
 
-/// A server that answers anything but a success did not take the mail.
+/// Returns the error for a response other than a success. The server has then not accepted the mail.
 fn failure(target: &NotifyTarget, error: &Error) -> NotifyError {
     let name = target.name.clone();
     match error.status() {
@@ -143,7 +144,7 @@ fn failure(target: &NotifyTarget, error: &Error) -> NotifyError {
     }
 }
 
-/// Why there was no conversation with the server. The library says it in words and in the causes of its error alone.
+/// Returns why the server was not reached. The library has the reason only in the texts of its error and of its causes.
 fn not_reached(name: String, error: &Error) -> NotifyError {
     const CERTIFICATE: &str = "invalid peer certificate: ";
     let text = chain(error);

@@ -1,4 +1,4 @@
-//! Why a notification was not delivered.
+//! The errors of a notification.
 
 use std::time::Duration;
 
@@ -8,66 +8,68 @@ use konverge_base::error::{ErrorKind, UserError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum NotifyError {
-    /// The variable with the address is not set.
+    /// The environment variable with the address is not set.
     #[error("{name} is not set")]
     NotSet { name: String },
     /// The URL is invalid, or not HTTPS.
     #[error("{name} is not a URL that starts with https://")]
     Address { name: String },
-    /// The URL is not that of a mail server.
+    /// The URL does not belong to a mail server.
     #[error("{name} is not a URL such as smtps://USER@HOST, without a password")]
     MailServer { name: String },
-    /// The URL is one of an Office 365 connector.
+    /// The URL belongs to an Office 365 connector, which Microsoft has retired.
     #[error("{name} is the address of an Office 365 connector, which Microsoft has retired")]
     Retired { name: String },
-    /// Without a key anybody could forge a message.
+    /// The key is missing, so that anybody could forge a message.
     #[error("the receiver in {name} has no key")]
     NoKey { name: String },
     /// `from` or `to` is not a mail address.
     #[error("the receiver in {name} has a `from` or `to` that is not a mail address")]
     MailAddress { name: String },
-    /// No answer. Whether the message arrived is not known.
+    /// There was no response, so it is unknown whether the message arrived.
     #[error("no answer from the address in {name}")]
     Unreachable { name: String },
     /// The certificate of a mail server is not trusted.
     #[error("the mail server in {name} has a certificate that is not trusted: {why}")]
     Untrusted { name: String, why: String },
-    /// A mail server without TLS.
+    /// The mail server does not support TLS.
     #[error("the mail server in {name} offers no STARTTLS, and nothing is sent without TLS")]
     NoStartTls { name: String },
-    /// Nothing listens at an address.
+    /// No server listens at the address.
     #[error("nothing listens at the address in {name}: the connection was refused")]
     Closed { name: String },
-    /// A mail server took the mail for some recipients alone.
-    #[error("the mail server in {name} refused {refused}; it took the mail for {taken} of {all} recipients")]
+    /// A mail server accepted the mail only for some of the recipients.
+    #[error(
+        "the mail server in {name} refused {refused}; it accepted the mail for {taken} of {all} recipients"
+    )]
     Recipients {
         name: String,
-        /// Each with its status.
+        /// The refused recipients, each with its status.
         refused: String,
         taken: usize,
         all: usize,
     },
-    /// A negative answer.
+    /// The response has an error status.
     #[error("the address in {name} answered {status}")]
     Refused {
         name: String,
         status: u16,
-        /// How long to wait before the next attempt, if the receiver has a limit.
+        /// The pause before the next attempt, if the receiver has a rate limit.
         wait: Option<Duration>,
     },
-    /// A negative answer with status 200.
+    /// The response has status 200, but reports an error.
     #[error("the receiver in {name} answered code {code}: {says}")]
     Rejected {
         name: String,
         code: i64,
-        /// The message of the receiver, in one line.
+        /// The message of the receiver on one line.
         says: String,
-        /// The next step for this code.
+        /// The hint for this code.
         hint: Option<&'static str>,
-        /// How long to wait before the next attempt, if it is the code of a limit.
+        /// The pause before the next attempt, if the code is that of a rate limit.
         wait: Option<Duration>,
     },
-    /// A positive status, and nothing that says that the message was taken.
+    /// The response has a successful status, but does not confirm that the message was accepted.
     #[error("the answer from the address in {name} does not confirm the message, which may not have arrived")]
     Unclear { name: String },
 }

@@ -1,12 +1,13 @@
-//! Escaping of names. Projects and stacks are named by pull requests, so a name must not mention, link or format.
+//! Escapes names. Pull requests choose the names of projects and stacks, so a name must not mention, link or format
+//! anything.
 
 use konverge_base::model::text::is_hidden;
 
 /// The maximum length of a shown name.
 const LONGEST: usize = 120;
 
-/// A name on one line, for a place that a chat shows as it is: hidden characters are spaces, and angle brackets, with
-/// which mentions begin everywhere, are others.
+/// Returns a name on one line, for a place that a chat shows literally: hidden characters become spaces, and angle
+/// brackets, which start mentions in every chat, become similar characters.
 pub(crate) fn plain(name: &str) -> String {
     let shown = name.chars().take(LONGEST).map(|c| match c {
         c if is_hidden(c) => ' ',
@@ -18,8 +19,8 @@ pub(crate) fn plain(name: &str) -> String {
     shown.chain(rest).collect()
 }
 
-/// A name for a place that a chat searches for markup, mentions and addresses. No vendor documents an escape that holds
-/// in all of its clients, so each character that means something is replaced by one that looks like it.
+/// Returns a name for a place where a chat looks for markup, mentions and addresses. No vendor documents an escape that
+/// works in all of its clients, so each special character is replaced by one that looks similar.
 pub(crate) fn inert(name: &str) -> String {
     let name = plain(name);
     let mut shown = String::with_capacity(name.len());
@@ -28,9 +29,9 @@ pub(crate) fn inert(name: &str) -> String {
     while let Some(c) = chars.next() {
         let after = chars.peek().copied().unwrap_or(' ');
         shown.push(match c {
-            // A dot inside a word makes a domain of it, which a chat links.
+            // A dot inside a word would make it a domain, which a chat links.
             '.' if after.is_alphanumeric() => '․',
-            // An underscore inside a word formats nothing.
+            // An underscore inside a word is no markup.
             '_' if !(before.is_alphanumeric() && after.is_alphanumeric()) => '＿',
             '`' => '\'',
             '*' => '∗',
@@ -43,7 +44,7 @@ pub(crate) fn inert(name: &str) -> String {
     shown
 }
 
-/// The form of a printable ASCII character as wide as a Chinese one.
+/// Returns the full-width form of a printable ASCII character, which looks similar.
 fn full_width(c: char) -> char {
     char::from_u32(c as u32 + 0xfee0).unwrap_or(' ')
 }

@@ -13,10 +13,10 @@ use crate::{
     wording,
 };
 
-/// The maximum size of a request is 20 KB.
+/// The maximum size of a message in bytes, below Feishu's limit of 20 KB for a request.
 const LIMIT: usize = 18_000;
 
-/// Five messages a second, 100 a minute.
+/// The limit is five messages per second and 100 per minute.
 pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
     keys: &["code", "StatusCode"],
     says: &["msg", "StatusMessage"],
@@ -33,12 +33,12 @@ pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
     ],
 };
 
-/// The signature: HMAC-SHA-256 of nothing, under the key `TIME\nKEY`, with the time in seconds.
+/// Returns the signature: HMAC-SHA-256 of an empty text, under the key `TIME\nKEY`, with the time in seconds.
 pub(crate) fn signature(key: &str, seconds: i64) -> String {
     STANDARD.encode(hmac_sha256(&format!("{seconds}\n{key}"), ""))
 }
 
-/// The body of a message: a card. Names stand in texts that know no markup.
+/// Returns the body of a card message. Names are in elements without markup.
 pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>, key: &str, seconds: i64) -> String {
     message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| plain(&(rendering.mask)(name)));

@@ -1,7 +1,7 @@
-//! Notifications: the chat that people use, a mail, or a signed webhook. They contain names, counts and a link to
-//! the run, but never a value of a resource, and so never a secret.
+//! Sends notifications to chats, by mail, or to a signed webhook. They contain names, counts and a link to the run, but
+//! never a value of a resource, and so never a secret.
 //!
-//! A kind of receiver is one file: its signature, its limits, its escaping, and how it says no.
+//! Each kind of receiver has a file of its own: its signature, its limits, its escaping, and its error responses.
 
 mod answer;
 mod dingtalk;

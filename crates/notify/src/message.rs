@@ -1,4 +1,4 @@
-//! The content of a notification, and its text as the kinds render it.
+//! The content of a notification, and its text for each kind of receiver.
 
 use serde_json::{Value, json};
 
@@ -9,38 +9,38 @@ use crate::wording::{self, NotifyDetail};
 /// One notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// The event.
+    /// The event that happened.
     pub topic: NotifyEvent,
-    /// The details besides the stacks.
+    /// The details of the event besides its stacks.
     pub detail: NotifyDetail,
-    /// `owner/name`.
+    /// The repository, as `owner/name`.
     pub repository: String,
-    /// The stacks concerned.
+    /// The stacks of the event.
     pub stacks: Vec<StackId>,
     /// The URL of the run.
     pub url: Option<String>,
 }
 
-/// The maximum number of stacks that are named.
+/// The maximum number of stacks that are listed by name.
 const MOST: usize = 20;
 
-/// The characters of a link to a run. Others end a link somewhere.
+/// The special characters that a link may have. Any other character ends a link in some chat.
 const LINK: &str = "-._~:/?#@!$&+,;=%";
 
-/// The text of a notification, whose names are escaped for one kind.
+/// The text of a notification, with names escaped for one kind of receiver.
 pub(crate) struct MessageText {
-    /// `owner/name`.
+    /// The repository, as `owner/name`.
     pub(crate) repository: String,
-    /// The event, in one line.
+    /// The event on one line.
     pub(crate) title: String,
-    /// The stacks that are named.
+    /// The stacks that are listed by name.
     pub(crate) stacks: Vec<String>,
-    /// The number of those that are not, as a sentence.
+    /// A sentence with the number of the remaining stacks.
     pub(crate) more: Option<String>,
 }
 
 impl Notification {
-    /// The document of a signed webhook; `"version":1` first. `mask` masks secrets.
+    /// Returns the JSON document of a signed webhook, with `"version":1` first. `mask` masks secrets.
     pub(crate) fn document(&self, mask: &dyn Fn(&str) -> String) -> Value {
         let stacks: Vec<_> = self.stacks.iter().map(|stack| mask(stack.as_str())).collect();
         let mut document = json!({
@@ -53,7 +53,7 @@ impl Notification {
         document
     }
 
-    /// The text with at most so many stacks by name.
+    /// Returns the text, with at most `most` stacks listed by name.
     pub(crate) fn text(
         &self,
         language: NotifyLanguage,
@@ -70,14 +70,14 @@ impl Notification {
         }
     }
 
-    /// The rendering with as many stacks by name as fit into `limit` bytes: a text is cut at a stack.
+    /// Renders the message with as many stacks by name as fit into `limit` bytes, so that no name is cut.
     pub(crate) fn fit(&self, limit: usize, render: impl Fn(usize) -> String) -> String {
         let most = self.stacks.len().min(MOST);
         let fitting = (1..=most).rev().map(&render).find(|text| text.len() <= limit);
         fitting.unwrap_or_else(|| render(0))
     }
 
-    /// The URL of the run, if no kind reads something else in it.
+    /// Returns the URL of the run, if no kind of receiver would read it as something else.
     pub(crate) fn link(&self) -> Option<&str> {
         let is_safe = |url: &&str| {
             let starts = url.starts_with("https://") || url.starts_with("http://");
@@ -95,11 +95,11 @@ impl Notification {
     }
 }
 
-/// How a message is rendered for a receiver.
+/// The settings with which a message is rendered for one receiver.
 pub(crate) struct Rendering<'a> {
-    /// The language.
+    /// The language of the message.
     pub(crate) language: NotifyLanguage,
-    /// Who is mentioned in this message.
+    /// The people whom this message mentions.
     pub(crate) mention: &'a [String],
     /// Masks secrets in a name.
     pub(crate) mask: &'a (dyn Fn(&str) -> String + Sync),

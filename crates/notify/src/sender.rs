@@ -1,4 +1,4 @@
-//! Sends notifications. A failure is returned to the caller, which continues: it never fails an apply.
+//! Sends notifications. An error is returned to the caller and never fails an apply.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// The deadline of an attempt.
+/// The time limit of one attempt.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The maximum size of an answer that is read.
+/// The maximum number of bytes that are read from a response.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Sends messages to the configured receivers.
@@ -37,10 +37,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender with a deadline of ten seconds per attempt.
+    /// Creates a sender with a time limit of ten seconds per attempt.
     ///
     /// # Errors
-    /// No HTTP client can be built.
+    /// The HTTP client cannot be created.
     pub fn new(secrets: Secrets) -> Result<Self, UserError> {
         let http = konverge_http::client()
             .timeout(DEADLINE)
@@ -53,7 +53,7 @@ impl Sender {
             })?;
         let retries = RetryPolicy {
             attempts: 3,
-            // Some limits of chats last a minute.
+            // Some chats have rate limits of one minute.
             total: Duration::from_secs(90),
             ..RetryPolicy::default()
         };
@@ -64,11 +64,11 @@ impl Sender {
         })
     }
 
-    /// Sends a notification. A signed webhook is retried with the same delivery id, by which its receiver
-    /// recognizes duplicates. A chat message and a mail are retried only if they certainly did not arrive.
+    /// Sends a notification. A signed webhook is retried with the same delivery id, so that its receiver recognizes
+    /// duplicates. A chat message or a mail is retried only if it certainly did not arrive.
     ///
     /// # Errors
-    /// It was not delivered.
+    /// The notification was not delivered.
     pub async fn send(&self, target: &NotifyTarget, message: &Notification) -> Result<(), NotifyError> {
         for secret in [Some(&target.url), target.key.as_ref()].into_iter().flatten() {
             self.secrets.learn(secret);
@@ -85,8 +85,7 @@ impl Sender {
             mask: &mask,
         };
         let delivery = uuid::Uuid::new_v4().to_string();
-        // Only the receiver of a webhook recognizes a second delivery, so nothing else is sent again after an unclear
-        // answer.
+        // Only the receiver of a webhook recognizes a duplicate, so nothing else is sent again if it may have arrived.
         let is_repeatable = target.kind == NotifyKind::Webhook;
         let classify = |error: &NotifyError| match error {
             NotifyError::Refused { wait: Some(wait), .. }
@@ -108,7 +107,7 @@ impl Sender {
                     {
                         refused.push(format!("{recipient} ({status})"));
                     }
-                    // The error is of the server or of the login, so the next recipient would get the same.
+                    // The error comes from the server or the login, so it would be the same for the next recipient.
                     Err(error) => return Err(error),
                 }
             }
@@ -126,7 +125,7 @@ impl Sender {
         self.retries.run(classify, post).await
     }
 
-    /// Posts once. A signature holds the time, so each attempt has its own.
+    /// Sends one POST request. The signature contains the time, so each attempt has a new one.
     async fn post(
         &self,
         target: &NotifyTarget,
@@ -177,7 +176,7 @@ impl Sender {
         let status = response.status();
         if !status.is_success() {
             let asked = retry::retry_after(response.headers());
-            // The status is an answer, even if the rest of it does not come.
+            // The status is enough for a result, even if the body cannot be read.
             let body = first_bytes(response).await.unwrap_or_default();
             let chat = answers.as_ref();
             return Err(refusal(&target.name, status.as_u16(), asked, chat, &body));
@@ -193,12 +192,12 @@ impl Sender {
     }
 }
 
-/// Returns true if a mail server refuses one recipient, and not the login or the connection.
+/// Returns true if a mail server refuses one recipient, in contrast to the login or the connection.
 fn is_of_recipient(status: u16) -> bool {
     !matches!(status, 421 | 454 | 530 | 534 | 535 | 538)
 }
 
-/// The beginning of an answer.
+/// Reads the beginning of a response.
 async fn first_bytes(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
     let mut body = Vec::new();
     while body.len() < ANSWER_BYTES

@@ -1,4 +1,4 @@
-//! Slack, and chats that take its incoming webhooks (Mattermost, Rocket.Chat, Discord's `/slack`).
+//! Slack, and chats that accept its incoming webhooks (Mattermost, Rocket.Chat, Discord's `/slack`).
 
 use serde_json::json;
 
@@ -8,10 +8,10 @@ use crate::{
     wording,
 };
 
-/// Slack cuts a text at 40,000 characters, and warns from 4,000.
+/// The maximum size of a text. Slack truncates a text at 40,000 characters, and warns above 4,000.
 const LIMIT: usize = 4_000;
 
-/// The body of a message.
+/// Returns the body of a message.
 pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
     message.fit(LIMIT, |named| {
         let outside = |name: &str| inert(&(rendering.mask)(name));
@@ -37,7 +37,7 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
     })
 }
 
-/// A name between backticks, where only Slack's own brackets and Discord's `@everyone` count.
+/// Returns a name between backticks, where only Slack's angle brackets and Discord's `@everyone` have a meaning.
 fn code(name: &str) -> String {
     plain(name)
         .replace('&', "&amp;")

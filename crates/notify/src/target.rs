@@ -1,4 +1,4 @@
-//! [`NotifyTarget`]: a receiver with its address and key, and whether it may be used.
+//! [`NotifyTarget`]: a receiver with its address and key, and the check whether messages may be sent to it.
 
 use url::Url;
 
@@ -6,35 +6,35 @@ use konverge_base::model::{NotifyKind, NotifyLanguage};
 
 use crate::error::NotifyError;
 
-/// The hosts of the connectors that Microsoft has retired end so.
+/// The suffix of the host names of the Office 365 connectors, which Microsoft has retired.
 const CONNECTORS: &str = ".webhook.office.com";
 
-/// A receiver. The URL is a secret, because everybody who knows it may post.
+/// A receiver. Its URL is a secret, because everybody who knows it can post messages.
 #[derive(Clone)]
 pub struct NotifyTarget {
-    /// The protocol.
+    /// The kind of the receiver, which decides the protocol.
     pub kind: NotifyKind,
-    /// Its name in messages: the environment variable with the URL.
+    /// The name of the receiver in messages: the environment variable with the URL.
     pub name: String,
-    /// The address that is posted to; it is a secret.
+    /// The URL that messages are sent to. It is a secret.
     pub url: String,
     /// The key of a signature, or the password of a mail server.
     pub key: Option<String>,
     /// The language of the message.
     pub language: NotifyLanguage,
-    /// Who is mentioned if something failed.
+    /// The people who are mentioned in a message about a failure.
     pub mention: Vec<String>,
-    /// The address that a mail comes from.
+    /// The sender address of a mail.
     pub from: Option<String>,
-    /// The addresses that a mail goes to.
+    /// The recipient addresses of a mail.
     pub to: Vec<String>,
 }
 
 impl NotifyTarget {
-    /// The address, if something may be sent there. Nothing is sent.
+    /// Returns the URL if messages may be sent to it. Nothing is sent.
     ///
     /// # Errors
-    /// The address is not encrypted or not of the kind, or a key is missing.
+    /// The URL is not encrypted or not that of this kind of receiver, or the key is missing.
     pub fn check(&self) -> Result<Url, NotifyError> {
         let name = || self.name.clone();
         let url = Url::parse(&self.url).ok().filter(Url::has_host);
@@ -58,7 +58,7 @@ impl NotifyTarget {
     }
 }
 
-/// Returns true for a port of this machine in clear text.
+/// Returns true if the URL has this unencrypted scheme and is on this machine.
 pub(crate) fn is_local(url: &Url, scheme: &str) -> bool {
     url.scheme() == scheme && url.host_str() == Some("127.0.0.1") && url.port().is_some()
 }

@@ -9,13 +9,13 @@ use crate::{
     wording,
 };
 
-/// The maximum size of a message is 28 KB; smaller ones were refused as well.
+/// The maximum size of a message is 28 KB, but smaller ones were refused, too.
 const LIMIT: usize = 18_000;
 
-/// The text of a connector that answers with status 200 although nothing was posted.
+/// The text in a response with status 200 if the connector has posted nothing.
 const NOT_POSTED: &str = "Webhook message delivery failed";
 
-/// The body of a message. Names are runs of text, which know no Markdown; a block of text would.
+/// Returns the body of a message. Names are text runs, which are not read as Markdown as a text block is.
 pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
     message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| plain(&(rendering.mask)(name)));
@@ -54,7 +54,7 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
     })
 }
 
-/// Reads an answer with a good status: a workflow answers 202 and nothing else.
+/// Reads a response with a successful status. A workflow responds with 202 and an empty body.
 pub(crate) fn read(name: &str, body: &[u8]) -> Result<(), NotifyError> {
     if String::from_utf8_lossy(body).contains(NOT_POSTED) {
         Err(NotifyError::Unclear {

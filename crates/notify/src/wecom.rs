@@ -11,10 +11,10 @@ use crate::{
     wording,
 };
 
-/// The maximum size of a text is 2,048 bytes; the body around it is longer.
+/// The maximum size of a text in bytes, a little below WeCom's limit of 2,048. The body around the text does not count.
 const LIMIT: usize = 2_000;
 
-/// 20 messages a minute.
+/// The limit is 20 messages per minute.
 pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
     keys: &["errcode"],
     says: &["errmsg"],
@@ -23,7 +23,7 @@ pub(crate) const ANSWERS: AnswerCodes = AnswerCodes {
     hints: &[(93_000, "the key in the URL is not that of a robot")],
 };
 
-/// The body of a message. Of the two forms this is the one that can mention everybody, and that knows no markup.
+/// Returns the body of a text message: only this type can mention everybody, and it has no markup.
 pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String {
     let text = message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));

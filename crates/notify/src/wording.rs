@@ -1,8 +1,8 @@
-//! The words of a notification, in each language.
+//! The texts of a notification, in each language.
 
 use konverge_base::model::{NotifyEvent, NotifyLanguage, apply_result::WaitReason};
 
-/// Returns the event in one line; `stacks` is their name or their number.
+/// Returns the event on one line. `stacks` is the name of a stack, or their number.
 pub(crate) fn title(
     topic: NotifyEvent,
     detail: &NotifyDetail,
@@ -75,7 +75,7 @@ fn chinese(topic: NotifyEvent, detail: &NotifyDetail, stacks: &str) -> String {
     format!("{what}：{stacks}{}", note.unwrap_or_default())
 }
 
-/// The number of stacks.
+/// Returns a text with the number of stacks.
 pub(crate) fn count(language: NotifyLanguage, stacks: usize) -> String {
     match language {
         NotifyLanguage::En => format!("{stacks} stacks"),
@@ -83,7 +83,7 @@ pub(crate) fn count(language: NotifyLanguage, stacks: usize) -> String {
     }
 }
 
-/// The number of stacks that are not named.
+/// Returns a text with the number of stacks that are not listed by name.
 pub(crate) fn more(language: NotifyLanguage, stacks: usize) -> String {
     match language {
         NotifyLanguage::En => format!("and {stacks} more"),
@@ -91,7 +91,7 @@ pub(crate) fn more(language: NotifyLanguage, stacks: usize) -> String {
     }
 }
 
-/// The text of the link to the run.
+/// Returns the text of the link to the run.
 pub(crate) fn link(language: NotifyLanguage) -> &'static str {
     match language {
         NotifyLanguage::En => "the run",
@@ -99,20 +99,20 @@ pub(crate) fn link(language: NotifyLanguage) -> &'static str {
     }
 }
 
-/// The details of a notification besides the stacks.
+/// The details of a notification besides its stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum NotifyDetail {
-    /// Nothing.
+    /// There are no details.
     #[default]
     None,
-    /// The apply failed before any stack was processed, with an error of this kind.
+    /// The apply failed before it started, with an error of this kind.
     NotStarted(String),
-    /// So many of the stacks with drift were restored.
+    /// This many of the stacks with drift were restored.
     Restored(usize),
-    /// So many findings were overridden.
+    /// This many findings were overridden.
     Findings(usize),
-    /// All of the stacks wait for this.
+    /// All stacks wait for this reason.
     Waits(WaitReason),
-    /// Nothing happened: somebody tests the receiver.
+    /// No event happened: somebody tests the receiver.
     Sample,
 }

@@ -1,4 +1,4 @@
-//! The policy sets of a configuration, with its exceptions.
+//! All policy sets of a configuration, with the exceptions to their findings.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use konverge_base::{
 };
 use konverge_config::{EndedNameConfig, PolicyExceptionConfig};
 
-/// The policy sets of a revision. Two are equal if their settings and files are.
+/// The policy sets of a revision. Two values are equal if all settings and files are.
 #[derive(Debug, Clone)]
 pub struct PolicySets {
     sets: Arc<Vec<PolicySet>>,
@@ -45,7 +45,7 @@ impl Default for PolicySets {
 }
 
 impl PolicySets {
-    /// Sets with exceptions.
+    /// Creates the sets with their exceptions.
     pub fn new(sets: Vec<PolicySet>, exceptions: &[PolicyExceptionConfig]) -> Self {
         let mut digest = DigestBuilder::new("policy-sets");
         for set in &sets {
@@ -62,8 +62,7 @@ impl PolicySets {
         }
     }
 
-    /// Returns the same sets without the earlier names of stacks that these lines end: rules no longer apply by such
-    /// a name.
+    /// Ends earlier names of stacks: rules that match such a name no longer apply to the renamed stack.
     #[must_use]
     pub fn ending_names(self, lines: &[EndedNameConfig]) -> Self {
         let mut digest = DigestBuilder::new("policy-sets-ending");
@@ -80,17 +79,17 @@ impl PolicySets {
         }
     }
 
-    /// Returns true if there is no set.
+    /// Returns true if no set is configured.
     pub fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// Each set.
+    /// Returns the sets in their order.
     pub fn iter(&self) -> impl Iterator<Item = &PolicySet> {
         self.sets.iter()
     }
 
-    /// Lists who may override a finding; empty if nobody may.
+    /// Returns the users and teams who may override a finding; empty if nobody may.
     pub fn overriders_of(&self, finding: &PolicyFinding) -> &[String] {
         let rule = finding.rule.split_once('/').map_or("", |(_, rule)| rule);
         let place = finding.place.as_ref();
@@ -99,7 +98,7 @@ impl PolicySets {
         set.map_or(&[], PolicySet::overriders)
     }
 
-    /// The names of the sets that both have, with other settings or files.
+    /// Returns the names of the sets that exist in both, but with different settings or files.
     pub fn different<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = &'s str> {
         let both = self.sets.iter().filter(|set| {
             let theirs = other.sets.iter().find(|other| other.name() == set.name());
@@ -108,19 +107,20 @@ impl PolicySets {
         both.map(PolicySet::name)
     }
 
-    /// The sets that are about a stack.
+    /// Returns the sets that apply to a stack.
     pub fn about<'s>(&'s self, document: &'s StackDocument) -> impl Iterator<Item = &'s PolicySet> {
         let (stack, names) = (&document.stack, self.standing_names(document));
         let sets = self.sets.iter();
         sets.filter(move |set| set.is_about(stack, &names))
     }
 
-    /// The other names of a stack that count here.
+    /// Returns the other names of a stack by which rules still apply.
     fn standing_names(&self, document: &StackDocument) -> OtherNames {
         konverge_config::standing_names(&self.ended, &document.stack.folder, &document.known_as)
     }
 
-    /// The findings of all sets for the plan of a stack, the strictest first; in this process and without limits.
+    /// Evaluates all sets on the plan of a stack, in this process and without limits of time and memory. Returns
+    /// the findings, the strictest first.
     pub fn findings(
         &self,
         document: &StackDocument,
@@ -131,7 +131,8 @@ impl PolicySets {
         self.findings_from(document, now, secrets, outcomes.collect())
     }
 
-    /// The findings of outcomes: one for each set that is about the stack.
+    /// Creates the findings from the outcomes of each set that applies to the stack, in the order of
+    /// [`Self::about`].
     pub fn findings_from(
         &self,
         document: &StackDocument,
@@ -139,7 +140,7 @@ impl PolicySets {
         secrets: &Secrets,
         outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
     ) -> Vec<PolicyFinding> {
-        // A set without outcomes does not pass.
+        // A set without outcomes must deny, not pass.
         let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
         let mut findings: Vec<_> = self
@@ -161,7 +162,8 @@ impl PolicySets {
 }
 
 impl PolicySets {
-    /// The finding as it is shown, if an exception covers it.
+    /// Marks a finding as excused if an exception covers it. If an exception does not cover it only because it
+    /// names the stack's identity, the hint explains that.
     fn excuse(&self, mut finding: PolicyFinding, of: FindingLocation<'_>, now: Timestamp) -> PolicyFinding {
         let mut exceptions = self.exceptions.iter();
         if let Some(exception) = exceptions.find(|exception| exception.covers(&finding, of, now)) {
@@ -183,8 +185,8 @@ impl PolicySets {
     }
 }
 
-/// Returns the id that the object of a finding's Kubernetes resource would have, if its own id is another one. An
-/// object without a namespace has the one of its id.
+/// Returns the usual id of a finding's Kubernetes object, if the resource has another id. An object without a
+/// namespace is compared without it.
 fn object_of(finding: &PolicyFinding, document: &StackDocument) -> Option<String> {
     let id = finding.place.as_ref()?.resource.as_ref()?;
     let mut resources = document.resources.iter();

@@ -1,4 +1,4 @@
-//! Builds the plan document of a stack, from its plan and the resources that it wants.
+//! The plan document of a stack, which rules evaluate: built from the plan and the desired resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 
-/// The document of a stack. `desired` has the resources that the Spec wants, and those that are deleted.
+/// Builds the document of a stack. `desired` has all resources of the Spec, and those that will be deleted.
 pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocument {
     let planned: BTreeMap<&ResourceId, &ResourcePlan> = plan.resources.iter().map(|r| (&r.id, r)).collect();
     let mut resources: BTreeMap<ResourceId, DocumentResource> = BTreeMap::new();
@@ -45,14 +45,16 @@ pub fn document(plan: &StackPlan, desired: Vec<DesiredResource>) -> StackDocumen
     }
 }
 
-/// Takes over the plan of a resource whose values are known now: it was planned again before its write.
+/// Updates a resource in the document from its newer plan: it was planned again right before its write, when all
+/// values were known.
 pub fn update_document(document: &mut StackDocument, plan: &ResourcePlan) {
     let known = document.resources.iter_mut().find(|known| known.id == plan.id);
     let Some(known) = known else {
         document.resources.push(changed(plan, None));
         return;
     };
-    // The new changes start from what is there. What was unknown and does not change stays as it is there.
+    // The changes of the newer plan apply to the object as it is now. A field that was unknown and turns out
+    // unchanged keeps its present value.
     let base = match (&known.before, &known.after) {
         (Some(Value::Object(map)), _) | (_, Some(Value::Object(map))) => map.clone(),
         _ => Map::new(),
@@ -127,7 +129,7 @@ fn document_change(change: &FieldChange) -> DocumentChange {
     }
 }
 
-/// The resource before and after, with markers.
+/// Returns the resource before and after the change, with marker values for secrets and unknown values.
 fn before_and_after(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<Value>, Option<Value>) {
     if let Some(whole) = plan.changes.iter().find(|change| change.path.is_empty()) {
         let after = whole.to.clone();
@@ -167,7 +169,7 @@ fn kind_of(plan: &ResourcePlan, before: Option<&Value>) -> String {
     of_object.or(from_id).unwrap_or_default().to_owned()
 }
 
-/// Sets or removes the value at the path of a change. A path that leads nowhere is created.
+/// Sets or removes the value at the path of a change. Creates missing parents.
 fn set(value: &mut Value, path: &str, new: Option<&Value>) {
     let mut components: Vec<String> = FieldPath::new(path).components().collect();
     let Some(last) = components.pop() else {
@@ -219,15 +221,15 @@ fn step<'v>(value: &'v mut Value, component: &str, create: bool) -> Option<&'v m
     }
 }
 
-/// Null has no fields: a map takes its place.
+/// Replaces a null with an empty map, so that a field can be set in it.
 fn replace_null(value: &mut Value) {
     if value.is_null() {
         *value = Value::Object(Map::new());
     }
 }
 
-/// A secret as rules see it: by its hash. A reference has the hash of what is shown of it, which moves with the
-/// version.
+/// Returns the text that stands for a secret in the document: a hash of the value. For a reference to a secret
+/// store it is the hash of the displayed reference, which changes with the version.
 fn secret_text(value: &Value) -> Option<String> {
     let hash = match masked_value::as_secret(value) {
         Some(hash) => hash.to_owned(),
@@ -239,7 +241,7 @@ fn secret_text(value: &Value) -> Option<String> {
     Some(format!("secret:{hash}"))
 }
 
-/// A value as rules see it: a secret is a text, and what is unknown is absent.
+/// Converts a value to the form that rules see: secrets become text, unknown values are left out.
 struct RuleValue {
     value: Value,
     unknown: Vec<String>,
@@ -257,7 +259,7 @@ impl RuleValue {
         shown
     }
 
-    /// The converted value; `None` if it is unknown.
+    /// Returns the converted value; `None` if it is unknown.
     fn convert(&mut self, value: Value, path: &str) -> Option<Value> {
         if masked_value::is_unknown(&value) {
             self.unknown.push(path.to_owned());
@@ -268,7 +270,7 @@ impl RuleValue {
             return Some(Value::String(text));
         }
         Some(match value {
-            // A reference that no cluster was queried about.
+            // A text with a reference to another resource is unknown, if the plan was made without a cluster.
             Value::String(text) if text.contains(MARK) => {
                 self.unknown.push(path.to_owned());
                 return None;

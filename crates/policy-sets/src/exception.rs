@@ -1,4 +1,4 @@
-//! Exceptions: a finding for one resource that does not count until a date.
+//! Exceptions: a finding about one resource that is excused until a date.
 
 use globset::GlobMatcher;
 use jiff::Timestamp;
@@ -21,18 +21,19 @@ pub(super) struct Exception {
     reason: String,
 }
 
-/// Location of a finding.
+/// The location that a finding is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FindingLocation<'a> {
     /// The folder of the stack.
     pub folder: &'a RepoPath,
-    /// The id by the resource's object, if its own id is another one. A program chooses ids, so an exception must
-    /// cover both.
+    /// The usual id of the resource's Kubernetes object, if the resource has another id. A program can choose any
+    /// id, so an exception must match both.
     pub object: Option<&'a str>,
 }
 
 impl Exception {
-    /// `None` if it is not valid; the configuration was checked when it was read.
+    /// Returns `None` for an invalid exception. That cannot happen, because the configuration was validated when it
+    /// was parsed.
     pub(super) fn from_config(config: &PolicyExceptionConfig) -> Option<Self> {
         let glob = |pattern: &str| {
             let glob = globset::GlobBuilder::new(pattern).build().ok()?;
@@ -53,8 +54,8 @@ impl Exception {
         })
     }
 
-    /// Returns true if a finding is covered at this time, in a stack of this folder. A stack's identity does not count:
-    /// the files of a pull request choose it.
+    /// Returns true if the exception covers a finding at this time. It matches the stack by folder, never by
+    /// identity: files of the pull request choose the identity.
     pub(super) fn covers(&self, finding: &PolicyFinding, of: FindingLocation<'_>, now: Timestamp) -> bool {
         self.is_about(finding, of, now)
             && self
@@ -63,7 +64,8 @@ impl Exception {
                 .is_none_or(|glob| glob.is_match(of.folder.as_str()))
     }
 
-    /// Returns true if it would cover a finding, but names the identity of the stack.
+    /// Returns true if the exception would cover a finding, but names the identity of the stack in place of its
+    /// folder.
     pub(super) fn names_identity(
         &self,
         finding: &PolicyFinding,
@@ -95,7 +97,7 @@ impl Exception {
             && of.object.is_none_or(is_meant)
     }
 
-    /// The finding as it is shown: it is covered.
+    /// Returns the finding marked as excused by this exception.
     pub(super) fn excuse(&self, mut finding: PolicyFinding) -> PolicyFinding {
         finding.verdict = Enforcement::Pass;
         finding.message = format!(

@@ -1,25 +1,25 @@
-//! Masks what a rule says before it leaves. Rules judge true values, and their messages may quote them.
+//! Masks the messages of rules before they are shown. Rules see true values, and their messages may quote them.
 
 use std::collections::BTreeSet;
 
 use super::rule::{RuleFinding, shorten};
 use konverge_base::secrets::Secrets;
 
-/// Replacement of a hidden text.
+/// The text that replaces a secret.
 const MASK: &str = "***";
 
 /// The secrets that a finding must not show.
 #[derive(Clone, Copy)]
 pub(super) struct FindingMask<'a> {
     pub secrets: &'a Secrets,
-    /// The texts of the document that are masked at their places wherever these are shown. They may be words, which
-    /// occur elsewhere as well.
+    /// Texts of the document that are shown masked. They may be common words, so only whole words of a message are
+    /// masked.
     pub hidden: &'a BTreeSet<String>,
 }
 
 impl FindingMask<'_> {
-    /// The finding as it may be shown, and the keyed hash of what the rule said: two findings that look alike are two,
-    /// and nobody can guess a secret from their digests.
+    /// Returns the masked finding, and a keyed hash of the unmasked message. The hash distinguishes findings that
+    /// look alike after masking. Because it has a key, nobody can guess the secret from it.
     pub(super) fn finding(self, found: &RuleFinding) -> (RuleFinding, String) {
         let said = [
             found.resource.as_deref().unwrap_or_default(),
@@ -42,7 +42,7 @@ impl FindingMask<'_> {
     }
 
     fn text(self, text: &str) -> String {
-        // The longest first: a part would leave the rest.
+        // The longest texts are masked first: otherwise a shorter one would mask only a part of a longer one.
         let mut hidden: Vec<_> = self
             .hidden
             .iter()
@@ -56,7 +56,7 @@ impl FindingMask<'_> {
     }
 }
 
-/// Removes a word from a text. A part of a longer word stays.
+/// Masks a word in a text, but not inside a longer word.
 fn without_word(text: &str, word: &str) -> String {
     let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);

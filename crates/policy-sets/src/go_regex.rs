@@ -1,9 +1,10 @@
-//! Regular expressions as Go reads them: OPA, conftest, Gatekeeper and API servers are written in Go, and rules are
-//! written for them.
+//! Regular expressions with the meaning that they have in Go. OPA, conftest, Gatekeeper and API servers are written
+//! in Go, and rules are written for them.
 //!
-//! In Go `\d`, `\w`, `\s` and `\b` know ASCII alone. Here they would match letters and digits of every script, so that an
-//! allow-list lets `٣` pass. They are written out as ASCII. What Go reads in another way, or not at all, is refused. Both
-//! fold the case of all letters under `(?i)`: `k` matches the Kelvin sign.
+//! In Go `\d`, `\w`, `\s` and `\b` match only ASCII. Rust's `regex` matches letters and digits of every script, so
+//! an allow-list would let `٣` pass. Therefore these classes are translated to ASCII. An expression that Go would
+//! read differently, or not at all, is refused. Under `(?i)` both ignore the case of all letters: `k` matches the
+//! Kelvin sign.
 
 use std::{
     collections::HashMap,
@@ -13,15 +14,15 @@ use std::{
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, Ast};
 
-/// The largest compiled form of an expression in bytes.
+/// The maximum size of a compiled expression in bytes.
 const LARGEST: usize = 1024 * 1024;
-/// The maximum number of expressions that are kept, and the length of the longest one in bytes.
+/// The maximum number of cached expressions, and the maximum length of a cached one in bytes.
 const MOST: usize = 256;
 const LONGEST: usize = 4096;
-/// The largest number of repetitions in Go.
+/// Go's maximum number of repetitions.
 const MOST_REPETITIONS: u32 = 1000;
 
-/// The names after `\p` that both know: general categories, and scripts.
+/// The names after `\p` that Go and Rust both have: general categories and scripts.
 const CLASSES: &str = "\
     L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Co \
     Any Arabic Armenian Bengali Common Cyrillic Devanagari Georgian Greek Han Hangul Hebrew Hiragana \
@@ -36,13 +37,15 @@ pub(super) enum RegexProblem {
     NotGo(String),
 }
 
-/// Compiled expressions, each once.
+/// A cache of compiled expressions.
 #[derive(Clone, Default)]
 pub(super) struct GoRegexes(Arc<RwLock<HashMap<String, Arc<Regex>>>>);
 
 impl GoRegexes {
+    /// Returns a compiled expression.
+    ///
     /// # Errors
-    /// It is not an expression that Go reads as this program would.
+    /// An expression that Go would read differently, or not at all.
     pub(super) fn get(&self, text: &str) -> Result<Arc<Regex>, RegexProblem> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(regex) = known.get(text) {
@@ -58,10 +61,10 @@ impl GoRegexes {
     }
 }
 
-/// Compiles an expression of Go.
+/// Compiles an expression of Go, without the cache.
 ///
 /// # Errors
-/// As [`GoRegexes::get`].
+/// The same as for [`GoRegexes::get`].
 pub(super) fn compile(text: &str) -> Result<Regex, RegexProblem> {
     let translated = translated(text)?;
     let regex = RegexBuilder::new(&translated).size_limit(LARGEST).build();
@@ -71,12 +74,13 @@ pub(super) fn compile(text: &str) -> Result<Regex, RegexProblem> {
 /// Returns true if Go accepts an expression.
 ///
 /// # Errors
-/// It is not known.
+/// It cannot be decided here.
 pub(super) fn is_valid(text: &str) -> Result<bool, RegexProblem> {
     use ast::ErrorKind::{GroupUnclosed, GroupUnopened, RepetitionMissing};
     match compile(text) {
         Ok(_) => Ok(true),
-        // Go reads more in brackets and after a backslash.
+        // Go accepts more than Rust inside brackets, in braces and after a backslash, so only an expression without
+        // these is certainly invalid.
         Err(RegexProblem::NotRegex) if !text.contains(['[', '\\', '{']) => {
             match ast::parse::Parser::new()
                 .parse(text)
@@ -90,10 +94,10 @@ pub(super) fn is_valid(text: &str) -> Result<bool, RegexProblem> {
     }
 }
 
-/// The expression that matches here what `text` matches in Go.
+/// Translates an expression of Go to one of Rust with the same meaning.
 ///
 /// # Errors
-/// There is none.
+/// Rust has no such expression.
 pub(super) fn translated(text: &str) -> Result<String, RegexProblem> {
     let parsed = ast::parse::Parser::new().parse(text);
     let parsed = parsed.map_err(|_| RegexProblem::NotRegex)?;
@@ -108,7 +112,7 @@ pub(super) fn translated(text: &str) -> Result<String, RegexProblem> {
     Ok(translated)
 }
 
-/// A part of the text, and what is written in its place.
+/// A range of the text (start, end), and its replacement.
 type Edit = (usize, usize, String);
 
 struct Translation<'a> {
@@ -163,7 +167,7 @@ impl<'a> Translation<'a> {
         let is_go = match &literal.kind {
             LiteralKind::HexFixed(kind) | LiteralKind::HexBrace(kind) => *kind == HexLiteralKind::X,
             LiteralKind::Octal => false,
-            // Go escapes no letter, and no character beyond ASCII.
+            // Go allows an escape only before ASCII punctuation.
             LiteralKind::Meta | LiteralKind::Superfluous => literal.c.is_ascii_punctuation(),
             LiteralKind::Special(SpecialLiteralKind::Space) => false,
             LiteralKind::Verbatim | LiteralKind::Special(_) => true,
@@ -208,7 +212,7 @@ impl<'a> Translation<'a> {
     fn repetition(&self, repetition: &ast::Repetition) -> Result<(), RegexProblem> {
         use ast::{RepetitionKind, RepetitionRange};
         let span = &repetition.op.span;
-        // `a**` is an error in Go, and `a{,3}` is that text.
+        // In Go `a**` is an error, and `a{,3}` matches that text literally.
         let is_nested = matches!(*repetition.ast, Ast::Repetition(_));
         let is_text = self.text[span.start.offset..].starts_with("{,");
         let is_large = match &repetition.op.kind {
@@ -220,7 +224,7 @@ impl<'a> Translation<'a> {
             }
             _ => false,
         };
-        // Go reads no blanks inside the braces.
+        // Go allows no spaces inside the braces.
         let has_blank = self.text[span.start.offset..span.end.offset].contains(char::is_whitespace);
         if is_nested || is_text || is_large || has_blank {
             Err(self.refuse(span))
@@ -280,7 +284,7 @@ impl ast::Visitor for Translation<'_> {
                 self.perl_class(class);
                 Ok(())
             }
-            // In Go a bracket inside of brackets is that character.
+            // In Go a bracket inside a bracket expression is a literal character.
             ast::ClassSetItem::Bracketed(class) => Err(self.refuse(&class.span)),
             ast::ClassSetItem::Empty(_) | ast::ClassSetItem::Ascii(_) | ast::ClassSetItem::Union(_) => Ok(()),
         }

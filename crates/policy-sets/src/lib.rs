@@ -1,8 +1,10 @@
-//! Policy sets: rules in Rego, ValidatingAdmissionPolicies and Gatekeeper's constraints, evaluated on the plan document of a stack. Pure, but for [`workers`]: the files are read by `run::policy_set_loader`.
+//! Policy sets: rules in Rego, ValidatingAdmissionPolicies and Gatekeeper's constraints, evaluated on the plan
+//! document of a stack. Without I/O, except for [`workers`]; `run::policy_set_loader` reads the files.
 //!
-//! `document` builds the plan document. `set_rules` parses the rules of one set and evaluates them by their language
-//! (`rego`, `admission`, `gatekeeper`), and decides what an unknown value means (`possible_reads`). `set` makes findings of the
-//! outcomes, and masks them. `all_sets` has the sets of a configuration and takes out what an exception covers.
+//! `document` builds the plan document. `set_rules` parses the rules of one set and evaluates them in their
+//! language (`rego`, `admission`, `gatekeeper`); `possible_reads` decides if a rule may read a value that is
+//! unknown before the apply. `set` turns outcomes into findings and masks their secrets. `all_sets` has all sets of
+//! a configuration, and applies the exceptions.
 
 mod admission;
 #[cfg(test)]

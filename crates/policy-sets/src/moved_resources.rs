@@ -1,5 +1,5 @@
-//! Resources that move from a stack of a set to a stack that the set does not match: its rules no longer apply to
-//! them. The pull request chooses the stack, so such a move is a finding.
+//! Finds resources that move from a stack of a policy set to a stack that the set does not match, where its rules
+//! would no longer apply to them. The author of a pull request chooses the stack, so such a move is reported.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use konverge_base::model::{
 
 type ResourceKey = (ResourceId, Option<ClusterName>);
 
-/// Resources that leave stacks or come into stacks, of all plans of a preview.
+/// The resources that leave or enter a stack, from all plans of a preview.
 #[derive(Debug, Default)]
 pub struct MovedResources {
     /// The stacks, without their resources.
     stacks: Vec<StackDocument>,
-    /// The resources that leave, with the index of their stack.
+    /// The resources that leave, with the index of their stack in `stacks`.
     left: BTreeMap<ResourceKey, usize>,
     came: BTreeMap<ResourceKey, usize>,
 }
@@ -44,7 +44,7 @@ impl MovedResources {
         });
     }
 
-    /// A finding for each resource that leaves the stacks of a set.
+    /// Returns a finding for each resource that leaves the stacks of a set.
     pub fn findings(&self, sets: &PolicySets) -> Vec<PolicyFinding> {
         let moved = self.left.iter().filter_map(|(key, from)| {
             let to = self.came.get(key)?;
@@ -62,7 +62,7 @@ impl MovedResources {
                     from.stack.id, to.stack.id
                 ),
                 hint: Some(format!(
-                    "if its rules are to hold for it, write `{}` into `stacks` of the set",
+                    "if the rules of the set should apply to the resource, write `{}` into `stacks` of the set",
                     to.stack.folder
                 )),
                 place: None,

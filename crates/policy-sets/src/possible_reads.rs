@@ -1,9 +1,9 @@
-//! Finds the unknown values that a rule may read, from the words in its source.
+//! Decides which unknown values a rule may read, by the words in its source.
 //!
-//! A rule that reads a value mentions its key or a parent key, or goes through a whole value ([`reads_whole`]).
-//! So a rule whose source has neither of the two keys does not read the value. The other way round a rule may
-//! have the word and never read the value: it is then called undecided although it is not. It is never called
-//! decided although it reads the value in one of these ways.
+//! A rule that reads a value mentions its key or a parent key, or iterates over a whole value ([`reads_whole`]). So
+//! a rule whose source does neither cannot read the value. The check errs in one direction only: a rule may mention
+//! the word and never read the value, and is then called undecided without need. It is never called decided
+//! although it reads the value in one of these ways.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use konverge_base::model::{FieldPath, plan_document::DocumentResource, spec::RuntimeKind};
 
-/// Words with which a rule reads values without naming their keys: functions that go through a value, and the list of
-/// differences, which has every value.
+/// Words by which a rule may read values without naming their keys: functions that traverse a value, and the list
+/// of changes, which contains every value.
 const READ_ALL: [&str; 6] = [
     "walk",
     "marshal",
@@ -21,12 +21,13 @@ const READ_ALL: [&str; 6] = [
     "reachable_paths",
     "changes",
 ];
-/// Texts of more than one word with the same effect: the keys of an object, and values two levels below a name.
+/// Texts of several tokens that also read values without naming their keys: the keys of an object, and any value two
+/// levels below a name.
 const READ_ALL_TEXTS: [&str; 2] = ["object.keys", "[_][_]"];
 
-/// Names of whole values.
+/// Names that rules use for a whole resource or document.
 const ROOTS: [&str; 5] = ["after", "values", "object", "input", "resource"];
-/// Loops of CEL.
+/// CEL's macros that iterate.
 const LOOPS: [&str; 9] = [
     "exists",
     "exists_one",
@@ -38,7 +39,7 @@ const LOOPS: [&str; 9] = [
     "transformMap",
     "transformMapEntry",
 ];
-/// Functions of Rego that take a whole value.
+/// Rego functions that accept a whole value and read all of it.
 const TAKE_WHOLE: [&str; 7] = [
     "sprintf",
     "json.filter",
@@ -48,12 +49,12 @@ const TAKE_WHOLE: [&str; 7] = [
     "object.remove",
     "object.union",
 ];
-/// Words before which no reference begins.
+/// Keywords, which cannot be the first name of a reference.
 const KEYWORDS: [&str; 10] = [
     "in", "some", "every", "not", "if", "with", "as", "contains", "default", "else",
 ];
 
-/// The words in the source of rules.
+/// The words that occur in the source of rules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mentions {
     words: BTreeSet<String>,
@@ -61,14 +62,14 @@ pub(super) struct Mentions {
 }
 
 impl Mentions {
-    /// Adds the words of a source: names, and the parts of its literals.
+    /// Adds the words of a source: identifiers, and the parts of its string literals.
     pub(super) fn add(&mut self, source: &str) {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let words = source
             .split(|c: char| !is_word(c))
             .filter(|word| !word.is_empty());
         for word in words {
-            // `a-b` is a key, or a difference of two values.
+            // `a-b` may be one key or a subtraction, so the whole and the parts count.
             for word in std::iter::once(word).chain(word.split('-')) {
                 self.reads_all |= READ_ALL.contains(&word);
                 self.words.insert(word.to_owned());
@@ -78,7 +79,7 @@ impl Mentions {
         self.reads_all |= READ_ALL_TEXTS.iter().any(|text| dense.contains(text)) || reads_whole(source);
     }
 
-    /// Adds the words of all texts in a value, and its keys.
+    /// Adds the words of all strings and keys in a value.
     pub(super) fn add_texts(&mut self, value: &Value) {
         match value {
             Value::String(text) => self.add(text),
@@ -91,7 +92,7 @@ impl Mentions {
         }
     }
 
-    /// Adds other words.
+    /// Adds the words of another source.
     pub(super) fn add_all(&mut self, other: &Self) {
         self.reads_all |= other.reads_all;
         self.words.extend(other.words.iter().cloned());
@@ -99,12 +100,12 @@ impl Mentions {
 
     /// Returns true if a rule may read the value at a path of a resource.
     pub(super) fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
-        // Ignore the Terraform attribute `id`: rules often contain the word `id` for the resource's id in the plan
-        // document, so the word does not show that this attribute is read.
+        // The Terraform attribute `id` is ignored. Most rules contain the word `id`, because the plan document has
+        // a key `id` for the resource's id, so the word does not show that the attribute is read.
         if runtime == RuntimeKind::Terraform && path == "/id" {
             return false;
         }
-        // The path of the whole value has no key.
+        // An empty path means the whole value, which has no key to search for.
         if self.reads_all || path.is_empty() {
             return true;
         }
@@ -114,18 +115,18 @@ impl Mentions {
         keys.iter().rev().take(2).any(|key| self.has(key))
     }
 
-    /// Returns true if a rule may read an unknown value of a resource.
+    /// Returns true if the rule may read an unknown value of the resource.
     pub(super) fn may_read_unknown(&self, resource: &DocumentResource) -> bool {
         let mut paths = resource.unknown.iter();
         paths.any(|path| self.may_read(resource.runtime, path))
     }
 
-    /// Returns true if the source has this word.
+    /// Returns true if the source contains this word.
     pub(super) fn has_word(&self, word: &str) -> bool {
         self.words.contains(word)
     }
 
-    /// Returns true if the source contains all words of a key. `app.kubernetes.io/name` has several words.
+    /// Returns true if the source contains all words of a key: `app.kubernetes.io/name` has several.
     fn has(&self, key: &str) -> bool {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let mut parts = key.split(|c: char| !is_word(c)).filter(|part| !part.is_empty());
@@ -133,8 +134,9 @@ impl Mentions {
     }
 }
 
-/// Returns true if a source goes through a whole value: it iterates over one, reads it by a name that it finds elsewhere,
-/// compares it, or gives it to a function that does. A value that has another name (`x := r.after`) counts too.
+/// Returns true if a source may read all of a value without naming keys: it iterates over it, indexes it by a
+/// computed name, compares it, or passes it to such a function. Aliases of a whole value (`x := r.after`) count
+/// too.
 fn reads_whole(source: &str) -> bool {
     let source = Source::read(source);
     let references: Vec<_> = (0..source.tokens.len())
@@ -155,28 +157,28 @@ enum Token<'s> {
     Line,
 }
 
-/// A step of a reference: `a` and `["b"]` are names.
+/// A step of a reference. Both `.a` and `["b"]` are names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step<'s> {
     Name(&'s str),
     Number,
-    /// By the value of a variable.
+    /// An index by a variable.
     Variable,
     Other,
 }
 
-/// `input.resources[_].after`
+/// A reference such as `input.resources[_].after`.
 struct Reference<'s> {
     steps: Vec<Step<'s>>,
     start: usize,
-    /// The token behind it.
+    /// The index of the token after the reference.
     end: usize,
 }
 
-/// The tokens of a source.
+/// The tokens of a source, with matched brackets.
 struct Source<'s> {
     tokens: Vec<Token<'s>>,
-    /// For each token that opens a bracket, the index of the token that closes it.
+    /// For each opening bracket, the index of the token that closes it.
     closes: Vec<usize>,
 }
 
@@ -222,12 +224,12 @@ impl<'s> Source<'s> {
         self.tokens.get(at).copied()
     }
 
-    /// The token so many places before a token.
+    /// Returns the token that is `places` before the token `at`.
     fn before(&self, at: usize, places: usize) -> Option<Token<'s>> {
         self.at(at.checked_sub(places)?)
     }
 
-    /// The next token from here that is not the end of a line.
+    /// Returns the index of the next token from `at` that is not a line break.
     fn beyond_lines(&self, mut at: usize) -> usize {
         while self.at(at) == Some(Token::Line) {
             at += 1;
@@ -235,7 +237,7 @@ impl<'s> Source<'s> {
         at
     }
 
-    /// The reference that begins at a token.
+    /// Parses the reference that begins at a token.
     fn reference(&self, start: usize) -> Option<Reference<'s>> {
         let Some(Token::Word(word)) = self.at(start) else {
             return None;
@@ -276,7 +278,7 @@ impl<'s> Source<'s> {
         Some(Reference { steps, start, end })
     }
 
-    /// Another name for a whole value: `x := r.after`, `import input as x`.
+    /// Returns the alias that a statement gives to a whole value: `x := r.after`, `import input as x`.
     fn alias(&self, one: &Reference<'s>) -> Option<&'s str> {
         if !is_root(one.steps.last()?) {
             return None;
@@ -300,7 +302,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Returns for each token whether it is an argument of a function that takes whole values.
+    /// Returns for each token if it is inside the arguments of a function that reads whole values.
     fn taken(&self, references: &[Reference<'s>]) -> Vec<bool> {
         let mut changes = vec![0_i32; self.tokens.len() + 1];
         for one in references {
@@ -323,7 +325,7 @@ impl<'s> Source<'s> {
 
     fn goes_through(&self, one: &Reference<'s>, aliases: &BTreeSet<&str>, taken: &[bool]) -> bool {
         let steps = one.steps.as_slice();
-        // Data and parameters are known.
+        // Data and parameters are always known before the apply.
         if matches!(
             steps,
             [Step::Name("data" | "params"), ..] | [_, Step::Name("parameters"), ..]
@@ -347,7 +349,7 @@ impl<'s> Source<'s> {
         let before = |places| self.before(one.start, places);
         let next = self.beyond_lines(one.end);
         if before(1) == Some(Token::Word("in")) {
-            // `'key' in resource.after && …` of CEL asks for one key.
+            // In CEL, `'key' in resource.after && …` only checks for one key, and does not iterate.
             let goes_on = matches!(self.at(next), Some(Token::Mark('&' | '|' | '?')));
             return !(goes_on && matches!(before(2), Some(Token::Text(_))));
         }
@@ -443,7 +445,7 @@ mod tests {
         assert!(reads(&own, "/acl"));
     }
 
-    /// Neither the key nor the one around it is in the source: the whole value is gone through.
+    /// The source mentions neither the key nor its parent, but iterates over the whole value.
     #[test]
     fn what_goes_through_a_whole_value_reads_all() {
         for source in [

@@ -1,4 +1,4 @@
-//! Files, findings and outcomes that the languages of rules share.
+//! Files, findings and outcomes, in one form for all rule languages.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,18 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use konverge_base::model::{ResourceId, plan_document::DocumentResource};
 
-/// The time on the clock that one rule in Rego may take for one input: it is named then. The limit that holds for all
-/// rules, and on a busy machine, is the worker's.
+/// The wall-clock time for one Rego rule on one input. This limit exists so that the message can name the slow
+/// rule; the worker process has a limit for everything, which also holds on a busy machine.
 pub(super) const RULE_TIME: Duration = Duration::from_secs(2);
-/// The rule of a finding of a set that cannot be read.
+/// The rule name in the finding about a set that cannot be parsed.
 pub(super) const UNREADABLE: &str = "load";
-/// The rule of a finding of a set whose evaluation was ended.
+/// The rule name in the finding about a set whose evaluation was stopped.
 pub(super) const ENDED: &str = "limits";
-/// The maximum length of a message in characters, when it leaves.
+/// The maximum length of a message in characters, after masking.
 const LONGEST_MESSAGE: usize = 1_000;
-/// The maximum length of a message before it is masked: a secret that is cut in two would not be recognized.
+/// The maximum length of a message before masking. It is larger, because a secret that is cut in two would not be
+/// masked.
 const LONGEST_UNMASKED: usize = 4 * LONGEST_MESSAGE;
-/// The maximum number of details of a finding.
+/// The maximum number of additional fields of a finding.
 pub(super) const MOST_DETAILS: usize = 20;
 /// The maximum number of findings of one rule for one input.
 pub(super) const MOST_FINDINGS: usize = 200;
@@ -25,7 +26,7 @@ pub(super) const MOST_FINDINGS: usize = 200;
 /// A file of a policy set: rules or data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFile {
-    /// The path in the repository.
+    /// The path of the file in the repository.
     pub path: String,
     /// The content.
     pub text: String,
@@ -36,20 +37,20 @@ pub struct PolicyFile {
 pub struct FailedTest {
     /// The path of the file with the test.
     pub file: String,
-    /// The test.
+    /// The name of the test.
     pub name: String,
-    /// The reason.
+    /// The reason of the failure.
     pub why: String,
 }
 
-/// Severity that a rule gives its findings. The set decides whether it is enforced.
+/// The severity that a rule gives its findings. The set's `enforce` decides about the effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     Deny,
     Warn,
 }
 
-/// One finding of a rule for one input.
+/// A finding of a rule on one input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RuleFinding {
     /// The name of the rule in its set.
@@ -64,22 +65,22 @@ pub struct RuleFinding {
     pub details: BTreeMap<String, String>,
 }
 
-/// A finding of a rule, or that an unknown value keeps it from deciding.
+/// A finding of a rule, or the fact that an unknown value prevents a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleOutcome {
     /// A finding.
     Found(RuleFinding),
-    /// The rule may read these paths of the resource.
+    /// The rule may read unknown values of the resource, so it is undecided.
     Unknown {
         /// Name of the rule.
         rule: String,
-        /// Severity of a finding of the rule.
+        /// The severity of the rule's findings.
         severity: Severity,
-        /// The resource that it was evaluated on.
+        /// The resource on which the rule was evaluated.
         resource: ResourceId,
-        /// The paths of the unknown values that it may read.
+        /// The paths of the unknown values.
         paths: Vec<String>,
-        /// True if they become known before the resource is written.
+        /// True if the values become known before the resource is written; the rule is evaluated again then.
         later: bool,
     },
 }
@@ -87,14 +88,14 @@ pub enum RuleOutcome {
 /// Reasons why a set has no outcomes for a stack. Both deny, and nobody can override them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoOutcomes {
-    /// The set cannot be read.
+    /// The set cannot be parsed.
     Unreadable(String),
-    /// The evaluation was ended, or failed.
+    /// The evaluation was stopped, or failed.
     Ended(String),
 }
 
 impl RuleOutcome {
-    /// A rule that may read these values of a resource.
+    /// Creates the outcome of a rule that may read these unknown values of a resource.
     pub(super) fn unknown(
         rule: &str,
         severity: Severity,
@@ -112,7 +113,7 @@ impl RuleOutcome {
 }
 
 impl RuleFinding {
-    /// Makes a finding about a resource.
+    /// Creates a finding about a resource.
     pub(super) fn about(
         resource: &DocumentResource,
         rule: String,
@@ -129,7 +130,7 @@ impl RuleFinding {
         }
     }
 
-    /// A rule that could not be evaluated: it denies.
+    /// Creates the finding of a rule that could not be evaluated, which denies.
     pub fn error(rule: &str, why: &str) -> Self {
         Self {
             rule: rule.to_owned(),
@@ -142,12 +143,12 @@ impl RuleFinding {
     }
 }
 
-/// A message within its maximum length.
+/// Shortens a message to its maximum length.
 pub(super) fn shorten(message: &str) -> String {
     cut(message, LONGEST_MESSAGE)
 }
 
-/// A message that is not masked yet, within the length that is kept until then.
+/// Shortens a message that is not masked yet.
 pub(super) fn bound(message: &str) -> String {
     cut(message, LONGEST_UNMASKED)
 }

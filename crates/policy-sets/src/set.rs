@@ -1,4 +1,4 @@
-//! One policy set: its settings and files, the stacks that it is about, and what the outcomes of its rules mean.
+//! One policy set: its settings and files, the stacks that it applies to, and the findings of its rules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,16 +27,16 @@ use konverge_config::{PolicyEnforcement, PolicySetConfig, StackGlob};
 /// The maximum size of the files of a set in bytes.
 const LARGEST_SET: usize = 8 * 1024 * 1024;
 
-/// A policy set of a revision. Nothing is parsed before it is evaluated.
+/// A policy set of a revision. Its rules are parsed at the first evaluation.
 pub struct PolicySet {
     name: String,
     enforce: PolicyEnforcement,
     /// Users and teams who may override a denial; empty if nobody may.
     overriders: Vec<String>,
     stacks: Option<StackGlob>,
-    /// Settings and files of the rules, or the reason why they could not be read.
+    /// The settings and files, or the reason why the files could not be read.
     source: Result<Arc<SetSource>, String>,
-    /// The rules, once they were parsed in this process.
+    /// The rules, once they are parsed in this process.
     parsed: OnceLock<Result<SetRules, String>>,
     digest: Digest,
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for PolicySet {
 }
 
 impl PolicySet {
-    /// Reads a set from its files. A set that cannot be read denies everything, and says why.
+    /// Creates a set from its files. A set with invalid files denies everything, with the reason.
     pub fn load(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Self {
         let mut digest = DigestBuilder::new("policy-set");
         digest.part(serde_json::to_string(config).unwrap_or_default().as_bytes());
@@ -79,7 +79,7 @@ impl PolicySet {
         }
     }
 
-    /// A set whose files could not be found or read.
+    /// Creates a set whose files could not be found or read. It denies everything.
     pub fn broken(config: &PolicySetConfig, why: String) -> Self {
         Self {
             source: Err(why),
@@ -95,7 +95,8 @@ impl PolicySet {
         self.source.as_ref()
     }
 
-    /// The tests of the set that fail, in this process and without limits. A set that cannot be read fails as a whole.
+    /// Runs the tests of the set in this process without limits, and returns those that fail. A set that cannot be
+    /// parsed fails as a whole.
     pub fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
         match (self.source(), self.parsed()) {
             (Ok(source), Ok(rules)) => source.failed_tests(rules),
@@ -103,7 +104,7 @@ impl PolicySet {
         }
     }
 
-    /// The failure of a set that cannot be read, in place of its tests.
+    /// Returns the failure of a set that cannot be parsed, in place of test results.
     pub fn unreadable_test(path: &str, why: &str) -> FailedTest {
         FailedTest {
             file: path.to_owned(),
@@ -119,35 +120,35 @@ impl PolicySet {
             .as_ref()
     }
 
-    /// The digest over its settings and files.
+    /// Returns the digest of the settings and files.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The name in `konverge.yaml`.
+    /// Returns the name of the set in `konverge.yaml`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Lists who may override a denial of the set; empty if nobody may.
+    /// Returns the users and teams who may override a denial of the set; empty if nobody may.
     pub fn overriders(&self) -> &[String] {
         &self.overriders
     }
 
-    /// Returns true if the set is about a stack: by its folder or identity, or by another name of it. A change that
-    /// renames a stack does not leave the rules of its name.
+    /// Returns true if the set applies to a stack: by its folder, its identity, or another name of it. Earlier
+    /// names count too, so that nobody can escape the rules by renaming a stack.
     pub(super) fn is_about(&self, stack: &DocumentStack, known_as: &OtherNames) -> bool {
         let present = [stack.folder.as_str(), stack.id.as_str()];
         let mut names = present.into_iter().chain(known_as.iter());
         self.stacks.is_none() || names.any(|name| self.names(name))
     }
 
-    /// Returns true if `stacks` of the set matches a name, a folder or an identity.
+    /// Returns true if `stacks` of the set matches this name, folder or identity.
     pub fn names(&self, name: &str) -> bool {
         self.stacks.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 
-    /// The findings for the plan of a stack, in this process and without limits: a rule that takes for ever does so here.
+    /// Evaluates the set on the plan of a stack, in this process and without limits: an endless rule never returns.
     pub fn findings(&self, document: &StackDocument, secrets: &Secrets) -> Vec<PolicyFinding> {
         self.findings_from(document, secrets, self.outcomes(document))
     }
@@ -159,7 +160,7 @@ impl PolicySet {
         Ok(parsed.outcomes(document))
     }
 
-    /// The findings of outcomes.
+    /// Creates findings from outcomes, with secrets masked.
     pub(super) fn findings_from(
         &self,
         document: &StackDocument,
@@ -172,15 +173,16 @@ impl PolicySet {
         };
         let none = |rule: &str, what: &str, why: String| {
             vec![RuleOutcome::Found(RuleFinding {
-                message: format!("{what}, so nothing passes it: {why}"),
+                message: format!("{what}, so it denies everything: {why}"),
                 ..RuleFinding::error(rule, "")
             })]
         };
         let outcomes = outcomes.unwrap_or_else(|why| match why {
             NoOutcomes::Unreadable(why) => none(UNREADABLE, "the set cannot be read", why),
-            NoOutcomes::Ended(why) => none(ENDED, "the set was not evaluated to its end", why),
+            NoOutcomes::Ended(why) => none(ENDED, "the evaluation of the set was stopped", why),
         });
-        // Objects are judged with and without their null fields, so most findings come twice.
+        // Objects are evaluated with and without their null fields, so most findings occur twice; the set removes
+        // duplicates.
         let findings: BTreeSet<_> = outcomes
             .into_iter()
             .map(|outcome| self.finding(document, outcome, mask))
@@ -209,6 +211,8 @@ impl PolicySet {
                 later,
             } => {
                 let paths = paths.join(", ");
+                // An undecided rule must not pass. If its values become known before the write, the apply evaluates
+                // the rule again. Otherwise the rule counts as violated now.
                 let (verdict, message, hint) = if later {
                     (
                         Enforcement::Undecided,
@@ -234,7 +238,8 @@ impl PolicySet {
             }
         };
         let stack = &document.stack.id;
-        // The id of a resource is shown everywhere. A rule may name another text.
+        // Ids of resources are not masked, because they are shown everywhere. But a rule may put any text there, so
+        // only the text of a known id stays unmasked.
         let is_named = |resource: &&DocumentResource| found.resource.as_deref() == Some(resource.id.as_str());
         let named = document.resources.iter().find(is_named);
         let (found, said) = mask.finding(&found);
@@ -247,7 +252,7 @@ impl PolicySet {
             digest.part(part.as_bytes());
         }
         let digest = digest.finish();
-        // A set that was not evaluated has found nothing that could be overridden.
+        // No hint to override the finding: nobody may override that a set was not evaluated.
         let hint = if verdict == Enforcement::Deny
             && !self.overriders.is_empty()
             && !is_no_verdict(&found.rule)
@@ -277,7 +282,7 @@ impl PolicySet {
     }
 }
 
-/// Returns true for the rule of a finding that says that a set was not evaluated.
+/// Returns true if the rule name belongs to a finding about a set that was not evaluated.
 pub(super) fn is_no_verdict(rule: &str) -> bool {
     rule == UNREADABLE || rule == ENDED
 }

@@ -1,6 +1,5 @@
-//! The rules of a set: parsed from its files, and evaluated on the plan document of a stack. The caller spends what
-//! the rules need: nothing here limits the time or the memory of parsing and evaluation. `crate::workers` does that in a
-//! process of its own.
+//! The rules of a set: parsed from its files, and evaluated on the plan document of a stack. Nothing here limits
+//! the time or the memory; `crate::workers` runs the same code in a process with limits.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +18,10 @@ use konverge_base::model::{
 };
 use konverge_config::{PolicyInput, PolicyLanguage, PolicySetConfig, StackGlob};
 
-/// The stack size of the parser in bytes; only the used part is allocated.
+/// The stack size of the parser's thread in bytes. Only the used part is allocated.
 const PARSER_STACK: usize = 256 * 1024 * 1024;
 
-/// The settings and files of a set: all that its rules are made of.
+/// The settings and files of a set, from which its rules are parsed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SetSource {
     pub(super) config: PolicySetConfig,
@@ -30,7 +29,7 @@ pub struct SetSource {
     pub(super) data: Vec<PolicyFile>,
 }
 
-/// Reason why the rules of a set cannot be read: the file and what is wrong with it.
+/// The reason why a set cannot be parsed: the file and the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnreadableSet(pub String);
@@ -51,7 +50,7 @@ impl SetSource {
     /// Parses the rules.
     ///
     /// # Errors
-    /// A file is not what the language or the data needs, or there is no rule.
+    /// An invalid file of rules or data, or no rule at all.
     pub fn parse(&self) -> Result<SetRules, UnreadableSet> {
         Ok(SetRules {
             input: self.config.input(),
@@ -59,17 +58,17 @@ impl SetSource {
         })
     }
 
-    /// The path of the set.
+    /// Returns the path of the set.
     pub fn path(&self) -> &str {
         &self.config.path
     }
 
-    /// The paths of the files with rules.
+    /// Returns the paths of the files with rules.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(|file| file.path.as_str())
     }
 
-    /// Returns true if its rules see the differences of resources, and not only the resources.
+    /// Returns true if the rules see the changes of resources, and not only the resources.
     pub fn sees_changes(&self) -> bool {
         self.config.language == PolicyLanguage::Rego && self.config.input() == PolicyInput::Plan
     }
@@ -85,11 +84,11 @@ impl SetSource {
         }
     }
 
-    /// The tests of the set that fail. `rules` are its own.
+    /// Runs the tests of the set, and returns those that fail. `rules` are the parsed rules of this set.
     pub fn failed_tests(&self, rules: &SetRules) -> Vec<FailedTest> {
         match &rules.rules {
             Rules::Rego(_) => rego::failed_tests(&self.files, &self.data, self.config.rego),
-            // Gatekeeper's tests are run by `gator verify`.
+            // The tests of these languages are run by `gator verify`.
             Rules::Admission(_) | Rules::Gatekeeper(_) => Vec::new(),
         }
     }
@@ -107,7 +106,7 @@ impl SetRules {
     }
 }
 
-/// Parses on a thread with a stack that is large enough for any nesting.
+/// Parses on a thread with a large stack, so that deeply nested code cannot overflow it.
 fn parse_apart(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) -> Result<Rules, String> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
@@ -148,15 +147,15 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
     }
 }
 
-/// The unknown paths of a resource that rules may read.
+/// Returns the unknown paths of a resource that the rules may read.
 fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<String> {
     let paths = resource.unknown.iter();
     let read = paths.filter(|path| mentions.may_read(resource.runtime, path));
     read.cloned().collect()
 }
 
-/// The outcomes of objects as the plan has them, and as a server has them that drops what is null: which fields it drops is
-/// not known here, so what one of the two denies is denied.
+/// Evaluates rules on objects as planned, and on objects without their null fields. A server drops some null
+/// fields, and it is unknown here which ones, so a denial in either form counts.
 fn with_and_without_nulls(
     document: &StackDocument,
     outcomes: impl Fn(&StackDocument) -> Vec<RuleOutcome>,
@@ -168,7 +167,7 @@ fn with_and_without_nulls(
     found
 }
 
-/// Each object is an input of its own.
+/// Evaluates the rules on each object as a separate input.
 fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<RuleOutcome> {
     let mut session = rules.session(&document.stack.folder);
     let mut outcomes = Vec::new();
@@ -189,7 +188,7 @@ fn rego_objects(rules: &RegoRules, document: &StackDocument) -> Vec<RuleOutcome>
     outcomes
 }
 
-/// A finding about the resource that was the input.
+/// Attaches a finding to the resource that was the input.
 fn about(finding: RuleFinding, resource: &DocumentResource) -> RuleOutcome {
     RuleOutcome::Found(RuleFinding {
         resource: Some(resource.id.to_string()),
@@ -197,8 +196,8 @@ fn about(finding: RuleFinding, resource: &DocumentResource) -> RuleOutcome {
     })
 }
 
-/// The whole stack is one input. With unknown values in it, only those findings count that there are also
-/// without the resources with these values, and those of definitions that read none of the values.
+/// Evaluates the rules on the whole stack as one input. If it has unknown values, a finding counts only if it also
+/// appears without the resources that have them, or if it comes from a definition that reads none of them.
 fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) -> Vec<RuleOutcome> {
     let input = |without: &[&DocumentResource]| match view {
         PolicyInput::Tfplan => rego_value(&input::terraform_plan(document, without)),
@@ -216,8 +215,8 @@ fn rego_whole(rules: &RegoRules, document: &StackDocument, view: PolicyInput) ->
         .filter(|(_, unknown)| !unknown.is_empty())
         .collect();
     if !open.is_empty() {
-        // An unknown value is absent from the input, and a rule may deny because of that. Only what holds without
-        // these resources too is certain.
+        // An unknown value is missing in the input, and a rule may deny just because it is missing. Only a finding
+        // that remains without these resources is certain.
         let without: Vec<_> = open.iter().map(|(resource, _)| *resource).collect();
         let certain: BTreeSet<_> = session.findings(input(&without)).into_iter().collect();
         findings.retain(|finding| certain.contains(finding));

@@ -10,19 +10,19 @@ pub struct CodeOwners {
 }
 
 impl CodeOwners {
-    /// The word for the code owners among the reviewers of a rule.
+    /// The word that stands for all code owners in the `reviewers` of a policy.
     pub const NAME: &'static str = "CODEOWNERS";
 
-    /// The places where GitHub looks; the first existing file is used.
+    /// The files in which GitHub looks for code owners. It uses the first one that exists.
     pub const PLACES: [&'static str; 3] = [".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"];
 
-    /// Parses the file. A line that GitHub would not understand is skipped, as GitHub does.
+    /// Parses a CODEOWNERS file. Lines that GitHub would not understand are skipped, as GitHub does.
     pub fn read(text: &str) -> Self {
         let rules = text.lines().filter_map(rule).collect();
         Self { rules }
     }
 
-    /// The owners of a path (`@user`, `@org/team`, or an address), without the leading `@`.
+    /// Returns the owners of a path (`@user`, `@org/team`, or an address), without the leading `@`.
     pub fn owners(&self, path: &str) -> &[String] {
         self.rules
             .iter()
@@ -47,8 +47,8 @@ fn rule(line: &str) -> Option<(Vec<GlobMatcher>, Vec<String>)> {
     Some((globs?, owners))
 }
 
-/// Translates a pattern into globs over whole paths. Without a slash before its end it matches at any depth.
-/// If it matches a folder, the content of the folder is meant, unless the pattern ends in `/*`.
+/// Translates a pattern into globs over whole paths. A pattern without a slash, except at its end, matches at any
+/// depth. A pattern that matches a folder means the content of the folder, unless the pattern ends in `/*`.
 fn globs(pattern: &str) -> Vec<String> {
     let anchored = pattern.trim_end_matches('/').contains('/');
     let body = pattern.trim_start_matches('/').trim_end_matches('/');
@@ -57,6 +57,8 @@ fn globs(pattern: &str) -> Vec<String> {
     } else {
         format!("**/{body}")
     };
+    // A pattern may name a file or a folder, unless its end decides. `docs/*` matches files directly in the folder
+    // only.
     if pattern.ends_with('/') {
         vec![format!("{base}/**")]
     } else if pattern.ends_with("/*") {

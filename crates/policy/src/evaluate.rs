@@ -1,4 +1,4 @@
-//! Evaluates the rules for the facts.
+//! Evaluates the policy of a stack on its plan and on the facts about the run.
 
 use super::codeowners::CodeOwners;
 use super::rules::{Approval, EffectivePolicy, PolicyFacts, Role, Stage, Teams};
@@ -8,7 +8,8 @@ use konverge_base::model::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// The file whose code owners must approve: a pattern for a folder means its content.
+/// Returns a path inside the folder of the stack, for which CODEOWNERS is evaluated: a pattern for a folder matches
+/// only what is in it.
 pub fn owned_file(rules: &EffectivePolicy, plan: &StackPlan) -> String {
     format!(
         "{}/stack.yaml",
@@ -23,7 +24,7 @@ pub fn may_apply(findings: &[PolicyFinding], stack: &StackId) -> bool {
         .any(|f| f.verdict == Enforcement::Deny && f.stack.as_ref().is_none_or(|s| s == stack))
 }
 
-/// The findings of the rules for one stack's plan, the strictest first. An unchanged stack has no findings.
+/// Returns the findings of the policy for the plan of one stack, the strictest first. An unchanged stack has none.
 pub fn evaluate(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Vec<PolicyFinding> {
     if plan.summary.changed() == 0 {
         return Vec::new();
@@ -68,7 +69,7 @@ fn freeze(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFind
     } else {
         format!(": {}", frozen.reason)
     };
-    // The merge may happen after the freeze: a preview only warns.
+    // The merge may happen after the freeze, so a preview only warns.
     let verdict = if facts.stage == Stage::Apply {
         Enforcement::Deny
     } else {
@@ -92,6 +93,7 @@ fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
     if facts.protected_branch {
         return None;
     }
+    // Without a protection nobody has to review a change, so the other rules could be evaded.
     Some(finding(
         Enforcement::Deny,
         "branch",
@@ -104,6 +106,7 @@ fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
 }
 
 fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
+    // Nobody knows yet who will merge.
     if facts.stage == Stage::Preview {
         return None;
     }
@@ -115,7 +118,7 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
                 "{} may not push to this repository, so they may not apply",
                 facts.actor
             ),
-            Some("let somebody with write access run it".to_owned()),
+            Some("let somebody with write access run the job".to_owned()),
         ));
     }
     let is_allowed = |allowed: &String| facts.teams.includes(allowed, facts.actor);
@@ -147,13 +150,12 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
     ))
 }
 
-/// The users whose approval counts: it is for the last head, they did not write the change, and they may
-/// push.
+/// Returns the users whose approval counts: they approved the last head, did not write the change, and may push.
 fn approvers<'a>(facts: &'a PolicyFacts<'_>) -> Vec<&'a str> {
     matching_approvers(facts, |approval| approval.role >= Role::Write && !approval.own)
 }
 
-/// The users who approved the last head and match a condition; sorted.
+/// Returns the users who approved the last head and match a condition, sorted.
 fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approval) -> bool) -> Vec<&'a str> {
     let mut logins: Vec<_> = facts
         .approvals
@@ -166,18 +168,18 @@ fn matching_approvers<'a>(facts: &'a PolicyFacts<'_>, is_meant: impl Fn(&Approva
     logins
 }
 
-/// The users whose approval does not count and why, for the end of a message.
+/// Returns the end of a message: the users whose approval does not count, and the reasons.
 fn idle(facts: &PolicyFacts<'_>) -> String {
     let said = |people: Vec<&str>, why: &str| {
         if people.is_empty() {
             String::new()
         } else {
-            format!("; {} {why}, so theirs does not count", people.join(", "))
+            format!("; {} {why}, so their approval does not count", people.join(", "))
         }
     };
     let own = matching_approvers(facts, |approval| approval.own);
     let powerless = matching_approvers(facts, |approval| !approval.own && approval.role < Role::Write);
-    said(own, "wrote or pushed a commit of it") + &said(powerless, "may not push")
+    said(own, "wrote or pushed a commit of the change") + &said(powerless, "may not push")
 }
 
 fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
@@ -216,7 +218,7 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
             wanted.push(name.trim_start_matches('@').to_owned());
         }
     }
-    // The owners of an earlier folder are asked only as long as there are any.
+    // A stack that moved also needs the owners of its earlier folder, but only as long as that folder has any.
     if wanted.is_empty() && rules.owned_folder.is_some() {
         return None;
     }
@@ -268,6 +270,7 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
     if gone == 0 {
         return None;
     }
+    // The person who approved exactly this plan saw all its deletions.
     let within = gone as u64 <= u64::from(allowed) || facts.consented;
     Some(finding(
         if within {
@@ -435,7 +438,7 @@ mod tests {
                 assert!(
                     findings[0]
                         .message
-                        .ends_with("ada may not push, so theirs does not count")
+                        .ends_with("ada may not push, so their approval does not count")
                 );
             }
         }
@@ -551,11 +554,13 @@ mod tests {
         assert_eq!(message(Role::Write, "ada"), format!("1 {given}"));
         assert_eq!(
             message(Role::Read, "ada"),
-            format!("0 {given}; ada may not push, so theirs does not count")
+            format!("0 {given}; ada may not push, so their approval does not count")
         );
         assert_eq!(
             message(Role::Write, "EVE"),
-            format!("0 {given}; EVE wrote or pushed a commit of it, so theirs does not count")
+            format!(
+                "0 {given}; EVE wrote or pushed a commit of the change, so their approval does not count"
+            )
         );
     }
 }

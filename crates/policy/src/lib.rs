@@ -1,6 +1,6 @@
-//! Policies: what may be applied, when, and by whom, and whether it was reviewed. Pure functions over facts
-//! that others look up. The rules come from `konverge.yaml` on the default branch; `policy-sets` has the rules that are
-//! code.
+//! Policies: who must approve a change, who may apply it, and when. Pure functions over facts that the caller looks
+//! up. The rules come from `konverge.yaml` on the default branch; rules written as code (Rego, CEL) are in the
+//! crate `policy-sets`.
 
 mod codeowners;
 mod evaluate;

@@ -1,18 +1,18 @@
-//! The `secretStore` of a Spec (Kusion 0.12 and later): the author of the Spec would choose the server that gets the
-//! job's token. So it must equal the default store of `konverge.yaml`.
+//! The check of the `secretStore` in a Spec (Kusion 0.12 and later). It must equal the default store of
+//! `konverge.yaml`: otherwise the author of the Spec could choose the server that receives the job's token.
 
 use serde_json::{Map, Value};
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretsConfig};
 
-/// The maximum length of what a Spec says in a message.
+/// The maximum length of a text of the Spec that a message quotes.
 const SHOWN: usize = 120;
 
-/// Refuses another store than the default one.
+/// Checks that the secret store of a Spec is the default store.
 ///
 /// # Errors
-/// It is another one; the hint has the keys to write.
+/// Another store; the hint names the keys to write.
 pub(super) fn check(config: &SecretsConfig, store: &Map<String, Value>) -> Result<(), UserError> {
     let provider = store.get("provider").and_then(Value::as_object);
     let only = provider.and_then(|provider| match provider.len() {
@@ -42,13 +42,13 @@ pub(super) fn check(config: &SecretsConfig, store: &Map<String, Value>) -> Resul
         _ => "`secrets.default` and `secrets.stores`".to_owned(),
     };
     Err(UserError::new(ErrorKind::Secret, message)
-        .hint("remove `secretStore` from the Spec: a Spec never says where a secret store is")
+        .hint("remove `secretStore` from the Spec: only konverge.yaml configures secret stores")
         .hint(format!(
             "if the store is trusted, write {example} into the default branch's konverge.yaml"
         )))
 }
 
-/// A store as a Spec describes it, in the keys of `konverge.yaml`.
+/// A secret store as a Spec describes it, translated to the keys of `konverge.yaml`.
 struct DescribedStore {
     kind: SecretStoreKind,
     address: Option<String>,
@@ -57,7 +57,8 @@ struct DescribedStore {
     kv: Option<u32>,
 }
 
-/// `None` for a provider that is not a kind of store, and for keys that konverge.yaml does not have.
+/// Translates the settings of a provider. Returns `None` for a provider that Konverge does not support, and for
+/// settings that `konverge.yaml` does not have.
 fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
     let settings = settings.as_object()?;
     let text = |key: &str| settings.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -82,7 +83,7 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
             mount: None,
             kv: None,
         }),
-        // The login is the job's: its tenant and its cloud are not the Spec's.
+        // The job logs in with its own identity, so the tenant and the cloud of the Spec are ignored.
         "azure" if is_known(&["vaultUrl", "tenantId", "environmentType"]) => Some(DescribedStore {
             kind: SecretStoreKind::Azure,
             address: Some(text("vaultUrl")?),
@@ -102,7 +103,7 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
 }
 
 impl DescribedStore {
-    /// Returns true if the configured store is this one.
+    /// Returns true if this description equals the configured store.
     fn is(&self, store: &SecretStoreConfig) -> bool {
         let bare = |text: &Option<String>| text.as_deref().map(|text| text.trim_end_matches('/').to_owned());
         self.kind == store.kind

@@ -1,4 +1,5 @@
-//! The one form of a reference to each kind of store: other ways to write the same path would pass by the rules.
+//! The normal form of a reference for each kind of secret store. Rules match paths as text, so a second spelling of
+//! the same path would evade a rule.
 
 use super::secret_refusal::AccessRefusal;
 use konverge_base::{
@@ -7,7 +8,7 @@ use konverge_base::{
 };
 use konverge_config::{SecretStoreConfig, SecretStoreKind};
 
-/// Returns true if the versions of a secret of this kind can be asked for by number.
+/// Returns true if a secret in a store of this kind can be read in a version by number.
 pub(super) fn has_versions(store: &SecretStoreConfig) -> bool {
     match store.kind {
         SecretStoreKind::Env | SecretStoreKind::Kubernetes => false,
@@ -21,17 +22,17 @@ pub(super) fn has_versions(store: &SecretStoreConfig) -> bool {
     }
 }
 
-/// A character in the name of a project or a secret of Google.
+/// Returns true for a character that the name of a Google project or secret may contain.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
-/// Returns true if a version is a number, or is not given.
+/// Returns true if a version is a number or absent.
 fn is_number(version: Option<&String>) -> bool {
     version.is_none_or(|version| version.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The one form of a reference: other ways to write the same path would pass by the rules.
+/// Returns the normal form of a reference, or an error if its path is not of that form.
 pub(super) fn normal_form(
     reference: &SecretReference,
     store: &str,
@@ -54,7 +55,7 @@ pub(super) fn normal_form(
             }
         }
         SecretStoreKind::Vault => {
-            // The same secret is written in one way.
+            // Vault would accept other spellings of the same path.
             if named.path.starts_with('/') || named.path.contains(':') {
                 return Err(wrong());
             }
@@ -62,18 +63,19 @@ pub(super) fn normal_form(
                 return Err(wrong());
             }
         }
-        // An ARN would be a second way to write a name.
+        // An ARN is a second spelling of a name.
         SecretStoreKind::Aws if named.path.contains(':') => return Err(wrong()),
         SecretStoreKind::Aws => {}
         SecretStoreKind::Ssm => {
             if named.path.contains([':', '~', '=', '@']) || !is_number(named.version.as_ref()) {
                 return Err(wrong());
             }
-            // A name with a `/` begins with one.
+            // Inside a folder, a parameter is named from the root.
             if named.path.contains('/') && !named.path.starts_with('/') {
                 named.path.insert(0, '/');
             }
-            // Such a parameter is a secret of Secrets Manager, for which the rules of another store are.
+            // A parameter below `/aws/` is a secret of Secrets Manager: the rules of that store decide, not those
+            // of this one.
             if named.path.starts_with("/aws/") {
                 return Err(wrong());
             }
@@ -88,7 +90,8 @@ pub(super) fn normal_form(
         SecretStoreKind::Azure => {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
             let version = named.version.as_deref().unwrap_or_default();
-            // The names of a vault do not tell small letters from large ones; a rule does.
+            // Azure ignores the case of a name. Rules compare it, so a name in another case is refused unless a
+            // rule allows it.
             if named.path.is_empty()
                 || !named.path.chars().all(is_name)
                 || !version.chars().all(|c| c.is_ascii_alphanumeric())
@@ -97,12 +100,12 @@ pub(super) fn normal_form(
             }
         }
         SecretStoreKind::AliKms => {
-            // An ARN would be a second way to write a name.
+            // An ARN is a second spelling of a name.
             if named.path.starts_with('/') || named.path.contains(':') {
                 return Err(wrong());
             }
         }
-        // The version of a file is the one of the revision.
+        // A file in the repository has the version of the commit, so a reference cannot choose another.
         SecretStoreKind::Sops => {
             let is_file = [".yaml", ".yml", ".json"]
                 .iter()

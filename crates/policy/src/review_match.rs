@@ -12,47 +12,48 @@ use konverge_base::model::{
 };
 use konverge_config::DriftPolicy;
 
-/// The recorded resources of a state, as last applied, with secrets as keyed hashes.
+/// The attributes of each resource as the state recorded them after the last apply, with secrets as keyed hashes.
 pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
 
-/// The reviewed units of one stack: the union of the records that count.
+/// The reviewed units of one stack, taken from all review records that count.
 #[derive(Debug, Clone, Default)]
 pub struct ReviewedUnits {
     by_path: BTreeMap<(ResourceId, String), Vec<ReviewUnit>>,
     last_writes: LastWrites,
-    /// True if reviewers only saw a comparison of Specs, which is not enough here.
+    /// True if the reviewers saw only a comparison of Specs, which does not show the live objects and so is not
+    /// enough.
     needs_more_than_specs: bool,
-    /// True if a newer version of a reviewed secret is written as well (`secrets.rotation: write`).
+    /// True if a newer version of a reviewed secret is also written (`secrets.rotation: write`).
     follows_rotation: bool,
-    /// Values of the texts that were unknown at the review because they read outputs of other stacks.
+    /// The present values of texts that were unknown at the review because they read outputs of other stacks.
     filled: FilledTexts,
 }
 
-/// Reasons why a unit is not accepted.
+/// Reasons why a unit of a plan is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objection {
-    /// No preview showed it.
+    /// No preview showed the unit.
     Unseen,
-    /// It was reviewed, but the live value is neither the value that the reviewer saw, nor the new value, nor
-    /// our last write.
+    /// The unit was reviewed, but the live value is now neither the old nor the new value of the review, nor our
+    /// last write.
     BaseChanged,
     /// The live value changed since our last write, and `policy.drift` is `stop`.
     Drifted,
-    /// It was reviewed as a comparison of Specs, and no recorded state says what is live.
+    /// The unit was reviewed as a comparison of Specs, and no recorded state says what is live.
     OnlySpecs,
 }
 
-/// One unit that is not accepted.
+/// A unit of a plan that is not accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreviewed {
     /// The change that no review shows.
     pub unit: ReviewUnit,
-    /// Reason why it is not accepted.
+    /// The reason why the unit is not accepted.
     pub objection: Objection,
 }
 
 impl ReviewedUnits {
-    /// The units of a stack in all records.
+    /// Collects the units of a stack from all records.
     pub fn from_records<'a>(stack: &StackId, records: impl IntoIterator<Item = &'a ReviewRecord>) -> Self {
         let mut reviewed = Self::default();
         let stacks = records
@@ -65,8 +66,8 @@ impl ReviewedUnits {
         reviewed
     }
 
-    /// The units of a stack without a recorded state. A reviewer of a comparison of Specs, as in a pull
-    /// request from a fork, did not see the live objects. If no other review exists, the first apply needs an
+    /// Collects the units of a stack that has no recorded state. Reviewers of a comparison of Specs, as in a pull
+    /// request from a fork, did not see the live objects. So without any other review the first apply needs an
     /// approval by digest.
     pub fn from_unrecorded<'a>(
         stack: &StackId,
@@ -83,8 +84,8 @@ impl ReviewedUnits {
         }
     }
 
-    /// Adds a plan that was approved by its digest: everything it shows counts as reviewed, and what becomes
-    /// known during the apply is checked against it too.
+    /// Adds a plan that was approved by its digest. All its units count as reviewed, and values that become known
+    /// only during the apply are checked against them too.
     #[must_use]
     pub fn with_agreed(mut self, plan: &StackPlan) -> Self {
         for unit in stack_units(plan) {
@@ -101,14 +102,14 @@ impl ReviewedUnits {
         self
     }
 
-    /// Accepts a version of a secret that moved since the review.
+    /// Accepts another version of a secret than the reviewed one.
     #[must_use]
     pub fn following_rotation(mut self) -> Self {
         self.follows_rotation = true;
         self
     }
 
-    /// Accepts these values for texts that were reviewed as known after the apply of other stacks.
+    /// Accepts these values for texts that the review showed as known only after the apply of other stacks.
     #[must_use]
     pub fn with_filled(mut self, filled: FilledTexts) -> Self {
         self.filled = filled;
@@ -120,7 +121,7 @@ impl ReviewedUnits {
         self.by_path.entry(key).or_default().push(unit);
     }
 
-    /// The units of a stack's plan that are not accepted; empty if all are.
+    /// Returns the units of a stack's plan that are not accepted; empty if all are.
     pub fn objections(&self, plan: &StackPlan, drift: DriftPolicy) -> Vec<Unreviewed> {
         plan.resources
             .iter()
@@ -128,8 +129,8 @@ impl ReviewedUnits {
             .collect()
     }
 
-    /// The units of one resource's plan that are not accepted. Used for plans that become known only during
-    /// the apply.
+    /// Returns the units of one resource's plan that are not accepted. Used also for plans that become known only
+    /// during the apply.
     pub fn resource_objections(
         &self,
         stack: &StackId,
@@ -145,8 +146,8 @@ impl ReviewedUnits {
             .collect()
     }
 
-    /// The units of a resource that disappeared during the apply and is created again. It was reviewed when it was
-    /// written first, so only the policy for drift may refuse it.
+    /// Returns the units of a resource that disappeared during the apply and is created again. The resource was
+    /// reviewed at its first creation, so only the drift policy may refuse the second one.
     pub fn recreation_objections(
         stack: &StackId,
         plan: &ResourcePlan,
@@ -164,7 +165,7 @@ impl ReviewedUnits {
     }
 
     fn objection(&self, unit: &ReviewUnit, plan: &ResourcePlan, drift: DriftPolicy) -> Option<Objection> {
-        // The object is already gone; only its record is removed and nothing live changes.
+        // The live object is already gone: the apply only removes its record.
         if unit.action == Action::Forget {
             return None;
         }
@@ -176,7 +177,8 @@ impl ReviewedUnits {
         if reviewed.is_empty() && self.follows_rotation && only_rotates(unit, plan) {
             return None;
         }
-        // No preview shows a restore of our own write, if somebody edited the object later: the policy for drift decides.
+        // Somebody edited the object after the review, so no preview shows that the apply restores it. The drift
+        // policy decides.
         if reviewed.is_empty() {
             return match (restores, drift) {
                 (true, DriftPolicy::Restore) => None,
@@ -187,11 +189,11 @@ impl ReviewedUnits {
         if self.needs_more_than_specs {
             return Some(Objection::OnlySpecs);
         }
-        // A creation, a deletion or a run as a whole has no old value; a restore goes from any value to our last
-        // write.
+        // A creation, a deletion and a run as a whole have no old value to compare. A restore may start from any
+        // value.
         let guarded = !matches!(unit.action, Action::Create | Action::Delete | Action::Run) && !restores;
-        // Any reviewed unit of the path is enough: of two merges in a row the second one starts from the
-        // result of the first.
+        // The old value may be that of any reviewed unit of the path: of two merges in a row, the second starts
+        // from the result of the first.
         let seen_base = seen
             .iter()
             .any(|reviewed| reviewed.to == unit.from || reviewed.from == unit.from);
@@ -199,8 +201,8 @@ impl ReviewedUnits {
         (guarded && !known_base).then_some(Objection::BaseChanged)
     }
 
-    /// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any value, but no
-    /// action more severe than the reviewed one.
+    /// Returns true if a reviewed unit covers this unit. A value reviewed as *known after apply* covers any value,
+    /// but never a more severe action than the reviewed one.
     fn admits(&self, reviewed: &ReviewUnit, unit: &ReviewUnit) -> bool {
         let turned_out = (reviewed.action, unit.action) == (Action::Unknown, Action::Update);
         let actions_meet = reviewed.action == unit.action || turned_out;
@@ -212,9 +214,9 @@ impl ReviewedUnits {
         }
     }
 
-    /// Returns true if a value matches the reviewed one, with anything in the places that were unknown then. The version of
-    /// a secret that the review could not read was unknown too. A text that waited for outputs of other stacks matches what
-    /// they are now.
+    /// Returns true if a value matches the reviewed one. Parts of the reviewed value that were unknown match
+    /// anything; this includes the version of a secret that the review could not read. A text that waited for
+    /// outputs of other stacks must equal its present value.
     fn fits(&self, expected: &Value, actual: &Value) -> bool {
         if let Some(text) = masked_value::as_unknown_output(expected) {
             return self.filled.get(text) == Some(actual);
@@ -226,7 +228,7 @@ impl ReviewedUnits {
             masked_value::as_reference(expected),
             masked_value::as_reference(actual),
         ) {
-            // A file of the repository changes by a commit, which has to be reviewed.
+            // A SOPS file changes only by a commit, and that commit needs its own review.
             let moves = !now.is_of_file() && (self.follows_rotation || reviewed.version.is_none());
             let same_version = moves || reviewed.version == now.version;
             return same_version && (reviewed.reference, reviewed.text) == (now.reference, now.text);
@@ -245,7 +247,8 @@ impl ReviewedUnits {
         }
     }
 
-    /// Returns true if the live value is our last write, so only our own applies have changed it since the review.
+    /// Returns true if the live value is our last write: then nobody but our own applies has changed it since the
+    /// review.
     fn is_our_last_write(&self, unit: &ReviewUnit) -> bool {
         let Some(written) = self.last_writes.get(&unit.resource) else {
             return false;
@@ -259,13 +262,13 @@ impl ReviewedUnits {
     }
 }
 
-/// Returns true if the unit only writes another version of a secret that is already there.
+/// Returns true if the unit only writes another version of a secret to a field that already holds it.
 fn only_rotates(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
     let mut changes = plan.changes.iter().filter(|change| change.path == unit.path);
     plan.action == Action::Update && changes.any(|change| change.origin == ChangeOrigin::Rotation)
 }
 
-/// Returns true if the unit restores our last write: its change comes from an edit by others, not from the
+/// Returns true if the unit restores our last write: the change comes from an edit of the live object, not from the
 /// Spec.
 fn restores_our_write(unit: &ReviewUnit, plan: &ResourcePlan) -> bool {
     plan.action == Action::Update

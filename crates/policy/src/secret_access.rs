@@ -1,5 +1,6 @@
-//! Decides which references of a Spec a stack may use: the store must be configured, the path allowed, and the
-//! place must be one where a secret stands. The answer is the same Spec with the store of each reference named.
+//! Decides which secret references of a Spec a stack may use: the store must be configured, a rule must allow the
+//! path, and the field must be one that may hold a secret. Returns the Spec with the store of each reference filled
+//! in.
 
 use std::collections::BTreeSet;
 
@@ -24,10 +25,10 @@ use super::{
     secret_refusal::AccessRefusal,
 };
 
-/// Path of a Terraform resource below which the configuration of its provider is.
+/// The path in a Terraform resource below which the settings of its provider are.
 const PROVIDER_META: &str = "/providerMeta/";
 
-/// The stack whose references are judged.
+/// The stack that reads secrets.
 #[derive(Debug, Clone, Copy)]
 pub struct SecretReader<'a> {
     /// Identity of the stack.
@@ -36,11 +37,10 @@ pub struct SecretReader<'a> {
     pub folder: &'a RepoPath,
 }
 
-/// Location of a reference in a resource.
+/// The location of a reference in a resource.
 struct ReferenceLocation<'a> {
     runtime: RuntimeKind,
-    /// Kind of the Kubernetes object; `None` in extensions and for Terraform, where nothing is written into an
-    /// object.
+    /// The kind of the Kubernetes object that the text becomes part of; `None` in extensions and for Terraform.
     object: Option<ObjectKind<'a>>,
     place: TextPlace<'a>,
 }
@@ -50,15 +50,15 @@ struct ReferenceLocation<'a> {
 pub struct AdmittedSpec {
     /// The Spec; each reference names its store.
     pub spec: Spec,
-    /// The references in it.
+    /// All references in the Spec.
     pub references: BTreeSet<SecretReference>,
 }
 
-/// Admits a Spec.
+/// Checks all references of a Spec, and fills in their stores.
 ///
 /// # Errors
-/// The first reference that the stack may not use, with its place and the key to write; a secret store that the
-/// Spec brings itself.
+/// The first reference that the stack may not use, with its location and the key of `konverge.yaml` that would
+/// allow it; a secret store that the Spec itself sets.
 pub fn admit(
     config: &SecretsConfig,
     reader: SecretReader<'_>,
@@ -74,10 +74,10 @@ pub fn admit(
     Ok(AdmittedSpec { spec, references })
 }
 
-/// Admits a reference of a state: the present rules say whether the stack may still read it.
+/// Checks a reference that a state recorded: the present rules decide if the stack may still read it.
 ///
 /// # Errors
-/// It may not.
+/// The stack may not read it.
 pub fn admit_recorded(
     config: &SecretsConfig,
     reader: SecretReader<'_>,
@@ -100,7 +100,7 @@ pub fn admit_recorded(
     admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
 }
 
-/// Everything in a Spec that [`admit`] would refuse, where it would name the first.
+/// Returns all errors that [`admit`] would report one at a time.
 #[must_use]
 pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &Spec) -> Vec<UserError> {
     let stores = spec.secret_stores.iter();
@@ -119,12 +119,12 @@ pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &
     refusals
 }
 
-/// Names the store of each reference where that is possible, without judging: for a Spec that is only compared
-/// with.
+/// Fills in the store of each reference where possible, without checking access. For a Spec that is only compared,
+/// never applied.
 #[must_use]
 pub fn name_stores(config: &SecretsConfig, mut spec: Spec) -> Spec {
     for resource in spec.resources.iter_mut().filter(|resource| refers(resource)) {
-        // A reference that cannot be named stays as written.
+        // A resource with a reference to an unknown store stays as written, so that the comparison still shows it.
         let mut copy = resource.clone();
         if rewrite(config, None, &mut copy, &mut BTreeSet::new(), &mut Err).is_ok() {
             *resource = copy;
@@ -162,12 +162,13 @@ fn rewrite(
         rewrite_texts(map, &mut |place, text| {
             let in_provider = runtime == RuntimeKind::Terraform && place.path.starts_with(PROVIDER_META);
             let place = TextPlace {
-                // Which attributes of Terraform take a secret is in the schema of the provider: the runtime judges.
+                // The provider's schema says which attributes of Terraform may hold a secret, and the runtime
+                // checks it later.
                 is_secret: (place.is_secret || runtime == RuntimeKind::Terraform) && may_be_secret
                     || in_provider,
                 ..*place
             };
-            // Nothing of the extensions is written into the object.
+            // Extensions are settings for Konverge and never become part of the object.
             let object = (may_be_secret && runtime == RuntimeKind::Kubernetes).then_some(object);
             let of = ReferenceLocation {
                 runtime,
@@ -187,7 +188,7 @@ fn rewrite(
     part("extensions", &mut resource.extensions, false)
 }
 
-/// The text with the store of each reference named; `None` if it has no reference.
+/// Returns the text with the store of each reference filled in; `None` if it has no reference.
 fn named(
     config: &SecretsConfig,
     reader: Option<SecretReader<'_>>,
@@ -216,7 +217,8 @@ fn named(
     Ok(Some(named.to_string().into_bytes()))
 }
 
-/// A generated value needs no store and no rule: nobody has it yet. It may stand where a secret stands.
+/// Checks a reference to a generated value. It needs no store and no rule, because nobody has the value yet. It may
+/// only be in a field for secrets.
 fn check_generated(
     reference: &SecretReference,
     runtime: RuntimeKind,
@@ -268,7 +270,7 @@ fn check(
             store: store.to_owned(),
         });
     }
-    // Base64 is Kubernetes' way to write a value. Outside attributes and the provider nothing is resolved.
+    // References in Terraform resources are resolved only in texts of attributes and of the provider's settings.
     if *runtime == RuntimeKind::Terraform && !(place.is_secret && place.is_text) {
         return Err(AccessRefusal::Terraform { reference: text() });
     }
@@ -279,7 +281,7 @@ fn check(
             kind: of.kind.word(),
         });
     }
-    // A rule such as `*` is for the secrets of the job, not for what the run itself logs in with.
+    // A rule such as `*` must not give a stack the credentials with which the run itself logs in.
     if of.kind == SecretStoreKind::Env && is_of_run(&reference.path) {
         return Err(AccessRefusal::OfRun {
             reference: text(),
@@ -295,6 +297,7 @@ fn check(
             store: store.to_owned(),
         });
     }
+    // The version of a secret is not secret, so it may be in any field.
     if place.is_secret || reference.as_version {
         return Ok(());
     }
@@ -316,19 +319,20 @@ fn check(
 fn is_allowed(store: &SecretStoreConfig, reader: SecretReader<'_>, path: &str) -> bool {
     let matches = |glob: &str, text: &str| StackGlob::compile(glob).is_some_and(|glob| glob.is_match(text));
     store.allow.iter().any(|rule| {
-        // Not the identity: the files of a pull request choose it.
+        // The rule matches the folder, not the stack's identity: a pull request could change the identity in its
+        // files.
         matches(&rule.stacks, reader.folder.as_str()) && matches(&rule.paths, path)
     })
 }
 
-/// Returns true if a stack may read a file of the repository as a file of SOPS, in any store.
+/// Returns true if any store of kind SOPS lets the stack read this file of the repository.
 #[must_use]
 pub fn may_read_file(config: &SecretsConfig, reader: SecretReader<'_>, path: &RepoPath) -> bool {
     let mut stores = config.stores.values();
     stores.any(|store| store.kind == SecretStoreKind::Sops && is_allowed(store, reader, path.as_str()))
 }
 
-/// The store that a reference names.
+/// Finds the configured store of a reference.
 fn store_of<'c>(
     config: &'c SecretsConfig,
     reference: &SecretReference,

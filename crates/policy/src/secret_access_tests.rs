@@ -120,11 +120,11 @@ fn a_generated_value_needs_no_store_and_a_place_for_secrets() {
     );
     let text = "ref+generated://web/db#/p";
     for (resource, says) in [
-        (secret(&format!("x {text}")), "stands alone"),
+        (secret(&format!("x {text}")), "must be the whole text"),
         (secret("ref+generated://web/db?version=1#/p"), "`version`"),
         (
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"p": text}}),
-            "is not allowed here",
+            "is not allowed in this field",
         ),
         (json!({"p": text}), "Terraform"),
     ] {
@@ -237,7 +237,10 @@ fn a_secret_stands_in_secret_places_only() {
         json!({"kind": "Deployment", "metadata": {"annotations": {"apiVersion": "v1", "kind": "Secret", "data": "cmVmK2VudjovL1BBWV9EQg=="}}}),
     ] {
         let refusal = judge(STORES, plain.clone()).unwrap_err();
-        assert!(refusal.contains("is not allowed here"), "{plain}: {refusal}");
+        assert!(
+            refusal.contains("is not allowed in this field"),
+            "{plain}: {refusal}"
+        );
     }
 }
 
@@ -251,13 +254,13 @@ fn a_store_opens_plain_places_and_none_that_an_object_is_found_by() {
     // Each store decides for its own values, and the rules for paths hold.
     let two = refused(map(json!({"a": "ref+env://PAY_DB+ref+k8s://pay/db#/password"})));
     assert!(
-        two.contains("is not allowed here") && two.contains("secrets.stores.here.into"),
+        two.contains("is not allowed in this field") && two.contains("secrets.stores.here.into"),
         "{two}"
     );
     assert!(refused(map(json!({"a": "ref+env://HOME"}))).contains("may not read"));
     let generated = refused(map(json!({"a": "ref+generated://a#/b"})));
     assert!(
-        generated.contains("is not allowed here") && !generated.contains("into: any"),
+        generated.contains("is not allowed in this field") && !generated.contains("into: any"),
         "{generated}"
     );
     let labels =
@@ -285,7 +288,7 @@ fn a_store_opens_plain_places_and_none_that_an_object_is_found_by() {
     };
     let refusal = admit(&config.secrets, reader, spec).unwrap_err();
     assert!(
-        refusal.message.contains("is not allowed here"),
+        refusal.message.contains("is not allowed in this field"),
         "{}",
         refusal.message
     );
@@ -323,7 +326,7 @@ fn a_terraform_resource_refers_in_its_attributes_and_its_provider() {
         json!({"providerMetadata": {"token": "ref+env://PAY_TOKEN"}}),
     ] {
         let refusal = judge(object(extensions)).unwrap_err();
-        assert!(refusal.contains("of `providerMeta`"), "{refusal}");
+        assert!(refusal.contains("or `providerMeta`"), "{refusal}");
     }
     let refusal = judge(object(json!({"providerMeta": {"token": "ref+env://HOME"}}))).unwrap_err();
     assert!(refusal.contains("may not read `HOME`"), "{refusal}");

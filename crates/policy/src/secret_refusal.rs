@@ -1,11 +1,11 @@
-//! The reasons why a stack may not use a reference to a secret, and the key of `konverge.yaml` that would change it.
+//! The reasons why a stack may not use a secret reference, with the key of `konverge.yaml` that would change that.
 
 use konverge_base::{
     model::{RepoPath, StackId},
     secrets::{GENERATED, MalformedReference},
 };
 
-/// Words of vals that would run a command, read a file or open an address. They never name a store's kind.
+/// Schemes of vals that run a command, read a file or open an address. A store's kind never has such a name.
 const NEVER: [&str; 8] = [
     "exec", "file", "echo", "envsubst", "httpjson", "tfstate", "s3", "gcs",
 ];
@@ -55,22 +55,22 @@ pub enum AccessRefusal {
         store: String,
     },
     #[error(
-        "`{reference}`: a secret is not allowed here, where everybody who can read the object can see it"
+        "`{reference}`: a secret is not allowed in this field, where everybody who can read the object can see it"
     )]
     PlainPlace {
         reference: String,
-        /// The store that could allow it.
+        /// The configured store that could allow it.
         store: Option<String>,
     },
-    #[error("`{reference}`: no value of a secret may stand here, whatever the store allows: {why}")]
+    #[error("`{reference}`: a secret is never allowed in this field, whatever the store allows: {why}")]
     NeverPlace { reference: String, why: &'static str },
     #[error(
-        "`{reference}`: a reference of a Terraform resource stands in a text of its attributes or of `providerMeta`"
+        "`{reference}`: in a Terraform resource, a reference is only allowed in a text of `attributes` or `providerMeta`"
     )]
     Terraform { reference: String },
     #[error("`{reference}`: a generated value cannot be kept for Terraform")]
     GeneratedInTerraform { reference: String },
-    #[error("`{reference}`: a generated value stands alone, without other text")]
+    #[error("`{reference}`: a generated value must be the whole text")]
     NotAlone { reference: String },
 }
 
@@ -103,7 +103,7 @@ impl AccessRefusal {
                 "version_id" => "write `version=ID`".to_owned(),
                 _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
-                    "remove it from the reference; where the store is and who asks it is written as \
+                    "remove it from the reference; the address and the login of the store are set as \
                      `secrets.stores.{store}{}` in the default branch's konverge.yaml",
                     key_of(parameter)
                 ),
@@ -126,7 +126,7 @@ impl AccessRefusal {
             Self::Denied {
                 folder, path, store, ..
             } => format!(
-                "if it may, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
+                "if the stack may read it, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
                  branch's konverge.yaml"
             ),
             Self::PlainPlace { store, .. } => {
@@ -137,14 +137,14 @@ impl AccessRefusal {
                     )
                 });
                 format!(
-                    "put it into `stringData` of a Secret, and refer to that by name; `?as=version` gives the version, which may \
+                    "put the reference into `stringData` of a Secret, and refer to that Secret by name; `?as=version` gives the version, which may \
                      stand anywhere{any}"
                 )
             }
-            Self::NeverPlace { .. } => "put it into `stringData` of a Secret, and refer to that by name".to_owned(),
-            Self::NotAlone { .. } => "write it alone into a key of the Secret".to_owned(),
+            Self::NeverPlace { .. } => "put the reference into `stringData` of a Secret, and refer to that Secret by name".to_owned(),
+            Self::NotAlone { .. } => "write the reference alone into a key of the Secret".to_owned(),
             Self::Terraform { .. } => {
-                "write it into a write-only attribute or into the configuration of the provider".to_owned()
+                "write the reference into a write-only attribute or into the configuration of the provider".to_owned()
             }
             Self::GeneratedInTerraform { .. } => {
                 "let Terraform make the value (`random_password`), or write it into a store".to_owned()
@@ -153,7 +153,7 @@ impl AccessRefusal {
     }
 }
 
-/// The key of a store that says what this parameter of vals says; empty if there is none.
+/// Returns the key of a configured store that replaces this parameter of vals; empty if there is none.
 fn key_of(parameter: &str) -> &'static str {
     match parameter {
         "address" | "proto" | "host" | "endpoint" | "vault_url" => ".address",

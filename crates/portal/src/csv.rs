@@ -1,10 +1,10 @@
-//! The audit as CSV (RFC 4180), for a spreadsheet: no cell is a formula, whoever wrote it.
+//! The audit log as CSV (RFC 4180) for a spreadsheet. No cell can become a formula, whoever wrote its text.
 
 use konverge_report::escape;
 
 use super::AuditDocument;
 
-/// The columns.
+/// The header row.
 const COLUMNS: [&str; 16] = [
     "id",
     "time",
@@ -24,7 +24,8 @@ const COLUMNS: [&str; 16] = [
     "error",
 ];
 
-/// The entries of an audit, the newest first, then what cannot be read of it: those rows have an error alone.
+/// Writes the entries of an audit log, the newest first. Entries that cannot be read follow as rows with only an
+/// error.
 pub fn audit_csv(audit: &AuditDocument) -> String {
     let mut text = row(&COLUMNS.map(str::to_owned));
     for entry in &audit.entries {
@@ -64,8 +65,8 @@ fn row(cells: &[String; COLUMNS.len()]) -> String {
     format!("{}\r\n", cells.join(","))
 }
 
-/// A cell in quotes, in one line, with its hidden characters visible. What a spreadsheet would compute gets an apostrophe
-/// before it; a fullwidth sign is one to some of them.
+/// Writes a cell: quoted, on one line, with hidden characters made visible. A text that a spreadsheet would
+/// evaluate gets a leading apostrophe; some spreadsheets also evaluate full-width signs.
 fn cell(text: &str) -> String {
     let text = escape::line(text);
     let begins = text.trim_start().chars().next();

@@ -1,4 +1,4 @@
-//! [`StateDifference`]: what changed between two serials of a stack, resource by resource.
+//! [`StateDifference`]: the changes between two serials of a stack's state, resource by resource.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,11 +9,12 @@ use konverge_base::model::{
     state::{Recorded, StackState},
 };
 
-/// The number of resources whose lines are shown; the others are only named.
+/// The number of resources whose changed lines are shown; of further ones only the id is shown.
 const SHOWN: usize = 300;
-/// A resource with more lines is not compared line by line: the time grows with the product of the lengths.
+/// The maximum number of lines of a resource that is compared line by line: the time grows with the product of both
+/// lengths.
 const LONGEST: usize = 3_000;
-/// The unchanged lines around a change.
+/// The number of unchanged lines that are shown around a change.
 const AROUND: usize = 3;
 
 /// The difference of two serials. The JSON has `"version":1`.
@@ -31,32 +32,32 @@ pub struct StateDifference {
     pub resources: Vec<ChangedResource>,
 }
 
-/// A resource that differs.
+/// A resource that differs between the two serials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangedResource {
     /// The resource.
     pub id: ResourceId,
-    /// How it differs.
+    /// The kind of the difference.
     pub change: SerialChange,
-    /// The lines, each after `+`, `-` or a space. Empty if there are too many to show.
+    /// The lines, each with a prefix `+`, `-` or a space. Empty if there are too many to show.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
 }
 
-/// How a resource differs.
+/// The kind of a resource's difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SerialChange {
-    /// Only the later serial has it.
+    /// The resource is only in the later serial.
     Added,
-    /// Both have it, and they differ.
+    /// The resource is in both serials, with different content.
     Changed,
-    /// Only the earlier serial has it.
+    /// The resource is only in the earlier serial.
     Removed,
 }
 
 impl SerialChange {
-    /// The word on a page.
+    /// Returns the word that a page shows.
     pub fn word(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -66,7 +67,7 @@ impl SerialChange {
     }
 }
 
-/// The state of a stack at a serial.
+/// The state of a stack, with its serial.
 #[derive(Debug, Clone, Copy)]
 pub struct StateAtSerial<'a> {
     serial: u64,
@@ -74,17 +75,18 @@ pub struct StateAtSerial<'a> {
 }
 
 impl<'a> StateAtSerial<'a> {
-    /// The state that was written as the serial.
+    /// Combines a state with its serial.
     pub fn new(serial: u64, state: &'a StackState) -> Self {
         Self { serial, state }
     }
 }
 
 impl StateDifference {
-    /// Compares two states, whose resources are sorted by id and whose secrets are masked.
+    /// Compares two states. Their resources must be sorted by id, and their secrets masked.
     pub fn between(from: StateAtSerial<'_>, to: StateAtSerial<'_>) -> Self {
         let (old, new) = (from.state, to.state);
         let mut resources = Vec::new();
+        // Both lists are sorted by id, so one pass over both finds all pairs.
         let (mut before, mut after) = (old.resources.iter().peekable(), new.resources.iter().peekable());
         loop {
             let (was, is) = match (before.peek(), after.peek()) {
@@ -136,7 +138,7 @@ fn is_same(old: &Recorded, new: &Recorded) -> bool {
         && old.extensions == new.extensions
 }
 
-/// Returns the parts of a resource that a person reads.
+/// Returns the parts of a resource that are useful to a person.
 pub(crate) fn readable(recorded: &Recorded) -> Value {
     let mut value = json!({});
     if let Some(cluster) = &recorded.cluster {

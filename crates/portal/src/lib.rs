@@ -1,15 +1,17 @@
-//! The portal: what stands, since when and by whom. Pure functions from recorded data to pages and JSON documents.
+//! The portal: the present state of all stacks, their history, and operations on them. Pure functions from recorded
+//! data to HTML pages and JSON documents.
 //!
-//! - [`Overview`]: every stack with its [`StackCondition`]s, the worst first
+//! - [`Overview`]: all stacks with their [`StackCondition`]s, the worst first
 //! - [`StackDetails`]: one stack with its resources, its history, its lease and its drift
-//! - [`StateDifference`]: what changed between two serials
+//! - [`StateDifference`]: the changes between two serials
 //! - [`SearchIndex`]: kinds, names and images of all stacks
-//! - [`PortalOperation`]: what can be asked for, and [`AuditEntry`]: what was
-//! - [`RolloutsDocument`], [`Trends`], [`PermissionsDocument`]: how far rollouts are, numbers over time, who may do what
+//! - [`PortalOperation`]: the operations that a person can request; [`AuditEntry`]: the record of a request
+//! - [`RolloutsDocument`], [`Trends`], [`PermissionsDocument`]: the progress of rollouts, numbers over time, who
+//!   may do what
 //! - [`html`]: the pages; [`openapi`]: the description of the JSON documents
 //!
-//! A page of the static site and the same page of `konverge serve` have the same address below the root
-//! ([`site_path`]), so links are relative and work in both.
+//! A page of the static site and the same page of `konverge serve` have the same path below the root
+//! ([`site_path`]), so relative links work in both.
 
 mod csv;
 mod difference;

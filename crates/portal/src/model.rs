@@ -1,4 +1,4 @@
-//! What the pages show: plain data. Its JSON is what `konverge serve` answers under `/api/v1`.
+//! The data that the pages show. `konverge serve` returns the same data as JSON under `/api/v1`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,26 +26,27 @@ use konverge_forge::RepositoryPages;
 pub struct Overview {
     /// Version of this format.
     pub version: u32,
-    /// The repository of the states.
+    /// The repository that the states belong to.
     pub repository: String,
-    /// The commit that the stacks are compared with. `None`: nobody compared, so nothing is known to be pending.
+    /// The commit that the stacks are compared with. `None` if there was no comparison; then pending changes are
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<CommitId>,
     /// The repository at its forge, for links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forge: Option<RepositoryPages>,
-    /// The freeze that stops all applies.
+    /// The freeze that stops all applies, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeView>,
-    /// Notices for the reader: what is missing, older or unreadable.
+    /// Notices about data that is missing, outdated or unreadable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
-    /// The worst first.
+    /// The stacks, the worst first.
     pub stacks: Vec<OverviewRow>,
 }
 
 impl Overview {
-    /// Returns the parts that are about the repository alone.
+    /// Returns a copy without the rows of stacks.
     fn without_stacks(&self) -> Self {
         Self {
             version: self.version,
@@ -58,18 +59,18 @@ impl Overview {
         }
     }
 
-    /// Puts the worst stack first; stacks of one condition by identity.
+    /// Sorts the stacks: the worst first, stacks of the same condition by identity.
     pub fn sort(&mut self) {
         self.stacks
             .sort_by(|a, b| (a.worst(), &a.id).cmp(&(b.worst(), &b.id)));
     }
 
-    /// The row of a stack.
+    /// Returns the row of a stack.
     pub fn row(&self, id: &StackId) -> Option<&OverviewRow> {
         self.stacks.iter().find(|row| row.id == *id)
     }
 
-    /// The number of stacks with a condition.
+    /// Returns the number of stacks with a condition.
     pub fn count(&self, condition: StackCondition) -> usize {
         self.stacks
             .iter()
@@ -77,7 +78,7 @@ impl Overview {
             .count()
     }
 
-    /// The rows that match a filter.
+    /// Returns a copy with only the rows that match a filter.
     pub fn filtered(&self, condition: Option<StackCondition>, text: &str) -> Self {
         let words: Vec<_> = text
             .to_lowercase()
@@ -92,7 +93,7 @@ impl Overview {
     }
 }
 
-/// One stack of the overview.
+/// A row of the overview: one stack.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverviewRow {
@@ -100,29 +101,29 @@ pub struct OverviewRow {
     pub stack: StackFolder,
     /// Identity of the stack.
     pub id: StackId,
-    /// How it stands, the worst first; at least one.
+    /// The conditions of the stack, the worst first; at least one.
     pub conditions: Vec<StackCondition>,
-    /// The last recorded write.
+    /// The last write to the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<AppliedState>,
     /// The number of recorded resources.
     pub resources: usize,
-    /// A later apply that wrote no state.
+    /// A later apply that ended before it wrote a state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<StoppedView>,
-    /// The drift that is known.
+    /// The known drift.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftView>,
-    /// The live objects as the last drift check saw them.
+    /// The live objects at the last drift check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub look: Option<LookView>,
-    /// Why the state cannot be read.
+    /// The reason why the state cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl OverviewRow {
-    /// The condition that decides its place.
+    /// Returns the worst condition, by which the stack is sorted.
     pub fn worst(&self) -> StackCondition {
         self.conditions
             .first()
@@ -130,14 +131,14 @@ impl OverviewRow {
             .unwrap_or(StackCondition::Applied)
     }
 
-    /// Returns true if the last drift check saw nothing to tell: no difference, and no object that is not ready.
+    /// Returns true if the last drift check found no difference, and no object that is not ready.
     pub fn is_calm(&self) -> bool {
         let is_ready = |look: &LookView| look.health.is_none_or(|health| health.is_all_ready());
         self.drift.is_none() && self.look.as_ref().is_none_or(is_ready)
     }
 
-    /// The text that a page is made of, without the time of a check that saw nothing to tell: a static page stays the same
-    /// until something changes.
+    /// Returns a copy for static pages, which leaves out the time of a check without findings, so that the file
+    /// changes only with its content.
     pub fn settled(&self) -> Self {
         let mut row = self.clone();
         if row.is_calm()
@@ -148,7 +149,7 @@ impl OverviewRow {
         row
     }
 
-    /// The text that a filter looks into.
+    /// Returns the text that the filter searches.
     pub fn filter_text(&self) -> String {
         let actor = self
             .applied
@@ -163,30 +164,31 @@ impl OverviewRow {
     }
 }
 
-/// All stacks at one time.
+/// All stacks, read at one time.
 #[derive(Debug, Clone)]
 pub struct StackIndex {
     /// The overview.
     pub overview: Overview,
-    /// The names of their resources.
+    /// The searchable names of their resources.
     pub search: SearchIndex,
-    /// By stack what its page is made of: the page is the same while this is.
+    /// A digest of the content of each stack's page, which shows if the page must be written again.
     pub fingerprints: BTreeMap<StackId, Digest>,
-    /// By stack the serial that the index knows.
+    /// The serial of each stack's state.
     pub serials: BTreeMap<StackId, u64>,
-    /// By stack what was applied in the last weeks.
+    /// The applies to each stack in the last weeks.
     pub activity: BTreeMap<StackId, Vec<WeekActivity>>,
 }
 
 impl StackIndex {
-    /// The stacks whose folders somebody may see, and nothing of the others: no row, no name, no count.
+    /// Returns a copy with only the stacks whose folders the person may see. Nothing reveals the others: no row, no
+    /// name, no count.
     #[must_use]
     pub fn restricted(&self, may_see: impl Fn(&RepoPath) -> bool) -> Self {
         let rows = self.overview.stacks.iter();
         let stacks: Vec<_> = rows.filter(|row| may_see(row.stack.or_root())).cloned().collect();
         let ids: BTreeSet<_> = stacks.iter().map(|row| row.id.clone()).collect();
         let seen = |id: &StackId| ids.contains(id);
-        // A notice about the store may name stacks, or say how many there are.
+        // The notices of the store may name other stacks or reveal their number, so a general one replaces them.
         let notices = if self.overview.notices.is_empty() {
             Vec::new()
         } else {
@@ -206,7 +208,7 @@ impl StackIndex {
     }
 }
 
-/// The values of some of the stacks.
+/// Returns the values of some stacks.
 fn of_stacks<T: Clone>(
     all: &BTreeMap<StackId, T>,
     is_one: impl Fn(&StackId) -> bool,
@@ -224,7 +226,7 @@ pub struct Writer {
     pub actor: String,
 }
 
-/// The last write that the state records.
+/// The last write to the state.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedState {
@@ -234,16 +236,16 @@ pub struct AppliedState {
     pub written: Timestamp,
     /// The reason of the write.
     pub reason: String,
-    /// The run.
+    /// The run that wrote the state.
     #[serde(flatten)]
     pub writer: Writer,
-    /// How the apply ended, if an apply wrote it.
+    /// The result of the apply, if an apply wrote the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<StackResult>,
     /// The commit of the last successful apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The commit of an apply that did not succeed.
+    /// The commit of an apply that did not fully succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempted: Option<CommitId>,
 }
@@ -251,44 +253,44 @@ pub struct AppliedState {
 /// An apply that ended before it wrote a state.
 #[derive(Debug, Clone, Serialize)]
 pub struct StoppedView {
-    /// When, by the clock of that machine.
+    /// The time of the end, by the clock of the machine that ran it.
     pub at: Timestamp,
-    /// How it ended.
+    /// The result of the apply.
     pub result: StackResult,
-    /// The run.
+    /// The run of the apply.
     #[serde(flatten)]
     pub writer: Writer,
 }
 
-/// Drift, and since when it is known.
+/// Known drift.
 #[derive(Debug, Clone, Serialize)]
 pub struct DriftView {
-    /// When a difference was first detected, in an unbroken sequence of checks.
+    /// The time when a difference was first detected. Later checks all found one too.
     pub since: Timestamp,
-    /// The last check.
+    /// The time of the last check.
     pub checked: Timestamp,
-    /// The digest that restores it.
+    /// The digest with which a person approves the restore.
     pub digest: Digest,
 }
 
-/// The live objects of a stack, as the last drift check saw them.
+/// The live objects of a stack at the last drift check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LookView {
-    /// When, by the clock of that machine.
+    /// The time of the check, by the clock of the machine that ran it.
     pub checked: Timestamp,
-    /// The objects by their health; none where no object has one.
+    /// The number of objects by health; `None` if no object has a health.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthCounts>,
 }
 
-/// The differences and objects of one stack, as drift checks and previews saw them.
+/// The findings of drift checks and previews for one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SeenStack {
-    /// The difference from what was applied.
+    /// The difference between the live objects and the last apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_difference: Option<SeenDifference>,
-    /// The changes of pull requests that are not applied here, the newest first.
+    /// The changes of pull requests that are not applied yet, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending_differences: Vec<SeenDifference>,
     /// The live objects that were not ready at the last drift check.
@@ -296,24 +298,24 @@ pub struct SeenStack {
     pub unready: Vec<UnreadyObject>,
 }
 
-/// A difference as a run saw it, masked, and where more of it is.
+/// A difference that a run found, masked, with links to more details.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SeenDifference {
-    /// The run.
+    /// The run that found the difference.
     pub run: String,
-    /// The issue that tells of it.
+    /// The issue about the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issue: Option<u64>,
-    /// The pull request that it is of.
+    /// The pull request that makes the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<u64>,
     /// The head of that pull request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<CommitId>,
-    /// The changes: from what is there to what an apply would write.
+    /// The changes: from the live value to the value that an apply would write.
     pub units: Vec<ReviewUnit>,
-    /// The number of changes that are left out.
+    /// The number of further changes that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -328,25 +330,25 @@ fn is_zero(number: &usize) -> bool {
 pub struct FreezeView {
     /// The reason that its author gave.
     pub reason: String,
-    /// When it was set.
+    /// The time when it was set.
     pub since: Timestamp,
-    /// Who set it.
+    /// The run or person that set it.
     #[serde(flatten)]
     pub writer: Writer,
 }
 
-/// Who holds the lease of a stack, and the way out.
+/// The lease of a stack: its holder, and how to end it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseView {
-    /// The id for `konverge state unlock`.
+    /// The id to pass to `konverge state unlock`.
     pub id: String,
     /// The run that holds it.
     #[serde(flatten)]
     pub writer: Writer,
-    /// When it was taken, by the holder's clock.
+    /// The time when it was taken, by the holder's clock.
     pub since: Timestamp,
-    /// After this time without a renewal it is taken over.
+    /// The time without a renewal after which another run may take the lease.
     #[serde(serialize_with = "seconds")]
     pub term_seconds: Duration,
 }
@@ -364,7 +366,7 @@ pub struct StackDetails {
     /// The row of the overview.
     #[serde(flatten)]
     pub row: OverviewRow,
-    /// Notices for the reader.
+    /// Notices about data that is missing, outdated or unreadable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
     /// The recorded state, with secrets masked; `None` if nothing is recorded or it cannot be read.
@@ -373,7 +375,7 @@ pub struct StackDetails {
     /// Resources whose outcome is unknown because a run was interrupted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<ResourceId>,
-    /// The differences and objects, as drift checks and previews saw them.
+    /// The findings of drift checks and previews.
     #[serde(flatten)]
     pub seen: SeenStack,
     /// The repository at its forge, for links.
@@ -386,12 +388,12 @@ pub struct StackDetails {
     pub lease: Option<LeaseView>,
 }
 
-/// One line of a stack's history, as in `konverge state history --output json`.
+/// A row of a stack's history, as in `konverge state history --output json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct HistoryRow {
-    /// Number of the state.
+    /// The serial of the state.
     pub serial: u64,
-    /// The document, or why it cannot be read.
+    /// The summary of the document, or the reason why it cannot be read.
     #[serde(flatten)]
     pub document: HistoryDocument,
 }
@@ -402,27 +404,27 @@ pub struct HistoryRow {
 pub enum HistoryDocument {
     /// A document that was read.
     Read {
-        /// Why it was written.
+        /// The reason of the write.
         reason: String,
-        /// The run that wrote it.
+        /// The run that wrote the document.
         writer: Writer,
-        /// When it was written, by the clock of that machine.
+        /// The time of the write, by the clock of that machine.
         time: Timestamp,
         /// The applied commit.
         #[serde(skip_serializing_if = "Option::is_none")]
         commit: Option<CommitId>,
         /// The number of resources.
         resources: usize,
-        /// The note that was given with it.
+        /// The note of the person who started the write.
         #[serde(skip_serializing_if = "Option::is_none")]
         note: Option<String>,
-        /// The apply that ended with this document.
+        /// The record of the apply that wrote this document.
         #[serde(skip_serializing_if = "Option::is_none")]
         receipt: Option<Box<ApplyRecord>>,
     },
     /// A document that cannot be read.
     Unreadable {
-        /// Why.
+        /// The reason why it cannot be read.
         unreadable: String,
     },
 }

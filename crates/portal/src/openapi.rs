@@ -1,10 +1,10 @@
-//! The OpenAPI document of the JSON documents.
+//! The OpenAPI description of the JSON API.
 
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// The document (OpenAPI 3.1).
+/// Returns the description (OpenAPI 3.1).
 pub fn openapi() -> &'static Value {
     static DOCUMENT: LazyLock<Value> =
         LazyLock::new(|| serde_json::from_str(include_str!("openapi.json")).expect("a test reads it"));

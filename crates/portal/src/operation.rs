@@ -1,5 +1,5 @@
-//! What a person can ask for: requests to CI, which the person makes at the forge under their own name, and the few writes
-//! that the portal makes itself.
+//! Operations that a person can request. Most are CI runs, which the person starts at the forge under their own
+//! name; the portal itself performs only a few writes.
 
 use std::fmt::Write as _;
 
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::OverviewRow;
 
-/// A request that a person can make.
+/// An operation that a person can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortalOperation {
-    /// A drift check.
+    /// Check for drift.
     DriftCheck,
-    /// The restore of the drift that is known.
+    /// Restore the known drift.
     Restore,
-    /// The approval of a plan by its digest.
+    /// Approve a plan by its digest.
     Approve,
-    /// An earlier serial again.
+    /// Apply an earlier serial again.
     Rollback,
-    /// The last apply once more.
+    /// Repeat the last apply.
     Retry,
-    /// The end of a lease.
+    /// End a lease.
     Unlock,
-    /// The stop of all applies.
+    /// Stop all applies.
     Freeze,
-    /// The end of that stop.
+    /// Let applies run again after a freeze.
     Unfreeze,
 }
 
@@ -44,7 +44,7 @@ impl PortalOperation {
         Self::Unlock,
     ];
 
-    /// The key in addresses and documents.
+    /// Returns the key of the operation in URLs and documents.
     pub fn key(self) -> &'static str {
         match self {
             Self::DriftCheck => "drift-check",
@@ -58,14 +58,14 @@ impl PortalOperation {
         }
     }
 
-    /// The operation on a stack with a key.
+    /// Returns the operation on a stack with this key.
     pub fn of_stack(key: &str) -> Option<Self> {
         Self::OF_A_STACK
             .into_iter()
             .find(|operation| operation.key() == key)
     }
 
-    /// The words on a button.
+    /// Returns the text of the button.
     pub fn words(self) -> &'static str {
         match self {
             Self::DriftCheck => "Check for drift",
@@ -84,35 +84,35 @@ impl PortalOperation {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OperationInput {
-    /// Why; `unlock`, `freeze` and `unfreeze` need it.
+    /// The reason; required for `unlock`, `freeze` and `unfreeze`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The digest to approve.
+    /// The digest of the plan to approve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The serial to go back to.
+    /// The serial to apply again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u64>,
-    /// The lease to end.
+    /// The id of the lease to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
 }
 
-/// A person or a script, as its issuer names it.
+/// A person or a script, identified by a login provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortalPerson {
-    /// The issuer.
+    /// The login provider (OpenID issuer).
     pub issuer: String,
-    /// The subject: what the issuer never gives to anybody else.
+    /// The id of the person at the issuer, which the issuer never gives to anybody else.
     pub subject: String,
-    /// The name that the issuer shows.
+    /// The display name.
     pub name: String,
 }
 
-/// The page and the command with which a person continues.
+/// The page and the command with which a person continues at the forge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NextStep {
-    /// The forge to which the page belongs.
+    /// The forge of the page.
     #[serde(skip)]
     pub forge: ForgeKind,
     /// The page at the forge.
@@ -121,25 +121,25 @@ pub struct NextStep {
     /// The command that does the same, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The next step there.
+    /// An instruction in one sentence.
     pub says: String,
 }
 
-/// The answer to a request. The JSON has `"version":1`.
+/// The response to a request. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct OperationAnswer {
     /// Version of this format.
     pub version: u32,
-    /// The operation that was asked for.
+    /// The requested operation.
     pub operation: PortalOperation,
-    /// The stack; none for a freeze.
+    /// The stack; `None` for a freeze.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackId>,
-    /// Its entry in the audit.
+    /// The id of the request's entry in the audit log.
     pub audit: String,
-    /// `asked`: the next step does it; `done`: the portal did it.
+    /// `asked`: the person must take the next step; `done`: the portal did it.
     pub outcome: RequestOutcome,
-    /// The next step of the person, for a request to CI.
+    /// The next step of the person, for an operation in CI.
     #[serde(flatten)]
     pub next: Option<NextStep>,
 }
@@ -148,18 +148,18 @@ pub struct OperationAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestOutcome {
-    /// The person was told where to do it.
+    /// The person got instructions; nothing has been done yet.
     Asked,
-    /// The portal did it.
+    /// The portal performed the operation.
     Done,
-    /// The portal could not do it.
+    /// The operation failed.
     Failed,
-    /// The portal began, and nothing says how it ended.
+    /// The portal began, and no outcome is recorded.
     Unknown,
 }
 
 impl RequestOutcome {
-    /// The word in documents.
+    /// Returns the key in documents.
     pub fn key(self) -> &'static str {
         match self {
             Self::Asked => "asked",
@@ -170,17 +170,17 @@ impl RequestOutcome {
     }
 }
 
-/// One entry of the audit.
+/// An entry of the audit log.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// Its id.
+    /// The id of the entry.
     pub id: String,
-    /// When, by the clock of that process.
+    /// The time, by the clock of the process that wrote it.
     pub time: Timestamp,
-    /// The operation that was asked for.
+    /// The requested operation.
     pub operation: PortalOperation,
-    /// The stack; none for a freeze.
+    /// The stack; `None` for a freeze.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackId>,
     /// The folder of the stack at that time.
@@ -188,52 +188,52 @@ pub struct AuditEntry {
     pub folder: Option<RepoPath>,
     /// The input of the request.
     pub input: OperationInput,
-    /// Who, as the login reported.
+    /// The person, as the login provider reported.
     pub person: PortalPerson,
-    /// The address that the request came from.
+    /// The address from which the request came.
     pub address: String,
     /// The client's address as proxies report it (`X-Forwarded-For`). Anybody can write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_for: Option<String>,
     /// The outcome.
     pub outcome: RequestOutcome,
-    /// Why it failed.
+    /// The error, if the operation failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The number of newest entries that a page of the audit has.
+/// The number of entries on the page of the audit log.
 pub const AUDIT_ENTRIES: usize = 500;
-/// The number of newest entries of the audit for a spreadsheet.
+/// The number of entries in the CSV of the audit log.
 pub const AUDIT_ROWS: usize = 5000;
 
-/// The newest entries of the audit. The JSON has `"version":1`.
+/// The newest entries of the audit log. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct AuditDocument {
     /// Version of this format.
     pub version: u32,
-    /// The newest first.
+    /// The entries, the newest first.
     pub entries: Vec<AuditEntry>,
     /// Entries that cannot be read, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
 
-/// Why a request cannot be made.
+/// The reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct OperationRefusal {
-    /// The missing part.
+    /// The missing precondition.
     pub message: String,
-    /// The next step.
+    /// The instruction for the person.
     pub hint: &'static str,
 }
 
-/// Returns the page and the command with which a person does it under their own name. No process of the portal has a
-/// credential of the forge.
+/// Returns the page and the command with which a person performs an operation under their own name. The portal
+/// cannot do it itself, because it has no credentials for the forge.
 ///
 /// # Errors
-/// Something is missing: a digest, a serial, known drift, a run, or `portal.workflow`.
+/// A missing precondition: a digest, a serial, known drift, a run, or `portal.workflow`.
 pub fn next_step(
     operation: PortalOperation,
     row: &OverviewRow,
@@ -280,13 +280,13 @@ pub fn next_step(
     }
 }
 
-/// The forge of the page. Without one, what is said is for GitHub.
+/// Returns the forge of the page; GitHub if there is no page.
 fn forge_of(page: Option<&WorkflowPage>) -> ForgeKind {
     page.map_or(ForgeKind::Github, |page| page.repository().kind())
 }
 
-/// A run that a person starts, with the digest that it approves. Only GitHub's tool starts one of the default branch without its
-/// name, so only there is a command.
+/// Returns the step to start a workflow by hand, with the digest to approve. Only GitHub's `gh` can start a
+/// workflow on the default branch without naming the branch, so only there is a command.
 fn by_hand(page: Option<&WorkflowPage>, approve: Option<&str>, follows: &str) -> NextStep {
     let forge = forge_of(page);
     let starts = match forge {
@@ -327,7 +327,7 @@ fn rollback(
     let Some(serial) = input.serial.filter(|serial| (1..newest).contains(serial)) else {
         return Err(refusal(
             format!("`serial` must be an earlier serial than {newest}"),
-            "the history of the stack lists them",
+            "the history of the stack lists the serials",
         ));
     };
     let folder = encoded(row.stack.or_root().as_str());
@@ -348,6 +348,7 @@ fn retry(row: &OverviewRow, page: Option<&WorkflowPage>) -> Result<NextStep, Ope
     if let Some(step) = run.and_then(|run| rerun(run, page)) {
         return Ok(step);
     }
+    // Without a run to repeat, another run applies everything that is reviewed and not applied yet.
     let Some(page) = page else {
         return Err(refusal(
             "the last run of this stack is not one of GitHub's, and `portal.workflow` is not set",
@@ -374,7 +375,8 @@ fn retry(row: &OverviewRow, page: Option<&WorkflowPage>) -> Result<NextStep, Ope
     })
 }
 
-/// The run once more, if its record names one of the repository: nobody is led to one that the default branch does not name.
+/// Returns the step to repeat a run. `None` if the run belongs to another repository: a stored record must not send
+/// people to any other place.
 fn rerun(run: &str, page: Option<&WorkflowPage>) -> Option<NextStep> {
     let repository = match page {
         Some(page) => page.repository().clone(),
@@ -415,7 +417,7 @@ fn is_digest(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The characters that stay as they are in a path.
+/// The characters that are not escaped in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')
@@ -423,14 +425,14 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'~');
 
-/// A path in an address.
+/// Escapes a path for a URL.
 fn encoded(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
 }
 
-/// A word of a command that a person copies.
+/// Quotes an argument of a command that a person will copy.
 pub(crate) fn shell_word(text: &str) -> String {
-    // No shell has a word with a NUL.
+    // No shell can pass a NUL, so such a text becomes empty.
     let word = shlex::try_quote(text).unwrap_or_default();
     word.into_owned()
 }

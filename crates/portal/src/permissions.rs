@@ -1,61 +1,61 @@
-//! [`PermissionsDocument`]: who may do what, as konverge.yaml of the default branch says.
+//! [`PermissionsDocument`]: who may do what, according to `konverge.yaml` on the default branch.
 
 use konverge_base::model::CommitId;
 use serde::Serialize;
 
-/// Who may do what. The JSON has `"version":1`.
+/// The permissions of all people. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct PermissionsDocument {
     /// Version of this format.
     pub version: u32,
-    /// The commit of the default branch; `None` if the configuration is a file.
+    /// The commit of the default branch; `None` if the configuration was read from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// By subject, and there in the order of the file.
+    /// The permissions by area, within an area in the order of the file.
     pub permissions: Vec<Permission>,
 }
 
-/// One line of the configuration that lets somebody do something, or that stops it.
+/// A line of the configuration that allows or forbids something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Permission {
-    /// The subject.
+    /// The area of the permission.
     pub subject: PermissionSubject,
-    /// People, teams, groups, workflows or identities; empty: nobody by name.
+    /// People, teams, groups, workflows or identities. Empty if the line names nobody.
     pub who: Vec<String>,
-    /// The permission, or the rule that holds for everybody.
+    /// The permission, or a rule for everybody.
     pub may: String,
-    /// Globs of stacks.
+    /// Globs of the stacks for which it holds.
     pub stacks: Vec<String>,
-    /// The key in konverge.yaml.
+    /// The key in `konverge.yaml`.
     pub key: String,
 }
 
-/// The subject of a permission.
+/// The area of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionSubject {
-    /// Who approves changes.
+    /// Who may approve changes.
     Approvals,
-    /// Who starts applies, and when none runs.
+    /// Who may start applies, and when applies are frozen.
     Applies,
-    /// Who overrides rules.
+    /// Who may override findings of policies.
     Overrides,
-    /// Who lets a rollout go on.
+    /// Who may let a rollout continue.
     Rollouts,
-    /// Who sees the portal, and asks for operations there.
+    /// Who may see the portal, and request operations there.
     Portal,
-    /// Which stacks read which secrets.
+    /// Which stacks may read which secrets.
     Secrets,
-    /// Who decrypts states.
+    /// Who can decrypt states.
     States,
     /// The identities of stacks at clouds and providers.
     Identities,
-    /// Who changes the code from outside, and what runs around an apply.
+    /// Which automation may change files, and which hooks run around an apply.
     Automation,
 }
 
 impl PermissionSubject {
-    /// All subjects, as a page shows them.
+    /// All areas, in the order of the page.
     pub const ALL: [Self; 9] = [
         Self::Approvals,
         Self::Applies,
@@ -68,7 +68,7 @@ impl PermissionSubject {
         Self::Automation,
     ];
 
-    /// The words of its heading.
+    /// Returns the title of the area.
     pub fn words(self) -> &'static str {
         match self {
             Self::Approvals => "Approvals",

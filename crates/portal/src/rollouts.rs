@@ -1,4 +1,4 @@
-//! [`RolloutsDocument`]: how far rollouts are, what each waits for, and for whom.
+//! [`RolloutsDocument`]: the progress of rollouts, and what each waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use konverge_base::model::{CommitId, Digest, RepoPath, StackId, rollout::Rollout
 pub struct RolloutsDocument {
     /// Version of this format.
     pub version: u32,
-    /// By name.
+    /// The rollouts, sorted by name.
     pub rollouts: Vec<RolloutView>,
-    /// Notices of what cannot be read.
+    /// Notices about records that cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
 }
@@ -23,30 +23,30 @@ pub struct RolloutsDocument {
 /// One rollout.
 #[derive(Debug, Clone, Serialize)]
 pub struct RolloutView {
-    /// Its name.
+    /// The name of the rollout.
     pub rollout: String,
-    /// True if konverge.yaml has it.
+    /// True if `konverge.yaml` still configures the rollout.
     pub configured: bool,
-    /// How far it is.
+    /// The progress of the rollout.
     #[serde(flatten)]
     pub progress: RolloutProgress,
 }
 
-/// How far a rollout is.
+/// The progress of a rollout.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum RolloutProgress {
-    /// It was never begun: no change of its stacks was merged since it is configured.
+    /// No rollout has begun: no change to its stacks was merged since it was configured.
     NeverBegun {
         /// `never-begun`.
         phase: &'static str,
     },
-    /// A rollout with a record.
+    /// A rollout that has a record.
     Begun(Box<BegunRollout>),
 }
 
 impl RolloutProgress {
-    /// The progress of a rollout without a record.
+    /// Returns the progress of a rollout without a record.
     pub fn never_begun() -> Self {
         Self::NeverBegun { phase: "never-begun" }
     }
@@ -58,54 +58,54 @@ impl RolloutProgress {
 pub struct BegunRollout {
     /// The phase of the current wave.
     pub phase: RolloutPhase,
-    /// True if somebody paused it.
+    /// True if a person paused it.
     pub paused: bool,
-    /// The commit that every wave gets.
+    /// The commit that is rolled out.
     pub commit: CommitId,
     /// The current wave, from 1.
     pub wave: usize,
     /// The waves.
     pub waves: Vec<WaveView>,
-    /// When the phase began.
+    /// The time when the phase began.
     pub since: Timestamp,
-    /// When the bake of the current wave ends.
+    /// The time when the bake of the current wave ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Why it is so.
+    /// The reason of the phase.
     pub why: String,
-    /// True if it should have gone on long ago.
+    /// True if it should have continued long ago.
     pub overdue: bool,
-    /// The last word of each gate of the current wave, by the name of the gate.
+    /// The last reading of each gate of the current wave.
     pub gates: BTreeMap<String, String>,
-    /// The gates that ask people now, with the digest to approve; `null`: a plan is missing.
+    /// The gates that wait for an approval, with the digest to approve; `None` as long as a plan is missing.
     pub approve: BTreeMap<String, Option<Digest>>,
-    /// Who may approve at those gates.
+    /// The people who may approve at each of these gates.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub approvers: BTreeMap<String, Vec<String>>,
-    /// The stacks of the next wave that no job has planned yet, while a gate asks people.
+    /// The stacks of the next wave that no job has planned yet. Set only while a gate waits for an approval.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unplanned: BTreeSet<StackId>,
-    /// The stacks whose change is held: it failed or was aborted.
+    /// The stacks whose change is held because it failed or was aborted.
     pub held: BTreeSet<StackId>,
     /// The number of the record.
     pub number: u64,
-    /// Who wrote it.
+    /// The run that wrote the record.
     pub writer: Writer,
-    /// The folders of the stacks, which decide who sees them.
+    /// The folders of the stacks. Permissions to see a stack depend on its folder.
     #[serde(skip)]
     pub folders: BTreeMap<StackId, RepoPath>,
 }
 
-/// One wave.
+/// A wave of a rollout.
 #[derive(Debug, Clone, Serialize)]
 pub struct WaveView {
-    /// Its number, from 1.
+    /// The number of the wave, from 1.
     pub wave: usize,
-    /// How far it is.
+    /// The progress of the wave.
     pub is: WaveStanding,
-    /// The stacks that the commit changes.
+    /// The stacks of the wave that the commit changes.
     pub stacks: Vec<StackId>,
-    /// How long its stacks must stay ready.
+    /// The time for which the stacks must stay ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bake: Option<String>,
     /// The gates before the next wave.
@@ -113,22 +113,22 @@ pub struct WaveView {
     pub gates: Vec<String>,
 }
 
-/// How far a wave is.
+/// The progress of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaveStanding {
     /// It has ended.
     Done,
-    /// The rollout ended with it.
+    /// The rollout ended in this wave.
     Last,
-    /// It is the current one.
+    /// This is the current wave.
     Now,
     /// It has not begun.
     Later,
 }
 
 impl WaveStanding {
-    /// The word of it.
+    /// Returns the word that a page shows.
     pub fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -140,17 +140,17 @@ impl WaveStanding {
 }
 
 impl RolloutsDocument {
-    /// The document of records that cannot be read.
+    /// Creates a document for records that cannot be read.
     pub fn unreadable(why: &str) -> Self {
         Self {
             version: 1,
             rollouts: Vec::new(),
-            notices: vec![format!("How far the rollouts are is unknown: {why}")],
+            notices: vec![format!("The rollouts cannot be read: {why}")],
         }
     }
 
-    /// The rollouts of the stacks whose folders somebody may see. Reasons, gates and approvals may speak of other stacks:
-    /// they are shown to who sees every stack of the rollout.
+    /// Returns a copy with only the rollouts of which the person may see a stack. Reasons, gates and approvals may
+    /// mention other stacks, so they are only shown to a person who may see every stack of the rollout.
     #[must_use]
     pub fn restricted(&self, may_see: impl Fn(&RepoPath) -> bool) -> Self {
         let rollouts = self
@@ -172,11 +172,12 @@ impl RolloutsDocument {
 }
 
 impl BegunRollout {
-    /// Returns the part that somebody may see; `None` if none of its stacks may be seen.
+    /// Returns the part that the person may see; `None` if the person may see none of its stacks.
     fn restricted(&self, may_see: impl Fn(&RepoPath) -> bool) -> Option<Self> {
         let seen = |stack: &StackId| self.folders.get(stack).is_some_and(&may_see);
         let all: Vec<_> = self.waves.iter().flat_map(|wave| &wave.stacks).collect();
-        // A held change may be of a stack that the rollout no longer has, whose folder nobody knows here.
+        // A held change may belong to a stack that is no longer part of the rollout and whose folder is unknown, so
+        // `held` counts too.
         if all.iter().copied().chain(&self.held).all(seen) {
             return (!all.is_empty()).then(|| self.clone());
         }

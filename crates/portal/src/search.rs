@@ -9,43 +9,43 @@ use serde::Serialize;
 
 use konverge_base::model::StackId;
 
-/// The number of hits that an answer names.
+/// The maximum number of hits in a result.
 const HITS: usize = 500;
 
-/// The names that a stack adds to the search.
+/// The searchable names of one stack.
 #[derive(Debug, Clone, Default)]
 pub struct SearchNames {
     /// The names of the resources by kind.
     pub names: BTreeMap<String, Vec<String>>,
-    /// The images of their containers.
+    /// The images of the stack's containers.
     pub images: BTreeSet<String>,
-    /// The number of resources and images that are not named.
+    /// The number of resources and images that were left out.
     pub more: usize,
 }
 
-/// The names of all stacks.
+/// The searchable names of all stacks.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SearchIndex {
-    /// The stacks; the other fields name them by their place here.
+    /// The stacks. The other fields refer to them by index.
     pub stacks: Vec<StackId>,
-    /// By kind the names, each with the stacks that have such a resource.
+    /// The names by kind, each with the indexes of the stacks that have such a resource.
     pub kinds: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
-    /// By image the stacks.
+    /// The images, each with the indexes of the stacks that use it.
     pub images: BTreeMap<String, Vec<usize>>,
-    /// The stacks with resources or images that are not named here, and how many.
+    /// The number of left out resources and images, by index of the stack.
     pub unnamed: BTreeMap<usize, usize>,
 }
 
-/// The answer to a search. The JSON has `"version":1`.
+/// The result of a search. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SearchResult {
     /// Version of this format.
     pub version: u32,
-    /// Sorted by kind and name; images come last.
+    /// The hits, sorted by kind and name; images come last.
     pub hits: Vec<SearchHit>,
-    /// The number of hits that are left out.
+    /// The number of further hits.
     pub more: usize,
-    /// The number of resources and images of large stacks that no search looks into.
+    /// The number of resources and images that were not searched, because their stacks have too many.
     pub unnamed: usize,
 }
 
@@ -56,12 +56,12 @@ pub struct SearchHit {
     pub kind: String,
     /// The name of the resource, or the image.
     pub name: String,
-    /// The stacks.
+    /// The stacks that have it.
     pub stacks: Vec<StackId>,
 }
 
 impl SearchIndex {
-    /// Adds a stack.
+    /// Adds the names of a stack.
     pub fn add(&mut self, stack: &StackId, names: SearchNames) {
         let place = self.stacks.len();
         self.stacks.push(stack.clone());
@@ -79,7 +79,7 @@ impl SearchIndex {
         }
     }
 
-    /// The names of some of the stacks, and nothing of the others.
+    /// Returns a copy with the names of some stacks. Nothing reveals the others.
     pub(crate) fn restricted(&self, may_see: impl Fn(&StackId) -> bool) -> Self {
         let mut index = Self::default();
         let mut places = vec![None; self.stacks.len()];
@@ -105,12 +105,12 @@ impl SearchIndex {
         index
     }
 
-    /// The identities at places.
+    /// Returns the stacks at these indexes.
     pub fn stacks_at<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a StackId> {
         places.iter().filter_map(|place| self.stacks.get(*place))
     }
 
-    /// Finds everything that has each word of a text in its kind, its name or its image.
+    /// Finds all resources and images that contain each word of a text in their kind, name or image.
     pub fn search(&self, text: &str) -> SearchResult {
         let text = text.to_lowercase();
         let words: Vec<_> = text.split_whitespace().collect();
@@ -144,7 +144,8 @@ impl SearchIndex {
     }
 }
 
-/// Most names are in lower case already, and a search reads all of them.
+/// Converts a name to lower case. A search reads all names, and most are lower case already, so these are not
+/// copied.
 fn lowercase(text: &str) -> Cow<'_, str> {
     if text
         .bytes()

@@ -1,45 +1,45 @@
-//! The addresses of the pages, relative to the root of the site. Names become parts of a path that are safe as a file
-//! name, as a key of a store and in a URL: letters, digits and `._-`; `@` stands for a slash, `=XX` for any other byte.
+//! The paths of pages, relative to the root of the site. A name becomes a path segment that is safe as a file name,
+//! as a key of a store and in a URL: letters, digits and `._-` stay, `@` replaces a slash, `=XX` any other byte.
 
 use std::fmt::Write as _;
 
 use crate::StackOrder;
 use konverge_base::model::{Digest, StackId};
 
-/// The longest name of a folder, in bytes.
+/// The maximum length of a path segment in bytes.
 const LONGEST: usize = 200;
 
-/// The overview.
+/// The overview page.
 pub const OVERVIEW: &str = "index.html";
-/// The search.
+/// The search page.
 pub const SEARCH: &str = "search.html";
-/// The styles.
+/// The style sheet.
 pub const STYLE: &str = "portal.css";
 /// The script.
 pub const SCRIPT: &str = "portal.js";
-/// The names of all stacks, for the search of the static site.
+/// The search data of all stacks, for the static site.
 pub const SEARCH_DATA: &str = "search.js";
 
 /// The table of all stacks by project.
 pub const PROJECTS: &str = "by-project.html";
-/// The rollouts.
+/// The page of rollouts.
 pub const ROLLOUTS: &str = "rollouts.html";
-/// Four numbers over time.
+/// The page of trends.
 pub const TRENDS: &str = "trends.html";
-/// Who may do what.
+/// The page of permissions.
 pub const PERMISSIONS: &str = "permissions.html";
-/// The audit of `konverge serve`.
+/// The page of the audit log in `konverge serve`.
 pub const AUDIT: &str = "audit.html";
-/// The audit for a spreadsheet.
+/// The audit log as CSV.
 pub const AUDIT_CSV: &str = "audit.csv";
-/// The page of `konverge serve` that stops all applies.
+/// The page of `konverge serve` to stop all applies.
 pub const FREEZE: &str = "freeze.html";
-/// The page of `konverge serve` with the person's own roles.
+/// The page of `konverge serve` about the person who is signed in.
 pub const ACCOUNT: &str = "account.html";
-/// The page of a stack's operations, in the folder of the stack.
+/// The page of a stack's operations, in the stack's folder.
 pub const OPERATIONS: &str = "operations.html";
 
-/// A name as one part of a path.
+/// Converts a name to a path segment.
 pub fn slug(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let only_dots = name.bytes().all(|byte| byte == b'.');
@@ -62,22 +62,22 @@ pub fn slug(name: &str) -> String {
     text
 }
 
-/// The folder of a stack's pages.
+/// Returns the folder with the pages of a stack.
 pub fn stack_folder(stack: &StackId) -> String {
     format!("stacks/{}", slug(stack.as_str()))
 }
 
-/// The page of a stack.
+/// Returns the path of a stack's page.
 pub fn stack(stack: &StackId) -> String {
     format!("{}/index.html", stack_folder(stack))
 }
 
-/// The name of the page with the difference of two serials, in the folder of the stack.
+/// Returns the file name of the page with a difference of two serials, in the stack's folder.
 pub fn difference(from: u64, to: u64) -> String {
     format!("{from}-{to}.html")
 }
 
-/// The table of all stacks in an order.
+/// Returns the path of the table of all stacks in an order.
 pub fn stacks(order: StackOrder) -> String {
     match order {
         StackOrder::Project => PROJECTS.to_owned(),
@@ -85,12 +85,12 @@ pub fn stacks(order: StackOrder) -> String {
     }
 }
 
-/// The page that lists the resources of a kind.
+/// Returns the path of the page that lists the resources of a kind.
 pub fn kind(kind: &str) -> String {
     format!("kinds/{}.html", slug(kind))
 }
 
-/// Returns true if a path is of the form that this module writes, so that it stays below the root.
+/// Returns true if a path has the form that this module writes. Such a path cannot leave the root.
 pub fn is_own(path: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()

@@ -1,27 +1,27 @@
-//! [`StackOrder`]: the orders of the table of all stacks.
+//! [`StackOrder`]: the sort orders of the table of all stacks.
 
 use std::cmp::{Ordering, Reverse};
 
 use crate::OverviewRow;
 
-/// The order of the table of all stacks. Stacks that are equal in it are sorted by their identity.
+/// A sort order of the table of all stacks. Equal stacks are sorted by identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackOrder {
     /// By project, then by environment.
     Project,
     /// By environment, then by project.
     Environment,
-    /// The last write first.
+    /// By the time of the last apply, the newest first.
     Applied,
-    /// The oldest drift first.
+    /// By the start of the drift, the oldest first.
     Drift,
 }
 
 impl StackOrder {
-    /// All orders, as the head of the table has them.
+    /// All orders, in the order of the table's columns.
     pub const ALL: [Self; 4] = [Self::Project, Self::Environment, Self::Applied, Self::Drift];
 
-    /// The key in addresses.
+    /// Returns the key of the order in URLs.
     pub fn key(self) -> &'static str {
         match self {
             Self::Project => "project",
@@ -31,7 +31,7 @@ impl StackOrder {
         }
     }
 
-    /// The words in the head of the table.
+    /// Returns the title of the column.
     pub fn words(self) -> &'static str {
         match self {
             Self::Project => "Project",
@@ -41,7 +41,7 @@ impl StackOrder {
         }
     }
 
-    /// Rows in this order.
+    /// Sorts rows.
     pub fn sort(self, rows: &mut [&OverviewRow]) {
         rows.sort_by(|a, b| self.compare(a, b).then_with(|| a.id.cmp(&b.id)));
     }

@@ -6,12 +6,12 @@ use jiff::civil::Date;
 use konverge_base::model::week_activity::{Week, WeekActivity};
 use serde::Serialize;
 
-/// Four numbers by week. The JSON has `"version":1`.
+/// Four numbers for each of the last weeks. The JSON has `"version":1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Trends {
     /// Version of this format.
     pub version: u32,
-    /// The oldest first; the last is the current one.
+    /// The weeks, the oldest first; the last one is the current week.
     pub weeks: Vec<TrendWeek>,
 }
 
@@ -19,34 +19,34 @@ pub struct Trends {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrendWeek {
-    /// Its Monday, in UTC.
+    /// The Monday of the week, in UTC.
     pub monday: Date,
-    /// The applies that did what they could.
+    /// The number of applies that did not fail.
     pub applies: u64,
     /// The applies that failed.
     pub failures: u64,
-    /// The mean time from a merge to the end of its apply; none without such an apply.
+    /// The mean time from a merge to the end of its apply; `None` without such an apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_seconds: Option<u64>,
-    /// The stacks with drift at the last check; none without a check.
+    /// The number of stacks with drift at the last check of the week; `None` without a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drifted: Option<usize>,
-    /// For how long the oldest drift was known then.
+    /// The age of the oldest drift at that check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_drift_seconds: Option<u64>,
 }
 
-/// The drift that was known at the last check of a week.
+/// The drift at the last check of a week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeekDrift {
     /// The number of stacks with drift.
     pub stacks: usize,
-    /// For how many seconds the oldest was known.
+    /// The age of the oldest drift in seconds.
     pub oldest: u64,
 }
 
 impl Trends {
-    /// The numbers of the weeks up to this one.
+    /// Computes the numbers of the last weeks, up to `now`.
     pub fn new<'a>(
         now: Week,
         activity: impl IntoIterator<Item = &'a WeekActivity>,

@@ -1,4 +1,4 @@
-//! [`Artifact`]: the bytes of an artifact. They depend on the files and the annotations alone.
+//! [`Artifact`]: the bytes of an OCI artifact, which depend only on its files and annotations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use flate2::{Compression, GzBuilder};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-/// The types of the parts. Argo CD takes only layers that it knows; Flux takes the first one.
+/// The media types of the parts. Argo CD accepts only layers of known types; Flux uses the first layer.
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.cncf.flux.config.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -23,7 +23,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Creates the artifact of files, by their path. Owners and times are 0, so that equal files have equal bytes.
+    /// Creates an artifact of files, by path. Owners and times are 0, so that equal files have equal bytes.
     pub fn new(files: &BTreeMap<String, Vec<u8>>, annotations: &BTreeMap<String, String>) -> Self {
         let config = b"{}".to_vec();
         let layer = compress(&archive(files));
@@ -48,7 +48,7 @@ impl Artifact {
     }
 }
 
-/// Returns the digest of bytes: `sha256:` and 64 digits.
+/// Returns the digest of bytes: `sha256:` and 64 hexadecimal digits.
 pub(crate) fn digest(content: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(content)))
 }
@@ -65,7 +65,7 @@ fn archive(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     archive.into_inner().expect("memory takes every write")
 }
 
-/// Returns the folders of a path: `a/` and `a/b/` of `a/b/c`.
+/// Returns the folders of a path, for example `a/` and `a/b/` for `a/b/c`.
 fn folders_of(path: &str) -> impl Iterator<Item = String> + '_ {
     path.match_indices('/').map(|(at, _)| path[..=at].to_owned())
 }

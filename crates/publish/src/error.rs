@@ -10,66 +10,66 @@ use konverge_base::{
     model::text::visible,
 };
 
-/// The error of a push.
+/// An error while an artifact is pushed.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The address is not one of an artifact.
+    /// The reference is not that of an artifact.
     #[error("`{}` is not an address of an artifact: {why}", visible(.text))]
     Reference {
-        /// The address.
+        /// The invalid reference.
         text: String,
-        /// The rule that it breaks.
+        /// The rule that the reference breaks.
         why: &'static str,
     },
-    /// The registry, or a server that it names, did not answer.
-    #[error("the registry `{host}` did not take the artifact: `{}` did not answer within {} s", visible(.asked), .limit.as_secs_f64())]
+    /// The registry, or a server to which it redirects, did not respond.
+    #[error("the registry `{host}` did not accept the artifact: `{}` did not answer within {} s", visible(.asked), .limit.as_secs_f64())]
     Silent {
-        /// The registry.
+        /// The host of the registry.
         host: String,
-        /// The server that did not answer.
+        /// The server that did not respond.
         asked: String,
-        /// How long it had.
+        /// The time limit for a response.
         limit: Duration,
     },
-    /// The push took too long, although there were answers.
-    #[error("the registry `{host}` did not take the artifact within {} s", .limit.as_secs_f64())]
+    /// The push took too long, although the registry responded.
+    #[error("the registry `{host}` did not accept the artifact within {} s", .limit.as_secs_f64())]
     Slow {
-        /// The registry.
+        /// The host of the registry.
         host: String,
-        /// How long it had.
+        /// The time limit for the push.
         limit: Duration,
     },
-    /// The run was asked to stop during the push.
+    /// The run was interrupted during the push.
     #[error("the push to the registry `{host}` was stopped: {stopped}")]
     Stopped {
-        /// The registry.
+        /// The host of the registry.
         host: String,
-        /// The stop request.
+        /// The interruption.
         #[source]
         stopped: Stopped,
     },
     /// The registry refused a request, or could not be reached.
-    #[error("the registry `{host}` did not take the artifact: {}", visible(&chain(.source)))]
+    #[error("the registry `{host}` did not accept the artifact: {}", visible(&chain(.source)))]
     Registry {
-        /// The registry.
+        /// The host of the registry.
         host: String,
-        /// The error of the client.
+        /// The error of the HTTP client.
         source: Box<OciDistributionError>,
     },
-    /// The tag has other content.
+    /// The tag points to other content.
     #[error("`{reference}` exists with other content: it is `{found}`, and this is `{ours}`")]
     OtherContent {
-        /// The artifact.
+        /// The reference of the artifact.
         reference: String,
-        /// The digest that the tag has.
+        /// The digest that the tag points to.
         found: String,
-        /// The digest of our artifact.
+        /// The digest of the artifact to push.
         ours: String,
     },
-    /// The registry returns another manifest than was pushed.
+    /// The registry returns another manifest than the pushed one.
     #[error("the registry `{host}` returned another manifest than was pushed: `{found}` instead of `{ours}`")]
     Lies {
-        /// The registry.
+        /// The host of the registry.
         host: String,
         /// The digest that the registry returns.
         found: String,
@@ -89,12 +89,12 @@ impl From<PublishError> for UserError {
         match error {
             PublishError::Reference { .. } => failure.hint("write `oci://HOST/NAME:TAG`, with a tag of its own for each content"),
             PublishError::Silent { asked, .. } => failure
-                .hint(format!("check that this machine reaches `{}`, then run it again", visible(&asked)))
+                .hint(format!("check that this machine reaches `{}`, then run the command again", visible(&asked)))
                 .hint(RESUMES),
             PublishError::Slow { .. } => failure
-                .hint("ask the people who run the registry why it is slow, then run it again")
+                .hint("ask the people who run the registry why it is slow, then run the command again")
                 .hint(RESUMES),
-            PublishError::Stopped { .. } => failure.hint(format!("run it again: {RESUMES}")),
+            PublishError::Stopped { .. } => failure.hint(format!("run the command again: {RESUMES}")),
             PublishError::Registry { source, .. } => failure.hint(remedy(&source)),
             PublishError::OtherContent { .. } => failure
                 .hint("push to another tag, such as one that holds the commit: a tag that changes would be a release that nobody reviewed"),
@@ -103,9 +103,9 @@ impl From<PublishError> for UserError {
     }
 }
 
-const RESUMES: &str = "what the registry has already is not pushed twice";
+const RESUMES: &str = "parts that the registry already has are not pushed again";
 
-/// Returns the hint for an error of the client.
+/// Returns the hint for an error of the HTTP client.
 fn remedy(error: &OciDistributionError) -> &'static str {
     match error {
         OciDistributionError::RequestError(error) if error.is_redirect() => {

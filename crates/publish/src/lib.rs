@@ -1,6 +1,6 @@
-//! Files as an artifact in an OCI registry, as Argo CD and Flux read them: one layer, whose type Argo CD knows, and
-//! Flux's annotations. The bytes depend on the files alone, so equal files have equal digests. Only a delivery moves a
-//! tag, from a digest that it pushed.
+//! Publishes files as an artifact in an OCI registry, in the form that Argo CD and Flux read: one layer with a type
+//! that Argo CD knows, and Flux's annotations. The bytes depend only on the files, so equal files have equal digests.
+//! Only a delivery moves a tag, and only away from a digest that it has pushed itself.
 
 mod artifact;
 mod error;

@@ -1,17 +1,17 @@
-//! The name of an artifact: `oci://HOST/NAME:TAG`.
+//! The reference of an artifact: `oci://HOST/NAME:TAG`.
 
 use std::str::FromStr;
 
 use crate::PublishError;
 
-/// The registry, the repository in it, and the tag.
+/// A reference: the registry, the repository in it, and the tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactReference {
-    /// `ghcr.io`, `localhost:5000`.
+    /// The registry, for example `ghcr.io` or `localhost:5000`.
     pub host: String,
-    /// `acme/shop`.
+    /// The repository, for example `acme/shop`.
     pub name: String,
-    /// `1.2.3`.
+    /// The tag, for example `1.2.3`.
     pub tag: String,
 }
 

@@ -1,4 +1,4 @@
-//! The push of an artifact. It does nothing if the tag has the same content, and is an error if the tag has other content.
+//! Pushes artifacts. A push does nothing if the tag has the same content, and is an error if the tag has other content.
 
 use std::time::Duration;
 
@@ -18,14 +18,15 @@ use crate::{
     artifact::{MANIFEST_TYPE, digest},
 };
 
-/// The time limits of a registry.
+/// The time limits for requests to a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegistryLimits {
-    /// For a connection.
+    /// The time limit for a connection.
     pub connect: Duration,
-    /// For the next bytes of an answer. The answer to a part of an upload counts from its first byte.
+    /// The time limit for the next bytes of a response. For an uploaded part it counts from the first byte of the
+    /// upload.
     pub silence: Duration,
-    /// For a whole push.
+    /// The time limit for a whole push.
     pub push: Duration,
 }
 
@@ -44,7 +45,7 @@ impl Default for RegistryLimits {
 pub enum Published {
     /// The registry has the artifact now.
     Pushed,
-    /// It had it already.
+    /// The registry had the artifact already.
     Unchanged,
 }
 
@@ -57,7 +58,7 @@ pub struct RegistryClient {
 }
 
 impl RegistryClient {
-    /// Creates a client with the login of one registry. When the run is asked to stop, a push ends soon.
+    /// Creates a client with the login for one registry. An interrupted run ends a push soon.
     pub fn new(login: Option<RegistryLogin>, interrupt: Interrupt) -> Self {
         Self {
             login,
@@ -66,17 +67,17 @@ impl RegistryClient {
         }
     }
 
-    /// Sets other limits.
+    /// Sets other time limits.
     #[must_use]
     pub fn within(self, limits: RegistryLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Pushes an artifact. A run that was interrupted is continued by the next one.
+    /// Pushes an artifact. If a run is interrupted, the next run continues the push.
     ///
     /// # Errors
-    /// The tag has other content, the run was asked to stop, or the registry refuses, is slow, or returns another manifest than
-    /// was pushed.
+    /// The tag has other content, the run was interrupted, or the registry refuses, is slow, or returns another
+    /// manifest than the pushed one.
     pub async fn publish(
         &self,
         reference: &ArtifactReference,
@@ -85,10 +86,11 @@ impl RegistryClient {
         self.publish_in_place_of(reference, artifact, &[]).await
     }
 
-    /// Pushes an artifact, and may move the tag from one of the digests in `ours`, which the caller has pushed itself.
+    /// Pushes an artifact, and may move the tag if it points to one of the digests in `ours`, which the caller has
+    /// pushed.
     ///
     /// # Errors
-    /// Those of [`RegistryClient::publish`].
+    /// See [`RegistryClient::publish`].
     pub async fn publish_in_place_of(
         &self,
         reference: &ArtifactReference,
@@ -109,7 +111,7 @@ impl RegistryClient {
     /// Checks that [`RegistryClient::publish_in_place_of`] may move the tag. Nothing is pushed.
     ///
     /// # Errors
-    /// Those of [`RegistryClient::publish`].
+    /// See [`RegistryClient::publish`].
     pub async fn check_tag(
         &self,
         reference: &ArtifactReference,
@@ -142,7 +144,7 @@ impl RegistryClient {
         }
     }
 
-    /// Logs in at the registry of a tag.
+    /// Logs in to the registry of a tag.
     async fn tag<'a>(&'a self, reference: &'a ArtifactReference) -> Result<Tag<'a>, PublishError> {
         let host = &reference.host;
         let client = Client::new(ClientConfig {
@@ -159,7 +161,7 @@ impl RegistryClient {
             RegistryAuth::Basic(login.user.clone(), login.password.clone())
         });
         let image = Reference::with_tag(host.clone(), reference.name.clone(), reference.tag.clone());
-        // One login serves all requests of the push, and a refused one ends the push before anything is sent.
+        // One login serves all requests of the push. If it is refused, the push ends before any content is sent.
         let login = client.auth(&image, &auth, RegistryOperation::Push).await;
         login.map_err(|error| self.refused(host, error))?;
         Ok(Tag {
@@ -175,7 +177,8 @@ impl RegistryClient {
         if let OciDistributionError::RequestError(error) = &source
             && error.is_timeout()
         {
-            // A registry may send us to other servers for tokens and layers. The error names the one that did not answer.
+            // A registry may redirect to other servers for tokens and layers. The error names the server that did not
+            // respond.
             let asked = error.url().and_then(|url| {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
                 Some(format!("{}{port}", url.host_str()?))
@@ -224,7 +227,7 @@ impl Tag<'_> {
         }
     }
 
-    /// Returns true if the tag has the artifact already. Other content that must not be replaced is an error.
+    /// Returns true if the tag already points to the artifact. Other content that must not be replaced is an error.
     async fn has(&self, artifact: &Artifact, replaceable: &[String]) -> Result<bool, PublishError> {
         let Some(found) = self.manifest().await? else {
             return Ok(false);
@@ -246,7 +249,7 @@ impl Tag<'_> {
 
     async fn push(&self, artifact: &Artifact) -> Result<(), PublishError> {
         let ours = artifact.digest();
-        // The manifest goes last: a registry refuses one whose parts it does not have.
+        // The manifest is pushed last, because a registry rejects a manifest whose parts it does not have.
         for part in [&artifact.config, &artifact.layer] {
             let pushed = self
                 .client
@@ -259,7 +262,8 @@ impl Tag<'_> {
             .client
             .push_manifest_raw(&self.image, artifact.manifest.clone(), kind);
         pushed.await.map_err(|error| self.refused(error))?;
-        // Read the tag back as a controller will: a registry that changed the manifest would deliver something unreviewed.
+        // The tag is read back as a controller will read it: if a registry changed the manifest, it would deliver
+        // unreviewed content.
         let found = self
             .manifest()
             .await?
@@ -277,8 +281,8 @@ impl Tag<'_> {
     }
 }
 
-/// Returns true if the registry says that it does not have the tag. Any other answer is an error: a tag that might exist
-/// is not written.
+/// Returns true if the registry reports that the tag does not exist. Any other response is an error, because a tag that
+/// may exist must not be written.
 fn is_missing(error: &OciDistributionError) -> bool {
     match error {
         OciDistributionError::ImageManifestNotFoundError(_) => true,

@@ -259,7 +259,7 @@ async fn a_registry_that_never_answers_is_named_with_the_time_it_had() {
     let told = told(push_silent(&server.host).await);
     let expected = format!("`{}` did not answer within 2 s", server.host);
     assert!(
-        told.contains(&expected) && told.contains("run it again"),
+        told.contains(&expected) && told.contains("run the command again"),
         "{told}"
     );
 }
@@ -288,11 +288,11 @@ async fn an_answer_of_one_byte_at_a_time_ends_with_the_time_of_the_push() {
     let pushed = push_within(&server.host, &[], limits, Interrupt::default()).await;
     let told = told(pushed.unwrap_err());
     let expected = format!(
-        "the registry `{}` did not take the artifact within 2 s",
+        "the registry `{}` did not accept the artifact within 2 s",
         server.host
     );
     assert!(
-        told.contains(&expected) && told.contains("not pushed twice"),
+        told.contains(&expected) && told.contains("not pushed again"),
         "{told}"
     );
 }

@@ -1,4 +1,4 @@
-//! The monorepo as it stands in git: trees ([`git`]), projects and stacks ([`konfig`]), and which stacks a change affects
+//! The monorepo in git: its trees ([`git`]), its projects and stacks ([`konfig`]), and the stacks that a change affects
 //! ([`affected`]).
 
 pub mod affected;

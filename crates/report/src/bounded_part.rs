@@ -1,6 +1,6 @@
-//! [`BoundedPart`]: a part of a comment with a room of its own.
+//! [`BoundedPart`]: a part of a comment with a size limit of its own.
 
-/// A part of a comment, and the number of lines that had no room.
+/// A part of a comment, and the number of lines that did not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BoundedPart {
     pub text: String,
@@ -9,7 +9,7 @@ pub(crate) struct BoundedPart {
 }
 
 impl BoundedPart {
-    /// Returns an open fold with the lines that fit in `room` bytes, and a line that counts the others.
+    /// Returns an open fold with the lines that fit in `room` bytes, and a line with the number of the others.
     pub(crate) fn open_fold(
         title: &str,
         lines: impl Iterator<Item = String>,

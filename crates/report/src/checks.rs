@@ -15,12 +15,13 @@ use konverge_base::{
     },
 };
 
-/// GitHub shows 10 errors and 10 warnings of a step.
+/// The maximum number of annotations of a step: GitHub shows 10 errors and 10 warnings.
 const MOST_ANNOTATIONS: usize = 20;
 
-/// At most `most` check runs: failed stacks first, then stacks with deletions or replacements, each sorted by
-/// identity. Stacks that failed with one error have one. The last one is about all other stacks, under the name of the
-/// plan's `scope`. The name of a check run is that of its stack or of the file with the error, so the next run replaces it.
+/// Returns at most `most` check runs: failed stacks first, then stacks with deletions or replacements, each sorted by
+/// identity. Stacks that failed with the same error share one. The last check run is for all other stacks, under the
+/// name of the plan's `scope`. A check run is named after its stack or the file with the error, so that the next run
+/// replaces it.
 pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     let mut stacks: Vec<_> = plan
         .stacks
@@ -47,7 +48,7 @@ pub fn checks(plan: &Plan, most: usize, scope: &str) -> Vec<CheckRun> {
     checks
 }
 
-/// The stacks of each check run: those with one error together, in the order of the first of them.
+/// Returns the stacks of each check run. Stacks with the same error are together, in the order of the first of them.
 fn subjects<'a>(stacks: &[&'a StackPlan]) -> Vec<Vec<&'a StackPlan>> {
     let groups: Vec<_> = [false, true]
         .into_iter()
@@ -94,12 +95,13 @@ fn check_of_subject(stacks: &[&StackPlan]) -> CheckRun {
     }
 }
 
-/// The name of a stack's check run.
+/// Returns the name of a stack's check run.
 pub fn name(stack: &StackId) -> String {
     format!("konverge: {}", escape::line(stack.as_str()))
 }
 
-/// The annotations of a plan: errors at their lines, for the log of the job. An error of many stacks is shown once.
+/// Returns the annotations of a plan for the log of the job: errors at their lines. An error of many stacks appears
+/// once.
 pub fn annotations(plan: &Plan) -> Vec<Annotation> {
     grouped_annotations(&plan.stacks.iter().collect::<Vec<_>>())
 }
@@ -123,7 +125,7 @@ fn grouped_annotations(stacks: &[&StackPlan]) -> Vec<Annotation> {
     groups.iter().filter_map(of_group).collect()
 }
 
-/// The annotations of a check run, which GitHub takes at a file only.
+/// Returns the annotations of a check run. GitHub accepts them only with a file.
 fn annotations_of(stacks: &[&StackPlan]) -> Vec<Annotation> {
     let mut notes = grouped_annotations(stacks);
     notes.retain(|note| !note.file.is_empty());
@@ -138,7 +140,7 @@ fn rank(stack: &StackPlan) -> u8 {
     }
 }
 
-/// The rank of a stack without a check run of its own.
+/// The rank of a stack that gets no check run of its own.
 const HARMLESS: u8 = 2;
 
 fn check(stack: &StackPlan) -> CheckRun {
@@ -170,7 +172,7 @@ fn check(stack: &StackPlan) -> CheckRun {
     let counts = counts(stack);
     CheckRun {
         name,
-        // A severe change is not an error: the review and the policies decide whether it is allowed.
+        // A severe change is no error, because the review and the policies decide whether it is allowed.
         conclusion: if stack.resources.iter().any(is_grave) {
             Conclusion::Neutral
         } else {
@@ -202,7 +204,7 @@ fn annotation(stack: &StackPlan, error: &ErrorBody) -> Annotation {
     }
 }
 
-/// The annotations of what policy sets deny, warn about or cannot decide.
+/// Returns annotations for the findings of policy sets that deny, warn or could not be decided.
 pub fn finding_annotations(findings: &[PolicyFinding]) -> Vec<Annotation> {
     let of_sets = findings.iter().filter_map(|finding| {
         let place = finding.place.as_ref()?;
@@ -231,13 +233,13 @@ pub fn finding_annotations(findings: &[PolicyFinding]) -> Vec<Annotation> {
     of_sets.take(MOST_ANNOTATIONS).collect()
 }
 
-/// The lines of a message for GitHub's interface, which shows them as plain text.
+/// Returns the lines of a message for a place in GitHub that shows plain text.
 fn visible_lines(message: &str) -> String {
     let lines: Vec<_> = escape::lines(message).collect();
     lines.join("\n")
 }
 
-/// The counts of a stack's own changes. What differs already is counted apart.
+/// Returns the counts of a stack's own changes. Existing differences are counted separately.
 fn counts(stack: &StackPlan) -> String {
     let own = labels::counts(&diff::own_summary(stack));
     match diff::drifted(stack) {
@@ -270,7 +272,7 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
     if left_out > 0 {
         text.push_str(&format!("- and {left_out} more\n"));
     }
-    // The diffs of as many stacks as fit.
+    // Shows the diffs of as many stacks as fit.
     for stack in rest {
         let heading = format!("\n### {}\n\n", escape::code(stack.id.as_str()));
         let room = CHECK_BUDGET.saturating_sub(text.len() + heading.len());
@@ -303,7 +305,7 @@ fn aggregate(rest: &[&StackPlan], scope: &str) -> CheckRun {
     }
 }
 
-/// The least room for the diff of a stack.
+/// The minimum room in bytes for the diff of a stack.
 const LEAST: usize = 2048;
 
 #[cfg(test)]

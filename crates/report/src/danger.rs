@@ -1,21 +1,21 @@
-//! [`Danger`]: how dangerous a change is, which decides what is read first.
+//! [`Danger`]: how dangerous a change is, which decides what is shown first.
 
 use crate::{diff, labels};
 use konverge_base::model::plan::{Action, ResourcePlan};
 
-/// How dangerous a change is, the worst first.
+/// The danger of a change, the most dangerous level first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Danger {
-    /// It deletes, replaces, or may have to.
+    /// The change deletes or replaces a resource, or may have to.
     Grave,
-    /// It changes what runs.
+    /// The change modifies a live resource.
     Change,
-    /// It takes over what runs, and changes it.
+    /// The change takes over a live resource and modifies it.
     TakeOver,
 }
 
 impl Danger {
-    /// Returns how dangerous a change is; `None` if it changes nothing that runs.
+    /// Returns how dangerous a change is; `None` if it changes no live resource.
     pub(crate) fn of_resource(resource: &ResourcePlan) -> Option<Self> {
         let changes_a_value = || {
             resource

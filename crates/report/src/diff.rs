@@ -1,5 +1,5 @@
-//! Renders the changes of one resource as the lines of a `diff` block. The sign is in column 0, so that
-//! GitHub colors it; the path to a changed value is shown as unchanged lines around it.
+//! Renders the changes of one resource as lines of a `diff` block. The sign is in column 0, because GitHub colors the
+//! line by it. The path to a changed value is shown as unchanged lines around it.
 
 use serde_json::Value;
 
@@ -14,29 +14,29 @@ use konverge_base::model::{
     review::ReviewUnit,
 };
 
-/// The longest line that is shown whole, in characters. In longer ones the common start and end of both sides are
-/// shortened.
+/// The maximum length of a line that is shown whole, in characters. In longer lines the common start and end of the old
+/// and the new value are shortened.
 const WIDEST: usize = 400;
 
-/// So many characters of them stay at the difference.
+/// The number of common characters that stay next to the difference.
 const AROUND: usize = 40;
 
-/// The context that is shown around a change.
+/// The amount of context that is shown around a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffContext {
-    /// The path as a tree, and this many unchanged lines around a change inside a text.
+    /// Show the path as a tree, and this many unchanged lines around a change inside a text.
     Tree(usize),
-    /// The path in one line.
+    /// Show the path on one line.
     Path,
 }
 
-/// The lines of a resource's own changes (without drift), each starting with `+`, `-`, `@` or a blank.
+/// Returns the lines of a resource's own changes, without drift. Each line starts with `+`, `-`, `@` or a space.
 pub fn resource(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     let own = plan.changes.iter().filter(|change| is_own(plan, change));
     changes(own, &plan.replace, context)
 }
 
-/// The lines of the drift: what already differed on the cluster.
+/// Returns the lines of a resource's drift: differences that existed on the cluster before this change.
 pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     changes(
         plan.changes.iter().filter(|change| is_drift(change)),
@@ -45,7 +45,7 @@ pub fn drift(plan: &ResourcePlan, context: DiffContext) -> Vec<String> {
     )
 }
 
-/// The lines of changes of one resource as a review or a drift check recorded them.
+/// Returns the lines for changes of one resource in the form in which a review or a drift check recorded them.
 pub fn recorded(units: &[&ReviewUnit], context: DiffContext) -> Vec<String> {
     let change = |unit: &&ReviewUnit| FieldChange {
         path: unit.path.clone(),
@@ -60,7 +60,7 @@ pub fn recorded(units: &[&ReviewUnit], context: DiffContext) -> Vec<String> {
     changes(all.iter(), &[], context)
 }
 
-/// Lines from the live to another side, with the names of both before them. Nothing is added to no lines.
+/// Adds the header of a diff from the live side to `other`, if there are lines.
 pub fn from_live(lines: &[String], other: &str) -> Vec<String> {
     let head = [String::from("--- live"), format!("+++ {other}")];
     let head = head.into_iter().filter(|_| !lines.is_empty());
@@ -75,18 +75,18 @@ pub fn is_drift(change: &FieldChange) -> bool {
     )
 }
 
-/// Returns true if somebody else made the difference since the last apply, by hand or by another manager.
+/// Returns true if somebody else made the difference since the last apply, by hand or with another field manager.
 pub fn is_by_others(change: &FieldChange) -> bool {
     matches!(change.origin, ChangeOrigin::Drift | ChangeOrigin::Manager(_))
 }
 
-/// Returns true if the difference belongs to this change. Values that the server fills in are neither own
-/// changes nor drift. Values that are unknown before the apply are shown, no matter who fills them in.
+/// Returns true if the difference belongs to this change. Values that the server sets are neither own changes nor
+/// drift. Values that are unknown before the apply are shown, whoever sets them.
 pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     match change.origin {
         ChangeOrigin::Change => true,
         ChangeOrigin::Drift | ChangeOrigin::Manager(_) | ChangeOrigin::Rotation => false,
-        // A created resource is shown as the server would create it.
+        // A created resource is shown with the values that the server would set.
         ChangeOrigin::Default | ChangeOrigin::Admission => {
             let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);
             becomes_unknown || (matches!(plan.action, Action::Create | Action::Run) && change.path.is_empty())
@@ -94,8 +94,7 @@ pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
     }
 }
 
-/// Returns true if the change itself touches the resource. Otherwise the resource only differs already, and an
-/// apply would restore it.
+/// Returns true if this change modifies the resource. Otherwise the resource has only drift, which an apply restores.
 pub fn touches(plan: &ResourcePlan) -> bool {
     match plan.action {
         Action::Unchanged => false,
@@ -106,7 +105,7 @@ pub fn touches(plan: &ResourcePlan) -> bool {
     }
 }
 
-/// The counts of a stack's own changes, without resources that only differ already.
+/// Returns the counts of a stack's own changes, without resources that have only drift.
 pub fn own_summary(stack: &StackPlan) -> Summary {
     let mut summary = Summary {
         unchanged: stack.summary.unchanged,
@@ -117,7 +116,7 @@ pub fn own_summary(stack: &StackPlan) -> Summary {
     summary
 }
 
-/// The number of a stack's resources that only differ already.
+/// Returns the number of a stack's resources that have only drift.
 pub fn drifted(stack: &StackPlan) -> usize {
     stack
         .resources
@@ -126,12 +125,12 @@ pub fn drifted(stack: &StackPlan) -> usize {
         .count()
 }
 
-/// Returns true if the resource only differs already.
+/// Returns true if the resource has only drift.
 pub fn differs_already(plan: &ResourcePlan) -> bool {
     plan.changes.iter().any(is_drift) && !touches(plan)
 }
 
-/// The paths of a resource's own changes, for places without space for the values.
+/// Returns the paths of a resource's own changes, for places without room for the values.
 pub fn paths(plan: &ResourcePlan) -> Vec<String> {
     plan.changes
         .iter()
@@ -212,8 +211,8 @@ fn changes<'a>(
     out
 }
 
-/// Marks a change that forces the replacement. No value can imitate the mark, because `#` in values is
-/// quoted, and so is a line of a text that contains the mark.
+/// Marks a change that forces a replacement. No value can imitate the mark, because a `#` in a value is quoted, and so
+/// is a line of a text that contains the mark.
 fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     let within = |outer: &str, inner: &str| {
         inner
@@ -230,10 +229,10 @@ fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
     }
 }
 
-/// Keys by which Kubernetes merges lists, and whose values are numbers.
+/// The keys by which Kubernetes merges lists and whose values are numbers.
 const PORTS: [&str; 3] = ["port", "containerPort", "hostPort"];
 
-/// A path component as a line of the tree.
+/// Returns a path component as a line of the tree.
 fn step(component: &str) -> String {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match component.split_once('=') {
@@ -243,8 +242,8 @@ fn step(component: &str) -> String {
     }
 }
 
-/// Returns true if a path component names the list item that the value is: `name=web` of `{name: web}`. Any
-/// other component is the key of a map, even if it contains `=`.
+/// Returns true if a path component identifies the changed list item, as `name=web` does for `{name: web}`. Any other
+/// component is the key of a map, even if it contains `=`.
 fn is_item(component: &str, change: &FieldChange) -> bool {
     let Some((key, _)) = component.split_once('=') else {
         return false;
@@ -257,7 +256,7 @@ fn is_item(component: &str, change: &FieldChange) -> bool {
 }
 
 fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: usize, out: &mut Vec<String>) {
-    // A whole list item is shown as an item, not under its key.
+    // A whole list item is shown as an item, because its path component is no key.
     let is_item = key.is_some_and(|key| is_item(key, change));
     let key = key.filter(|_| !is_item);
     if let (Some(Value::String(from)), Some(Value::String(to))) = (&change.from, &change.to)
@@ -266,7 +265,7 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
         text_diff::render(key, from, to, depth, around, out);
         return;
     }
-    // Secrets are equal or not; their hashes say nothing more to a reader.
+    // Of secrets, only whether they are equal is shown. Their hashes would tell a reader nothing more.
     let sides = [&change.from, &change.to].map(|side| side.as_ref().and_then(masked_value::as_secret));
     if sides.iter().any(Option::is_some) {
         let head = key.map_or(String::new(), |key| format!("{}: ", yaml_text::name(key)));
@@ -317,7 +316,7 @@ fn value_lines(key: Option<&str>, change: &FieldChange, depth: usize, around: us
     }
 }
 
-/// Shortens the common parts of two long lines. The omission is noted outside the quotes, where no text can
+/// Shortens the common parts of two long lines. The mark of the omission is outside the quotes, where no value can
 /// imitate it.
 fn shorten_pair(from: &str, to: &str) -> [String; 2] {
     let sides = [from, to].map(|side| side.chars().collect::<Vec<_>>());

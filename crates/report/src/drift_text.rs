@@ -1,4 +1,5 @@
-//! The result of `konverge drift` for a terminal: from the recorded to the live value, who wrote it and when.
+//! The result of `konverge drift` for a terminal: each change from the recorded to the live value, with its writer and
+//! time.
 
 use super::{
     diff, escape, labels,
@@ -7,7 +8,7 @@ use super::{
 };
 use konverge_base::model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan};
 
-/// The number of stacks by result, and of differing resources.
+/// The number of stacks with each result, and of resources with differences.
 #[derive(Default)]
 struct Counts {
     drifted: usize,
@@ -16,10 +17,10 @@ struct Counts {
     failed: usize,
 }
 
-/// The last rows of the table.
+/// The rank of the last rows of the table.
 const NEVER_APPLIED: u8 = 2;
 
-/// A table, the worst stack first, the differences of each stack, and a line that counts the others.
+/// Returns a table with the worst stack first, the differences of each stack, and a line with the number of the others.
 pub fn text(plan: &Plan, style: Style) -> String {
     let mut counts = Counts::default();
     let mut rows = Vec::new();
@@ -107,7 +108,7 @@ fn stack_text(stack: &StackPlan, name: &str, style: Style) -> String {
     text
 }
 
-/// `2 changed`, `1 missing`: the resources of a stack that differ.
+/// Returns the counts of a stack's resources with differences, for example `2 changed`, `1 missing`.
 pub(super) fn drift_counts(stack: &StackPlan) -> Vec<String> {
     let of = |word: &'static str| {
         let rows = stack.resources.iter();
@@ -126,7 +127,7 @@ const MISSING: &str = "missing";
 const LEFT_OVER: &str = "left over";
 const OTHER: &str = "different";
 
-/// The word for a resource: the opposite of what an apply would do.
+/// Returns the word for a drifted resource, which is the opposite of what an apply would do.
 pub(super) fn drift_word(action: Action) -> &'static str {
     match action {
         Action::Update | Action::Replace => CHANGED,
@@ -163,7 +164,7 @@ fn resource_text(resource: &ResourcePlan, style: Style) -> String {
     text
 }
 
-/// Turns the differences round: a plan goes from the live to the recorded value.
+/// Reverses the differences, because a plan goes from the live to the recorded value.
 fn to_live(resource: &ResourcePlan) -> ResourcePlan {
     let turned = |change: &FieldChange| FieldChange {
         path: change.path.clone(),

@@ -1,4 +1,4 @@
-//! Changes that are equal in several stacks, so that a reader sees each of them once.
+//! Finds equal changes in several stacks, so that a reader sees each of them once.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -11,10 +11,11 @@ use konverge_base::model::{
     plan::{Action, PodImpact, ResourcePlan},
 };
 
-/// The number of names, fields or changes that a title shows.
+/// The maximum number of names, fields or changes in a title.
 const IN_TITLE: usize = 3;
 
-/// The placeholder for the name of each workload in a path, where the names differ. No name in Kubernetes has capitals.
+/// The placeholder in a path for the name of a workload, if the names differ between stacks. No Kubernetes name has
+/// capitals.
 const OWN_NAME: &str = "NAME";
 
 /// The changed resources of one stack, in the order in which they are shown.
@@ -24,36 +25,36 @@ pub(super) struct StackChanges<'s, 'a> {
     pub resources: &'s [&'a ResourcePlan],
 }
 
-/// One change, in all stacks that make it.
+/// One change, with all stacks that make it.
 pub(super) struct EqualChange<'a> {
     /// The resources with this change, in the order of the stacks.
     pub resources: Vec<&'a ResourcePlan>,
-    /// Their positions: of the stack, and of the resource in it.
+    /// The positions of these resources: the number of the stack, and of the resource in it.
     positions: Vec<(usize, usize)>,
-    /// The change that stands for all of them: the first, with the sums of all and no name of its own.
+    /// The resource that is shown for all of them: the first one, with the sums of all and without its own name.
     representative: ResourcePlan,
 }
 
-/// Equal changes that the same stacks make.
+/// Equal changes that the same stacks make, shown under one list of names.
 pub(super) struct ChangeGroup<'a> {
     pub changes: Vec<EqualChange<'a>>,
-    /// The stacks, in the order given.
+    /// The stacks, in the order in which they were given.
     pub stacks: Vec<&'a StackId>,
-    /// Their positions among those given.
+    /// The positions of these stacks in the given order.
     pub members: Vec<usize>,
-    /// How many of them are production.
+    /// The number of production stacks among them.
     pub production: usize,
 }
 
-/// The groups of a plan: the most dangerous first, then those of production, then the one with the most stacks.
+/// The groups of a plan: the most dangerous first, then those with production stacks, then the largest.
 pub(super) struct EqualChanges<'a> {
     pub groups: Vec<ChangeGroup<'a>>,
-    /// The group of each resource of each stack.
+    /// The number of the group of each resource, by stack and resource.
     places: Vec<Vec<Option<usize>>>,
 }
 
 impl<'a> EqualChanges<'a> {
-    /// Groups the changes that at least two stacks make, and joins the changes of the same stacks.
+    /// Groups changes that at least two stacks make, and combines the changes that the same stacks make.
     pub(crate) fn find(stacks: &[StackChanges<'_, 'a>]) -> Self {
         let mut found: BTreeMap<Digest, Vec<(usize, usize)>> = BTreeMap::new();
         for (s, stack) in stacks.iter().enumerate() {
@@ -64,7 +65,7 @@ impl<'a> EqualChanges<'a> {
                     .push((s, r));
             }
         }
-        // Changes of exactly the same stacks are one group: they are shown under one list of names.
+        // Changes of exactly the same stacks become one group, so that the names are listed once.
         let mut by_stacks: BTreeMap<Vec<usize>, Vec<Vec<(usize, usize)>>> = BTreeMap::new();
         for same in found.into_values() {
             let mut of: Vec<_> = same.iter().map(|(s, _)| *s).collect();
@@ -78,7 +79,8 @@ impl<'a> EqualChanges<'a> {
             groups: by_stacks
                 .into_iter()
                 .map(|(members, mut sames)| {
-                    // Digests are in no order that a reader knows: back to the order of the stacks.
+                    // The map was sorted by digests, which mean nothing to a reader, so the order of the stacks is
+                    // restored.
                     sames.sort();
                     ChangeGroup::new(stacks, members, &sames)
                 })
@@ -94,7 +96,7 @@ impl<'a> EqualChanges<'a> {
         equal
     }
 
-    /// The group that shows a resource, by the positions of its stack and of the resource.
+    /// Returns the group that shows a resource, by the position of its stack and of the resource.
     pub(crate) fn group_of(&self, stack: usize, resource: usize) -> Option<usize> {
         self.places[stack][resource]
     }
@@ -116,7 +118,7 @@ impl<'a> EqualChange<'a> {
         representative.pods = pods;
         let own = |(s, r): &(usize, usize)| own_names(stacks[*s].stack, stacks[*s].resources[*r]);
         let names = own(&positions[0]);
-        // No single name may stand for the others.
+        // If the names differ, the name of the first resource must not stand for the others.
         if positions.iter().any(|position| own(position) != names) {
             for change in &mut representative.changes {
                 change.path = without_own_name(&change.path, &names);
@@ -136,12 +138,12 @@ impl<'a> EqualChange<'a> {
         }
     }
 
-    /// Returns the resource that stands for all.
+    /// Returns the resource that is shown for all resources of the group.
     pub(crate) fn first(&self) -> &ResourcePlan {
         &self.representative
     }
 
-    /// The names of the resources without their namespaces, each once, in the order of the stacks.
+    /// Returns the names of the resources without namespaces, each once, in the order of the stacks.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for resource in &self.resources {
@@ -172,7 +174,7 @@ impl<'a> EqualChange<'a> {
         format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
     }
 
-    /// The changed fields, as in `spec.replicas`. Empty for a change of a whole resource.
+    /// Returns the changed fields, for example `spec.replicas`. Empty for a change of a whole resource.
     pub(crate) fn fields(&self) -> Vec<String> {
         match self.first().action {
             Action::Create | Action::Delete | Action::Forget | Action::Run => Vec::new(),
@@ -195,11 +197,11 @@ impl<'a> ChangeGroup<'a> {
         }
     }
 
-    /// Orders the groups: the dangerous ones first, then those of production, then the larger ones.
+    /// Returns the sort key of the group: dangerous groups first, then those with production stacks, then larger ones.
     fn rank(&self) -> impl Ord + use<> {
         let changes = self.changes.iter();
         let dangers = changes.map(|change| Danger::of_resource(change.first()));
-        // Nothing that runs comes last.
+        // A change of no live resource comes last.
         let danger = dangers.map(|danger| (danger.is_none(), danger)).min();
         (
             danger,
@@ -209,19 +211,19 @@ impl<'a> ChangeGroup<'a> {
         )
     }
 
-    /// How many stacks, and how many of them are production: `36 stacks (12 in production)`.
+    /// Returns the number of stacks, and how many of them are production: `36 stacks (12 in production)`.
     pub(crate) fn count(&self) -> String {
         labels::with_production(labels::plural(self.stacks.len(), "stack"), self.production)
     }
 
-    /// The changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
+    /// Returns the changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
     pub(crate) fn title(&self) -> String {
         let titles: Vec<_> = self.changes.iter().map(EqualChange::title).collect();
         first_few(&titles, IN_TITLE, str::to_owned)
     }
 }
 
-/// At most `most` texts, and how many more there are.
+/// Returns at most `most` texts, and the number of the others.
 pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> String) -> String {
     let shown: Vec<_> = texts.iter().take(most).map(|text| write(text)).collect();
     match texts.len().saturating_sub(most) {
@@ -230,13 +232,13 @@ pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> S
     }
 }
 
-/// The names of a workload for which its containers are called: its own, and that of its project.
+/// Returns the names that a workload's containers may have: that of the workload, and that of its project.
 fn own_names<'r>(stack: &'r StackId, resource: &'r ResourcePlan) -> [&'r str; 2] {
     let last = |text: &'r str, at| text.rsplit_once(at).map_or(text, |(_, last)| last);
     [last(resource.id.as_str(), ':'), last(stack.project(), '/')]
 }
 
-/// A path in which the name of the workload itself is [`OWN_NAME`]. A sidecar keeps its name.
+/// Replaces the workload's own name in a path by [`OWN_NAME`]. The name of a sidecar stays.
 fn without_own_name(path: &str, names: &[&str; 2]) -> String {
     let part = |part: &str| match part.strip_prefix("name=") {
         Some(name) if names.contains(&name) => format!("name={OWN_NAME}"),
@@ -245,10 +247,10 @@ fn without_own_name(path: &str, names: &[&str; 2]) -> String {
     path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
-/// One number of [`PodImpact`].
+/// A getter for one number of [`PodImpact`].
 type PodNumber = fn(&PodImpact) -> u64;
 
-/// A note in which other numbers stand for the pods of a resource; without them a word.
+/// Replaces the numbers of pods in a note: by other numbers, or by a word if `number` returns none.
 fn with_pods(note: &str, pods: &PodImpact, number: impl Fn(PodNumber) -> Option<u64>) -> String {
     let counts: [(&str, PodNumber); 3] = [
         ("restarts", |pods| pods.restarts),
@@ -270,9 +272,9 @@ fn with_pods(note: &str, pods: &PodImpact, number: impl Fn(PodNumber) -> Option<
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The digest of a resource's change without its namespace, without the name of its workload in paths, and without the
-/// number of its pods: equal in two stacks if a reader would see the same lines. The name of a resource that is created,
-/// deleted, forgotten or run is part of what is reviewed.
+/// Returns the digest of a resource's change without its namespace, the workload's name in paths, and the number of
+/// pods: equal in two stacks if a reader would see the same lines. The name of a resource that is created, deleted,
+/// forgotten or run is included, because it is reviewed.
 fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     let names = own_names(stack, resource);
     let mut builder = DigestBuilder::new("shape");
@@ -313,7 +315,7 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     builder.finish()
 }
 
-/// A whole resource without its namespace.
+/// Returns a whole resource without its namespace.
 fn without_namespace(value: &Value, path: &str) -> Value {
     let mut value = value.clone();
     if path.is_empty()

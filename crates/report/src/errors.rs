@@ -1,4 +1,4 @@
-//! Groups equal errors of several stacks, so that each error is shown once with a count.
+//! Groups equal errors of several stacks, so that each error is shown once, with the number of its stacks.
 
 use super::{escape, labels::plural};
 use konverge_base::{
@@ -10,21 +10,21 @@ use konverge_base::{
     },
 };
 
-/// Stacks that a group names.
+/// The maximum number of stacks that a group lists.
 const NAMED: usize = 10;
 
 /// Stacks with the same error.
 pub struct ErrorGroup<'a> {
-    /// The error of one of them, which stands for all: the one with the fewest hints, since others are about errors that
-    /// follow in single stacks.
+    /// The error that is shown for all stacks: the one with the fewest hints, because more hints are about other errors
+    /// that follow in single stacks.
     pub error: &'a ErrorBody,
-    /// The stacks, in the order given.
+    /// The stacks, in the order in which they were given.
     pub stacks: Vec<&'a StackId>,
     messages: Vec<&'a str>,
 }
 
-/// Groups errors that begin with the same cause at the same place: in each stack other errors may follow from it. Where no
-/// file is named, the hints must be the same too, because they may be about the stack.
+/// Groups errors that begin with the same cause at the same position, because other errors may follow in each stack. If
+/// no file is named, the hints must be the same, too, because they may be about the stack.
 pub fn group<'a>(errors: impl IntoIterator<Item = (&'a StackId, &'a ErrorBody)>) -> Vec<ErrorGroup<'a>> {
     let mut groups: Vec<ErrorGroup<'a>> = Vec::new();
     for (stack, error) in errors {
@@ -57,7 +57,7 @@ fn first_cause(message: &str) -> &str {
     split_place_count(message.lines().next().unwrap_or_default()).0
 }
 
-/// The stacks of an apply that ended with the same error and the same result before anything of them was tried. Stacks
+/// Returns the stacks of an apply that ended with the same error and result before anything of them was changed. Stacks
 /// with an error of their own are in no group.
 pub fn equal_outcomes(report: &ApplyReport) -> Vec<ErrorGroup<'_>> {
     let untouched = |stack: &&StackOutcome| stack.resources.is_empty() && stack.serial.is_none();
@@ -74,19 +74,19 @@ pub fn equal_outcomes(report: &ApplyReport) -> Vec<ErrorGroup<'_>> {
     groups.filter(|group| group.stacks.len() > 1).collect()
 }
 
-/// The group of a stack.
+/// Returns the group that contains a stack.
 pub fn group_of<'g, 'a>(groups: &'g [ErrorGroup<'a>], stack: &StackId) -> Option<&'g ErrorGroup<'a>> {
     groups.iter().find(|group| group.stacks.contains(&stack))
 }
 
 impl ErrorGroup<'_> {
-    /// Returns true for the stack at which the group is shown.
+    /// Returns true if the group is shown at this stack.
     pub fn is_shown_at(&self, stack: &StackId) -> bool {
         self.stacks.first() == Some(&stack)
     }
 
-    /// The message without the lines that not all stacks have, which are counted. A cause is the same whatever the number
-    /// of its places.
+    /// Returns the message without the lines that only some stacks have; their number is given. Causes with different
+    /// numbers of positions count as the same.
     pub fn message(&self) -> String {
         let (first, others) = self.messages.split_first().expect("a group has a stack");
         let mut lines = Vec::new();
@@ -114,13 +114,13 @@ impl ErrorGroup<'_> {
         lines.join("\n")
     }
 
-    /// The stacks by name, at most ten of them: `a/dev, b/dev and 3 more`.
+    /// Returns at most ten of the stacks: `a/dev, b/dev and 3 more`.
     pub fn names(&self, write: impl Fn(&str) -> String) -> String {
         names(&self.stacks, write)
     }
 }
 
-/// Stacks by name, at most ten of them: `a/dev, b/dev and 3 more`.
+/// Returns at most ten stacks: `a/dev, b/dev and 3 more`.
 pub(super) fn names(stacks: &[&StackId], write: impl Fn(&str) -> String) -> String {
     let named: Vec<String> = stacks.iter().take(NAMED).map(|id| write(id.as_str())).collect();
     match stacks.len().saturating_sub(NAMED) {
@@ -129,7 +129,7 @@ pub(super) fn names(stacks: &[&StackId], write: impl Fn(&str) -> String) -> Stri
     }
 }
 
-/// The message without the name of its stack.
+/// Removes the name of the stack from a message.
 fn unnamed<'a>(stack: &StackId, message: &'a str) -> &'a str {
     let rest = message
         .strip_prefix("stack ")
@@ -137,14 +137,14 @@ fn unnamed<'a>(stack: &StackId, message: &'a str) -> &'a str {
     rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
-/// The number of lines of an error that a comment shows, beside the one that counts the others.
+/// The maximum number of lines of an error that a comment shows, besides the line with the number of the others.
 const SHOWN_LINES: usize = 8;
 
-/// The number of bytes of such a line.
+/// The maximum number of bytes of such a line.
 const SHOWN_COLUMNS: usize = 400;
 
-/// The excerpt of an error: its first lines, which hold the first causes, and the last line, where many programs say what
-/// ended them. The lines between are counted.
+/// Returns an excerpt of an error: its first lines, which contain the first causes, and the last line, where many
+/// programs report the final error. The number of the lines between is given.
 pub fn excerpt(message: &str) -> Vec<String> {
     let lines: Vec<String> = escape::lines(message)
         .map(|line| truncate(&line, SHOWN_COLUMNS).into_owned())

@@ -1,8 +1,8 @@
-//! Escapes all text from others before it is printed: names, paths, values, messages.
+//! Escapes all text from outside before it is printed: names, paths, values, messages.
 //!
-//! There is one function per context. GitHub links `@name`, `#12`, commit ids and URLs outside code, so text
-//! from others is always formatted as code. The runner obeys `::` at the start of a line and `##[` anywhere
-//! in a line, so both are broken up in logs.
+//! There is one function for each context. GitHub links `@name`, `#12`, commit ids and URLs outside code, so text from
+//! outside is always formatted as code. GitHub's runner executes `::` at the start of a line and `##[` anywhere in a
+//! line, so both are broken up in logs.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ fn push_visible(c: char, out: &mut String) {
     }
 }
 
-/// Makes one line of plain text: without line breaks, control sequences and invisible characters.
+/// Returns one line of plain text, without line breaks, control sequences and invisible characters.
 pub fn line(text: &str) -> String {
     if !text.chars().any(is_hidden) {
         return text.to_owned();
@@ -42,20 +42,20 @@ pub fn line(text: &str) -> String {
     out
 }
 
-/// Makes lines of plain text: as [`line()`], but line breaks stay.
+/// Returns lines of plain text, as [`line()`] but with the line breaks.
 pub fn lines(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().map(line)
 }
 
-/// A Markdown code span for any text.
+/// Returns a Markdown code span for any text.
 pub fn code(text: &str) -> String {
     let text = line(text);
-    // Longer than any run of backticks in the text, so that nothing in it ends the span.
+    // The fence is longer than any run of backticks in the text, so that the text cannot end the span.
     let fence = "`".repeat(longest_run(&text, '`') + 1);
     if text.is_empty() {
         return "` `".to_owned();
     }
-    // Markdown removes one blank at each end of a span, and a backtick there would belong to the fence.
+    // Markdown removes one space at each end of a span, and would read a backtick there as part of the fence.
     let pad = if text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) {
         " "
     } else {
@@ -64,14 +64,14 @@ pub fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// A Markdown code span for a table cell. A pipe would end the cell even inside code, and a backslash of the
-/// text would undo its escape, so a similar character replaces it.
+/// Returns a Markdown code span for a table cell. A pipe would end the cell even inside code, and a backslash in the
+/// text would undo its escape, so a similar character replaces the pipe.
 pub fn cell(text: &str) -> String {
     code(&text.replace('|', "\u{2502}"))
 }
 
-/// The parts of a text that has its commands and names in backticks, as hints and notes have: whether a part is code,
-/// and the part. A text with an odd backtick is one part of code.
+/// Splits a text with commands and names in backticks, such as a hint, into parts. The flag is true for code. A text
+/// with an odd number of backticks is one part of code.
 fn spans(text: &str) -> Vec<(bool, &str)> {
     let parts: Vec<_> = text
         .split('`')
@@ -84,9 +84,9 @@ fn spans(text: &str) -> Vec<(bool, &str)> {
     }
 }
 
-/// A text in sentences as Markdown: what stands in backticks becomes code, and so does each word that Markdown or
-/// a forge would read as more than a word (a mention, a number of an issue, an address, a commit, an emoji, an element),
-/// and a number that would begin a list.
+/// Returns a text of sentences as Markdown. Text in backticks becomes code, and so does each word to which Markdown or
+/// a forge would give a meaning (a mention, an issue number, a URL, a commit, an emoji, an HTML element), and a number
+/// that would start a list.
 pub fn prose(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (is_code, part) in spans(text) {
@@ -98,12 +98,12 @@ pub fn prose(text: &str) -> String {
             if at > 0 {
                 out.push(' ');
             }
-            // Before the punctuation is taken off: it is a part of these two.
+            // Checked before the punctuation is removed, because it is part of an emoji and of a list number.
             if has_emoji(word) || out.is_empty() && is_list_number(word) {
                 push_code(word, &mut out);
                 continue;
             }
-            // The punctuation of the sentence stays outside of the code.
+            // The punctuation of the sentence stays outside of the code span.
             let end = word.trim_end_matches([',', ';', ':', '.', ')']);
             let start = end.len() - end.trim_start_matches('(').len();
             if is_plain_word(&end[start..]) {
@@ -118,7 +118,7 @@ pub fn prose(text: &str) -> String {
     out
 }
 
-/// Adds a code span. Two spans without a blank between them would be one.
+/// Adds a code span, after a space if another span precedes: two adjacent spans would be read as one.
 fn push_code(text: &str, out: &mut String) {
     if out.ends_with('`') {
         out.push(' ');
@@ -126,7 +126,7 @@ fn push_code(text: &str, out: &mut String) {
     out.push_str(&code(text));
 }
 
-/// Returns true if a word holds what may be the name of an emoji, such as `:tada:`. The parts of a time are none.
+/// Returns true if a word contains a possible emoji name, such as `:tada:`. The parts of a time do not count.
 fn has_emoji(word: &str) -> bool {
     let parts: Vec<_> = word.split(':').collect();
     let between_colons = parts.get(1..parts.len() - 1).unwrap_or_default();
@@ -139,16 +139,16 @@ fn has_emoji(word: &str) -> bool {
     between_colons.iter().any(is_name)
 }
 
-/// Returns true if an ordered list begins so: `1.` or `1)`.
+/// Returns true if a word starts an ordered list: `1.` or `1)`.
 fn is_list_number(word: &str) -> bool {
     let number = word.strip_suffix(['.', ')']);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns true if neither Markdown nor a forge sees more in a word than a word.
+/// Returns true if neither Markdown nor a forge gives the word a meaning.
 fn is_plain_word(word: &str) -> bool {
     let is_text = |c: char| c.is_alphanumeric() || "-'\",;:.()/=+?%…’".contains(c);
-    // A forge links the id of a commit from seven digits on.
+    // A forge links the id of a commit if it has seven or more digits.
     let looks_like_a_commit = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let lower = word.to_ascii_lowercase();
     word.chars().all(is_text)
@@ -158,11 +158,11 @@ fn is_plain_word(word: &str) -> bool {
         && !lower.starts_with("www.")
         // GitHub links `GH-12` to an issue.
         && !lower.starts_with("gh-")
-        // These begin a list, a heading or a rule.
+        // These characters start a list, a heading or a rule.
         && !word.starts_with(['-', '+', '='])
 }
 
-/// [`prose()`] inside raw HTML. Line breaks of the text stay.
+/// Returns [`prose()`] as raw HTML. Line breaks of the text stay.
 pub fn html_prose(text: &str) -> String {
     let parts = spans(text).into_iter();
     let parts = parts.map(|(is_code, part)| {
@@ -175,12 +175,12 @@ pub fn html_prose(text: &str) -> String {
     parts.collect()
 }
 
-/// A code element inside raw HTML (`<summary>`), where Markdown is not parsed.
+/// Returns a code element in raw HTML (`<summary>`), where Markdown is not parsed.
 pub fn html_code(text: &str) -> String {
     format!("<code>{}</code>", html(text))
 }
 
-/// Escapes text for an HTML element or a quoted attribute.
+/// Escapes a text for an HTML element or a quoted attribute.
 pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -197,7 +197,7 @@ pub fn html(text: &str) -> String {
     out
 }
 
-/// A fenced block whose fence is longer than any run of backticks inside. The lines are not changed, so they
+/// Returns a fenced block whose fence is longer than any run of backticks inside. The lines are not changed, so they
 /// must come from [`line()`].
 pub fn fenced(language: &str, body: &str) -> String {
     let fence = fence_for(body);
@@ -209,7 +209,7 @@ pub fn fenced(language: &str, body: &str) -> String {
     format!("{fence}{language}\n{body}{end}{fence}\n")
 }
 
-/// The shortest fence that nothing in the body closes.
+/// Returns the shortest fence that no line of the body closes.
 pub fn fence_for(body: &str) -> String {
     "`".repeat((longest_run(body, '`') + 1).max(3))
 }
@@ -223,7 +223,7 @@ fn longest_run(text: &str, what: char) -> usize {
     longest
 }
 
-/// A link; only the text if the address is not a plain `http(s)` URL.
+/// Returns a link, or only the text if the URL is not a plain `http(s)` URL.
 pub fn link(text: &str, url: &str) -> String {
     if is_plain_url(url) {
         format!("[{text}]({url})")
@@ -232,7 +232,7 @@ pub fn link(text: &str, url: &str) -> String {
     }
 }
 
-/// Returns true if an address can be used unchanged in Markdown and HTML.
+/// Returns true if a URL can be used unchanged in Markdown and HTML.
 pub fn is_plain_url(url: &str) -> bool {
     (url.starts_with("https://") || url.starts_with("http://"))
         && url
@@ -240,8 +240,8 @@ pub fn is_plain_url(url: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "-._~:/?#@!$&*+,;=%".contains(c))
 }
 
-/// A label in a Mermaid diagram: every character with a meaning in Mermaid is written as its entity (`#35;`
-/// for `#`).
+/// Returns a label for a Mermaid diagram. Each character with a meaning in Mermaid is written as its entity (`#35;` for
+/// `#`).
 pub fn mermaid(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in line(text).chars() {
@@ -254,11 +254,11 @@ pub fn mermaid(text: &str) -> String {
     out
 }
 
-/// A line for a log that GitHub's runner reads: without `::command::`, `##[command]` and terminal control
+/// Returns a line for a log that GitHub's runner reads: without `::command::`, `##[command]` and terminal control
 /// sequences. A very long line is truncated.
 pub fn log(text: &str) -> String {
     let mut text = line(&truncate(text, LONGEST_LINE));
-    // A thin space breaks a command, and a reader hardly sees it.
+    // A thin space breaks the command, but is hardly visible.
     if text.contains(OLD_COMMAND) {
         text = text.replace(OLD_COMMAND, "#\u{2009}#[");
     }
@@ -269,8 +269,8 @@ pub fn log(text: &str) -> String {
     text
 }
 
-/// The lines of a message for such a log. A very long message is truncated with a count of the remaining
-/// lines.
+/// Returns the lines of a message for a log that GitHub's runner reads. A very long message is truncated, with the
+/// number of the remaining lines.
 pub fn log_each(text: &str) -> Vec<String> {
     let text = text.trim_end();
     let mut lines: Vec<_> = text.lines().take(MOST_LINES).map(log).collect();
@@ -281,12 +281,12 @@ pub fn log_each(text: &str) -> Vec<String> {
     lines
 }
 
-/// Several lines for such a log; all but the first are indented.
+/// Returns several lines for a log that GitHub's runner reads, all but the first one indented.
 pub fn log_lines(text: &str) -> String {
     log_each(text).join("\n    ")
 }
 
-/// The old form of a workflow command, which the runner obeys anywhere in a line.
+/// The old form of a workflow command, which GitHub's runner executes anywhere in a line.
 const OLD_COMMAND: &str = "##[";
 
 fn is_command(line: &str) -> bool {
@@ -303,8 +303,8 @@ pub fn json(text: &str) -> String {
     })
 }
 
-/// A value as YAML without workflow commands and hidden characters. Block YAML cannot escape them, so such a
-/// value is written as JSON, which YAML parsers also read.
+/// Returns a value as YAML without workflow commands and hidden characters. Block YAML cannot escape these, so such a
+/// value is written as JSON, which is also valid YAML.
 pub fn yaml<T: Serialize>(value: &T) -> String {
     let text = yaml::to_string(value);
     let hidden = |c: char| is_hidden(c) && c != '\n';
@@ -312,7 +312,7 @@ pub fn yaml<T: Serialize>(value: &T) -> String {
         return text;
     }
     let text = serde_json::to_string_pretty(value).expect("what has a YAML form has a JSON form");
-    // YAML does not read surrogate pairs; it has a longer escape.
+    // YAML has no surrogate pairs, so its longer escape is used.
     escaped(&text, |c, out| {
         let _ = write!(out, "\\U{:08x}", u32::from(c));
     }) + "\n"

@@ -1,15 +1,16 @@
-//! The notes of stacks: of generation from AppConfigurations, of hooks and of comparisons. One of several stacks is shown once.
+//! The notes about stacks: of generation from AppConfigurations, of hooks and of comparisons. Equal notes are shown
+//! once.
 
 use super::{bounded_part::BoundedPart, errors, escape};
 use konverge_base::model::{StackId, plan::Plan};
 
-/// A note with the stacks that it is about.
+/// A note, with the stacks that it is about.
 pub(super) struct GenerationNote<'a> {
     pub text: &'a str,
     stacks: Vec<&'a StackId>,
 }
 
-/// The notes of a plan, in its order.
+/// Returns the notes of a plan, in the order of its stacks.
 pub(super) fn group(plan: &Plan) -> Vec<GenerationNote<'_>> {
     let mut groups: Vec<GenerationNote<'_>> = Vec::new();
     for (stack, text) in plan
@@ -29,13 +30,13 @@ pub(super) fn group(plan: &Plan) -> Vec<GenerationNote<'_>> {
 }
 
 impl GenerationNote<'_> {
-    /// The stacks by name.
+    /// Returns the names of the stacks.
     pub(crate) fn names(&self, write: impl Fn(&str) -> String) -> String {
         errors::names(&self.stacks, write)
     }
 }
 
-/// The section of a comment in at most `room` bytes; notes that do not fit are counted.
+/// Renders the section of a comment in at most `room` bytes, with the number of notes that do not fit.
 pub(super) fn markdown(plan: &Plan, room: usize) -> BoundedPart {
     let groups = group(plan);
     if groups.is_empty() {

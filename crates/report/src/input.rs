@@ -1,4 +1,4 @@
-//! The input of all reports besides the plan.
+//! The inputs of the reports besides the plan.
 
 use std::collections::BTreeMap;
 
@@ -11,77 +11,77 @@ use konverge_base::model::{
 /// The run that a report describes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunInfo {
-    /// `owner/name`; empty outside GitHub.
+    /// The repository, as `owner/name`; empty outside a forge.
     pub repository: String,
-    /// The web address of the server, such as `https://github.com`; empty outside GitHub.
+    /// The URL of the server, such as `https://github.com`; empty outside a forge.
     pub server_url: String,
-    /// Number of the pull request; none outside one.
+    /// The number of the pull request; `None` outside of one.
     pub pr: Option<u64>,
     /// The commit with the change.
     pub head: Option<CommitId>,
-    /// The commit that it was compared with.
+    /// The commit that the change is compared with.
     pub base: Option<CommitId>,
     /// The URL of the run.
     pub run_url: Option<String>,
-    /// The address of the preview as a page, if a later step uploads it.
+    /// The URL of the preview as a page, if a later step uploads the page.
     pub page_url: Option<String>,
-    /// GitHub's id of the run; 0 outside GitHub.
+    /// The id of the run at the forge; 0 outside a job.
     pub run: u64,
     /// The attempt of the run, from 1.
     pub attempt: u32,
-    /// The parts of the run, and how long each took.
+    /// The stages of the run, with the time that each took.
     pub timeline: Timeline,
-    /// The number of Specs compiled in this run.
+    /// The number of Specs that this run compiled.
     pub compiled: usize,
-    /// The number of Specs from the cache.
+    /// The number of Specs that came from the cache.
     pub cached: usize,
     /// The number of stacks in the repository.
     pub stacks_in_repository: usize,
-    /// Version of Konverge.
+    /// The version of Konverge.
     pub version: String,
 }
 
-/// The environment of a stack, and the people who are asked before it is applied.
+/// The environment of a stack, and the people who must approve before it is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackContext {
-    /// Its environment, or else its name in the project.
+    /// The environment of the stack, or else its name in the project.
     pub environment: String,
-    /// True if it is production.
+    /// True if the environment is production.
     pub is_production: bool,
     /// The number of approvals that a merge needs.
     pub approvals: u32,
-    /// Users and teams, one of whom must approve.
+    /// The users and teams of whom one must approve.
     pub reviewers: Vec<String>,
 }
 
-/// The input of a preview's comment.
+/// The input for the comment of a preview.
 #[derive(Debug, Clone)]
 pub struct CommentInput<'a> {
     /// The run that made the plan.
     pub run: &'a RunInfo,
-    /// The affected stacks and the reasons.
+    /// The affected stacks, with the reasons.
     pub affected: &'a Affected,
     /// The plan of all affected stacks.
     pub plan: &'a Plan,
     /// The findings of the policies.
     pub findings: &'a [PolicyFinding],
-    /// The difference that the last push made in the plan; `None` if there is no earlier preview.
+    /// The change of the plan by the last push; `None` if there is no earlier preview.
     pub last_push: Option<&'a ReviewDifference>,
-    /// How merging would change the settings that grant permissions.
+    /// The changes of permission settings that the merge would bring.
     pub power: &'a [PowerChange],
-    /// The keys of the configuration that mean something else for stacks.
+    /// The changed keys of the configuration that affect stacks.
     pub settings: &'a [SettingChange],
-    /// The differences in generated models.
+    /// The changes in generated models.
     pub models: &'a [ModelChange],
-    /// The environment of each stack, and the people who are asked about it.
+    /// The environment of each stack, and the people who must approve it.
     pub contexts: &'a BTreeMap<StackId, StackContext>,
-    /// The wave of each stack, where `after` orders stacks; a missing stack is in wave 0.
+    /// The wave of each stack, if `after` orders stacks. A stack that is missing here is in wave 0.
     pub waves: &'a BTreeMap<StackId, usize>,
-    /// In which waves the rollouts of `konverge.yaml` would carry the change, one sentence each.
+    /// One sentence for each rollout in `konverge.yaml` that would apply the change, with its waves.
     pub rollouts: &'a [String],
-    /// The page with a stack's whole diff, such as its check run.
+    /// The URL of the page with the whole diff of each stack, such as its check run.
     pub links: &'a BTreeMap<StackId, String>,
-    /// The marker; it also distinguishes the shards of a matrix.
+    /// The marker that identifies the comment. The shards of a matrix have different markers.
     pub marker: &'a CommentMarker,
     /// The effect of merging, and whether this preview is outdated.
     pub mode: Mode,
@@ -96,36 +96,36 @@ pub struct Mode {
     pub merging: Merging,
     /// True if a later push replaced the previewed head.
     pub superseded: bool,
-    /// True if the change adds `konverge.yaml`: every stack was compiled.
+    /// True if the change adds `konverge.yaml`, so that every stack was compiled.
     pub introduces: bool,
-    /// True if an apply stops where others changed something, and does not restore it.
+    /// True if an apply stops at changes that others made, instead of reverting them.
     pub stops_at_drift: bool,
 }
 
 /// The effect of a merge on the shown plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merging {
-    /// It is applied.
+    /// The plan is applied.
     Applies,
-    /// Nothing: the repository has no store configured.
+    /// Nothing happens, because the repository has no store configured.
     #[default]
     NoStore,
-    /// It must be approved: nothing was recorded as reviewed.
+    /// The plan must be approved by its digest, because no review was recorded.
     Unreviewed,
-    /// Nothing: it targets a branch that is not deployed.
+    /// Nothing happens, because the target branch is not deployed.
     OtherBranch,
-    /// It is planned again and applied. This preview was compiled only, without credentials, because the pull
+    /// The change is planned again and applied. This preview only compiled it, without credentials, because the pull
     /// request comes from outside.
     Outside,
-    /// It is planned again and applied. This preview was compiled only, to check a merge queue group.
+    /// The change is planned again and applied. This preview only compiled it, to check a merge queue group.
     Queued,
 }
 
-/// The maximum size of a GitHub comment: below the documented 65,536 characters, counted in bytes.
+/// The maximum size of a comment on GitHub in bytes: below the documented limit of 65,536 characters.
 pub const COMMENT_BUDGET: usize = 60_000;
 
-/// The maximum size of a job summary: GitHub drops a summary above 1 MiB completely.
+/// The maximum size of a job summary in bytes: GitHub drops a summary above 1 MiB completely.
 pub const SUMMARY_BUDGET: usize = 900 * 1024;
 
-/// The maximum size of a check run's text: the documented 65,535 characters are counted in bytes.
+/// The maximum size of a check run's text in bytes: below the documented limit of 65,535 characters.
 pub const CHECK_BUDGET: usize = 60_000;

@@ -1,4 +1,4 @@
-//! The JSON output: keys in the fixed order of the types, `"version":1` first, one line.
+//! The JSON output: one line, with the keys in the order of the types and `"version":1` first.
 
 use serde::Serialize;
 
@@ -10,14 +10,14 @@ use konverge_base::{
     },
 };
 
-/// A document of the model (plan, affected, apply report) with a newline, without workflow commands and
+/// Returns a document of the model (plan, affected stacks, apply report) with a newline, without workflow commands and
 /// hidden characters. The same input gives the same bytes.
 pub fn document<T: Serialize>(document: &T) -> String {
     let text = serde_json::to_string(document).expect("the model's types have string keys only");
     escape::json(&text) + "\n"
 }
 
-/// A document with the findings of the policies at its end, if there are any.
+/// Returns a document with the findings of the policies at its end, if there are any.
 pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> String {
     #[derive(Serialize)]
     struct WithFindings<'a, T> {
@@ -29,7 +29,7 @@ pub fn with_findings<T: Serialize>(result: &T, findings: &[PolicyFinding]) -> St
     document(&WithFindings { result, findings })
 }
 
-/// A plan, with the findings of the policies and the changes of generated models at the end, if there are any.
+/// Returns a plan, with the findings of the policies and the changes of generated models at its end, if there are any.
 pub fn preview(
     plan: &Plan,
     findings: &[PolicyFinding],
@@ -55,7 +55,7 @@ pub fn preview(
     })
 }
 
-/// `{"error":{…}}`.
+/// Returns an error as `{"error":{…}}`.
 pub fn failure(failure: &UserError) -> String {
     document(&ErrorDocument {
         error: failure.body(),

@@ -12,16 +12,16 @@ use konverge_base::model::{
 /// The parts of a resource id for display. The texts are not escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Title {
-    /// `apps/v1`, or the provider.
+    /// The API group and version, for example `apps/v1`, or the Terraform provider.
     pub group: String,
-    /// `Deployment`, or the Terraform type.
+    /// The kind, for example `Deployment`, or the Terraform type.
     pub kind: String,
-    /// `namespace/name`, or only the name.
+    /// The name, as `namespace/name` if there is a namespace.
     pub name: String,
 }
 
 impl Title {
-    /// Parses an id of Kusion's form; an id of another form becomes the name.
+    /// Parses an id in Kusion's form. An id of another form becomes the name.
     pub(crate) fn with_runtime(id: &ResourceId, runtime: RuntimeKind) -> Self {
         let parts = match runtime {
             RuntimeKind::Kubernetes => id.object().map(|o| (o.api_version, o.kind, o.path())),
@@ -37,12 +37,12 @@ impl Title {
         }
     }
 
-    /// Parses an id of Kusion's form where the runtime is not recorded.
+    /// Parses an id in Kusion's form, if the runtime is not recorded.
     pub(crate) fn from_id(id: &ResourceId) -> Self {
         Self::with_runtime(id, id.runtime_by_form())
     }
 
-    /// The full title: `apps/v1 Deployment web/api`.
+    /// Returns the full title: `apps/v1 Deployment web/api`.
     pub(crate) fn full(&self) -> String {
         [&self.group, &self.kind, &self.name]
             .into_iter()
@@ -52,7 +52,7 @@ impl Title {
             .join(" ")
     }
 
-    /// The kind: `apps/v1 Deployment`, which resources of several stacks share.
+    /// Returns the group and kind: `apps/v1 Deployment`, for resources of several stacks.
     pub(crate) fn kind_label(&self) -> String {
         let words = [&self.group, &self.kind].map(String::as_str).join(" ");
         if words.trim().is_empty() {
@@ -62,7 +62,7 @@ impl Title {
         }
     }
 
-    /// The short title: `Deployment web/api`.
+    /// Returns the short title: `Deployment web/api`.
     pub(crate) fn short(&self) -> String {
         if self.kind.is_empty() {
             self.name.clone()
@@ -72,17 +72,17 @@ impl Title {
     }
 }
 
-/// The words for a stack that could not be planned.
+/// The text for a stack that could not be planned.
 pub(crate) const FAILED: &str = "could not be planned";
 
-/// The words for a stack of which only a part could be planned.
+/// The text for a stack of which only a part could be planned.
 pub(crate) const FAILED_IN_PART: &str = "could not be planned in full";
 
-/// The words for a stack that could not be planned before the change either.
+/// The text for a stack that could not be planned before the change either.
 pub(crate) const FAILED_BEFORE: &str =
     "could not be planned: the base fails in the same way, at a place that this change does not touch";
 
-/// The words for a stack with an error.
+/// Returns the text for a stack with an error.
 pub(crate) fn failed(stack: &StackPlan) -> &'static str {
     match (stack.fails_in_part(), stack.fails_as_before) {
         (true, _) => FAILED_IN_PART,
@@ -91,18 +91,19 @@ pub(crate) fn failed(stack: &StackPlan) -> &'static str {
     }
 }
 
-/// The headline of the preview that adds `konverge.yaml`: `26 of 28 stacks compile`.
+/// Returns the headline for a preview that adds `konverge.yaml`: `26 of 28 stacks compile`.
 pub fn compiling_stacks(compiling: usize, stacks: usize) -> String {
     let verb = if stacks == 1 { "compiles" } else { "compile" };
     format!("{compiling} of {} {verb}", plural(stacks, "stack"))
 }
 
-/// Says what an apply would skip in a stack that was planned in part; `None` for any other stack.
+/// Returns a sentence about the part that an apply would skip, for a stack that was planned in part; `None` for any
+/// other.
 pub(crate) fn left_as_it_is(stack: &StackPlan) -> Option<String> {
     stack.fails_in_part().then(|| skipped(stack.held_back.len()))
 }
 
-/// Says what an apply would skip, as a sentence.
+/// Returns a sentence about the resources that an apply would skip.
 pub(crate) fn skipped(resources: usize) -> String {
     format!(
         "Apply will skip {}: unplanned resources, their dependents and all deletions.",
@@ -110,7 +111,7 @@ pub(crate) fn skipped(resources: usize) -> String {
     )
 }
 
-/// The sign of an action; always shown beside the word or in a labelled column.
+/// Returns the sign of an action. It is always next to the word, or in a column with a title.
 pub(crate) fn sign(action: Action) -> &'static str {
     match action {
         Action::Create => "+",
@@ -125,7 +126,7 @@ pub(crate) fn sign(action: Action) -> &'static str {
     }
 }
 
-/// The word for a verdict of a policy.
+/// Returns the word for the verdict of a policy.
 pub(crate) fn enforcement_word(verdict: Enforcement) -> &'static str {
     match verdict {
         Enforcement::Deny => "denied",
@@ -135,7 +136,7 @@ pub(crate) fn enforcement_word(verdict: Enforcement) -> &'static str {
     }
 }
 
-/// The word for an action.
+/// Returns the word for an action.
 pub(crate) fn action_word(action: Action) -> &'static str {
     match action {
         Action::Create => "create",
@@ -150,8 +151,8 @@ pub(crate) fn action_word(action: Action) -> &'static str {
     }
 }
 
-/// The counts of a plan: `7 to create, 31 to update, 1 to replace, 2 to delete` without the zeros; `no change` if all
-/// are zero. `5 to adopt (2 with changes)` says how many do not stay as they run.
+/// Returns the counts of a plan without the zeros: `7 to create, 31 to update, 1 to replace, 2 to delete`, or `no
+/// change`. `5 to adopt (2 with changes)` means that two adopted resources also change.
 pub fn counts(summary: &Summary) -> String {
     let adopt = match summary.adopt_changed {
         0 => "to adopt".to_owned(),
@@ -179,7 +180,7 @@ pub fn counts(summary: &Summary) -> String {
     }
 }
 
-/// The sentence about stacks that are taken over as they run; `None` without them.
+/// Returns a sentence about the stacks that are taken over without a change; `None` if there are none.
 pub(crate) fn taken_over(stacks: usize, objects: usize) -> Option<String> {
     let verb = match stacks {
         0 => return None,
@@ -193,13 +194,13 @@ pub(crate) fn taken_over(stacks: usize, objects: usize) -> Option<String> {
     ))
 }
 
-/// The note on an unvalidated Spec-only comparison: what only a cluster knows.
+/// The note for a comparison of Specs, which lists what only a cluster could show.
 pub(crate) const SPEC_ONLY: &str = "No cluster was queried: these are differences between the compiled Specs of base and head. Not known: whether the server accepts them, whether a change replaces a resource or deletes data beyond the published rules of built-in kinds, and what differs on the cluster already (drift).";
 
-/// The words before resources that a dry run could not include, such as those of a namespace that is new.
+/// The text before resources that a dry run could not include, for example those of a new namespace.
 pub(crate) const UNCHECKED: &str = "not validated yet: ";
 
-/// `3 updates, 1 delete`: what will happen, without the zeros.
+/// Returns the planned actions without the zeros: `3 updates, 1 delete`.
 pub fn changes(summary: &Summary) -> String {
     let parts = [
         (summary.create, "create"),
@@ -216,7 +217,7 @@ pub fn changes(summary: &Summary) -> String {
     text.join(", ")
 }
 
-/// The counts of a plan, with the resources that only differ already and are restored: `1 to create, 2 to restore`.
+/// Returns the counts of a plan, including drift that an apply restores: `1 to create, 2 to restore`.
 pub(crate) fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
     match (summary.changed(), drifted) {
         (_, 0) => counts(summary),
@@ -225,7 +226,8 @@ pub(crate) fn counts_with_drift(summary: &Summary, drifted: usize) -> String {
     }
 }
 
-/// `1 of 4 resources changed`; `nothing changed` where nothing was to change.
+/// Returns how many resources were changed: `1 of 4 resources changed`, or `nothing changed` if the plan had no
+/// changes.
 pub(crate) fn changed_of(changed: usize, all: usize) -> String {
     match all {
         0 => "nothing changed".to_owned(),
@@ -233,16 +235,16 @@ pub(crate) fn changed_of(changed: usize, all: usize) -> String {
     }
 }
 
-/// The advice after an apply that ended half-way.
+/// The advice after an apply that failed half-way.
 pub(crate) const AFTER_A_FAILURE: &str = "fix the cause and run the apply again: what is changed is recorded, and the run continues with the rest.";
 
-/// Why data or an address is lost, which the first note of such a resource says.
+/// Returns why data or an address is lost, from the first note of such a resource.
 pub(crate) fn loss(resource: &ResourcePlan) -> Option<&str> {
     let first = resource.notes.first().map(String::as_str);
     first.filter(|_| resource.data_loss)
 }
 
-/// A number of stacks with those of production: `36 stacks (12 in production)`.
+/// Appends the number of production stacks to a number of stacks: `36 stacks (12 in production)`.
 pub(crate) fn with_production(stacks: String, production: usize) -> String {
     match production {
         0 => stacks,
@@ -250,7 +252,7 @@ pub(crate) fn with_production(stacks: String, production: usize) -> String {
     }
 }
 
-/// `4.7 s`, `12 s`.
+/// Formats a duration in seconds: `4.7 s`, `12 s`.
 pub(crate) fn seconds(time: Duration) -> String {
     if time < Duration::from_secs(10) {
         format!("{:.1} s", time.as_secs_f64())
@@ -259,7 +261,7 @@ pub(crate) fn seconds(time: Duration) -> String {
     }
 }
 
-/// `1 stack`, `2 stacks`.
+/// Formats a number with its noun: `1 stack`, `2 stacks`.
 pub fn plural(n: usize, one: &str) -> String {
     if n == 1 {
         format!("1 {one}")
@@ -270,12 +272,12 @@ pub fn plural(n: usize, one: &str) -> String {
     }
 }
 
-/// A time to the second, in UTC.
+/// Formats a time to the second, in UTC.
 pub fn time(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A duration in its largest unit: `3 d`, `5 h`, `12 min`.
+/// Formats a duration in its largest unit: `3 d`, `5 h`, `12 min`.
 pub fn age(time: Duration) -> String {
     let minutes = time.as_secs() / 60;
     match (minutes / (24 * 60), minutes / 60) {
@@ -286,7 +288,7 @@ pub fn age(time: Duration) -> String {
     }
 }
 
-/// How long something took: `0.4 s`, `18 s`, `2 min 5 s`, `1 h 3 min`.
+/// Formats the duration of a run or a step: `0.4 s`, `18 s`, `2 min 5 s`, `1 h 3 min`.
 pub fn took(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 3600, seconds / 60) {
@@ -297,7 +299,7 @@ pub fn took(time: Duration) -> String {
     }
 }
 
-/// Returns true if the change removes something, so that a mistake costs the most.
+/// Returns true if the change deletes or replaces something, so that a mistake would be costly.
 pub(crate) fn is_grave(resource: &ResourcePlan) -> bool {
     resource.data_loss || matches!(resource.action, Action::Delete | Action::Replace)
 }

@@ -1,5 +1,5 @@
-//! What a push changed in the plan, by resource: what is edited, added and reverted. An edited value is one change, not
-//! a new one beside a lost one.
+//! The changes that a push made to the plan, by resource: edited, added and reverted. An edited value is shown as one
+//! change, and not as a removed and an added one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +15,24 @@ use konverge_base::model::{
 pub(super) struct PushedChange<'a> {
     pub stack: &'a StackId,
     pub resource: &'a ResourceId,
-    /// The action now, if it is changed now.
+    /// The action in the present plan; `None` if the resource no longer changes.
     now: Option<Action>,
-    /// The action in the earlier plan, if it was changed there.
+    /// The action in the earlier plan; `None` if the resource did not change there.
     before: Option<Action>,
     pub fields: Vec<EditedField>,
 }
 
-/// A field of such a resource.
+/// A field of a resource that a push changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EditedField {
-    /// The path with the new value, if that is short.
+    /// The path, with the present value if that is short.
     pub is: String,
     /// The value in the earlier plan, if it is short.
     pub was: Option<String>,
 }
 
 impl PushedChange<'_> {
-    /// Returns the word for it: edited, changed, added or reverted.
+    /// Returns the word for the change: edited, changed, added or reverted.
     pub(crate) fn word(&self) -> &'static str {
         match (self.before, self.now) {
             (Some(_), Some(_)) => "edited",
@@ -42,17 +42,17 @@ impl PushedChange<'_> {
         }
     }
 
-    /// Returns true if some values are other ones, and not the whole resource.
+    /// Returns true if only some values of the resource were edited.
     pub(crate) fn is_of_values(&self) -> bool {
         self.now.is_some() && !self.fields.is_empty()
     }
 
-    /// The action now, or the earlier one if the change is reverted.
+    /// Returns the present action, or the earlier one if the change was reverted.
     pub(crate) fn action(&self) -> Action {
         self.now.or(self.before).unwrap_or(Action::Unchanged)
     }
 
-    /// The action in the earlier plan, if there is another now.
+    /// Returns the action in the earlier plan if it differs from the present one.
     pub(crate) fn other_action(&self) -> Option<Action> {
         self.before
             .filter(|before| self.now.is_some_and(|now| now != *before))
@@ -69,7 +69,7 @@ fn by_resource(units: &[ReviewUnit]) -> Units<'_> {
     found
 }
 
-/// The changes by stack and resource.
+/// Returns the changes of the last push, by stack and resource.
 pub(super) fn changes(difference: &ReviewDifference) -> Vec<PushedChange<'_>> {
     let (added, removed) = (by_resource(&difference.added), by_resource(&difference.removed));
     let keys: BTreeSet<_> = added.keys().chain(removed.keys()).copied().collect();
@@ -88,8 +88,8 @@ pub(super) fn changes(difference: &ReviewDifference) -> Vec<PushedChange<'_>> {
     changes
 }
 
-/// The fields of the plan now, with the earlier value of those that were planned before; the fields of a change that is
-/// gone.
+/// Returns the fields of the present plan, each with its earlier value if it was planned before. For a reverted change,
+/// returns the earlier fields.
 fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
     let earlier = |path: &str| before.iter().find(|unit| unit.path == path);
     if now.is_empty() {
@@ -101,13 +101,13 @@ fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
     let mut fields = Vec::new();
     for unit in now {
         match (earlier(&unit.path), unit.path.is_empty()) {
-            // Two whole objects: what differs between them.
+            // Both values are whole objects, so only their differences are shown.
             (Some(old), true) => {
                 let (Some(from), Some(to)) = (&old.to, &unit.to) else {
                     continue;
                 };
                 let differences = values::differences(from, to);
-                // A masked value is one value, whatever its marker holds.
+                // A masked value counts as one value, so the keys of its marker are removed from the paths.
                 let paths = differences.iter().filter_map(|edit| edit.path.split("/$").next());
                 fields.extend(paths.map(|path| {
                     let at = FieldPath::new(path);
@@ -124,7 +124,7 @@ fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
     fields
 }
 
-/// A field with its value, and the earlier one if there was an earlier plan of it.
+/// Returns a field with its value, and with the earlier value if there is an earlier plan of the field.
 fn field(path: &str, to: Option<&Value>, was: Option<Option<&Value>>) -> EditedField {
     let path = diff::dotted(path);
     let is = match to {

@@ -3,7 +3,7 @@
 //! - [`markdown`]: the comment on the pull request and the job summary, fitted to a size
 //! - [`terminal`]: the same for a terminal, [`json`] for programs, [`html`] as one self-contained page
 //! - [`progress`]: events as lines of a log
-//! - [`escape`]: the one place where text from others is escaped
+//! - [`escape`]: the only place where text from outside is escaped
 
 mod bounded_part;
 pub mod checks;

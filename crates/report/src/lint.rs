@@ -1,4 +1,4 @@
-//! The results of `konverge check`: for a terminal, as SARIF, as annotations of a GitHub job.
+//! Formats the results of `konverge check`: for a terminal, as SARIF, and as annotations of a GitHub job.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use konverge_base::model::{
     lint::{Diagnostic, LintReport, LintSeverity},
 };
 
-/// The text for a terminal: one block per diagnostic, a count at the end.
+/// Returns the text for a terminal: one block per diagnostic, and the count at the end.
 pub fn text(inspection: &LintReport) -> String {
     let mut text = String::new();
     for remark in &inspection.remarks {
@@ -48,10 +48,10 @@ pub fn text(inspection: &LintReport) -> String {
     text
 }
 
-/// Stacks that a diagnostic names.
+/// The maximum number of stacks that a diagnostic lists.
 const NAMED: usize = 3;
 
-/// The stacks of an error that is the same in several: `16 stacks: a/dev, a/prod, b/dev and 13 more`.
+/// Returns the stacks that have the same error: `16 stacks: a/dev, a/prod, b/dev and 13 more`.
 fn stacks_of(remark: &Diagnostic) -> Option<String> {
     let count = remark.stacks.len();
     if count < 2 {
@@ -65,7 +65,7 @@ fn stacks_of(remark: &Diagnostic) -> Option<String> {
     Some(format!("{count} stacks: {}{more}", named.join(", ")))
 }
 
-/// The message for where there is one line for each diagnostic.
+/// Returns the message for formats with one entry per diagnostic.
 fn message(remark: &Diagnostic) -> String {
     let stacks = stacks_of(remark).map(|stacks| format!("in {stacks}"));
     let hint = remark.hint.as_ref().map(|hint| format!("hint: {hint}"));
@@ -73,7 +73,7 @@ fn message(remark: &Diagnostic) -> String {
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// SARIF 2.1.0, for GitHub's code scanning.
+/// Returns the results as SARIF 2.1.0, for GitHub's code scanning.
 pub fn sarif(inspection: &LintReport) -> Value {
     let results: Vec<Value> = inspection.remarks.iter().map(result).collect();
     let mut rules: Vec<&str> = inspection.remarks.iter().map(Diagnostic::rule_id).collect();
@@ -114,7 +114,7 @@ fn result(remark: &Diagnostic) -> Value {
     })
 }
 
-/// The annotations at the lines of the files.
+/// Returns the annotations at the lines of the files.
 pub fn annotations(inspection: &LintReport) -> Vec<Annotation> {
     let note = |remark: &Diagnostic| Annotation {
         level: match remark.severity {
@@ -137,7 +137,7 @@ fn severity_word(remark: &Diagnostic) -> &'static str {
     }
 }
 
-/// A path as a URI reference.
+/// Returns a path as a URI reference.
 fn uri(path: &str) -> String {
     path.bytes()
         .map(|byte| match byte {

@@ -1,15 +1,15 @@
-//! The differences of two lists as diff lines, item by item, with common items around them.
+//! Renders the differences of two lists as diff lines, item by item, with common items around them.
 
 use serde_json::Value;
 use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, TextDiff, capture_diff_slices, group_diff_ops};
 
 use super::yaml_text;
 
-/// Longer lists are not compared item by item, because the time grows with the product of their lengths.
+/// The maximum length of a list that is compared item by item, because the time grows with the product of both lengths.
 const LONGEST: usize = 2_000;
 
-/// The lines, each with its sign in column 0. `depth` is the depth of the key; `around` is the number of
-/// lines around a change.
+/// Returns the lines of the difference, each with its sign in column 0. `depth` is the depth of the key; `around` is
+/// the number of lines around a change.
 pub(super) fn render(
     key: Option<&str>,
     from: &[Value],
@@ -43,7 +43,7 @@ pub(super) fn render(
     }
 }
 
-/// Each item as lines.
+/// Renders each item as lines.
 fn items(list: &[Value], depth: usize) -> Vec<Vec<String>> {
     let shown = |item: &Value| {
         let mut shown = Vec::new();
@@ -64,7 +64,7 @@ fn write_change(op: &DiffOp, from: &[Vec<String>], to: &[Vec<String>], out: &mut
         DiffTag::Delete => put('-', from, out),
         DiffTag::Insert => put('+', to, out),
         DiffTag::Replace => {
-            // If an item replaces another at the same place, only their differences are marked.
+            // If an item replaces another one at the same position, only the differences between both are marked.
             let pairs = if from.iter().chain(to).any(|item| item.len() > 1) {
                 from.len().min(to.len())
             } else {

@@ -1,4 +1,4 @@
-//! A small Mermaid diagram of the reasons: from the changed files to the stacks.
+//! A small Mermaid diagram of the reasons: from the changed files to the affected stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,18 +6,18 @@ use std::fmt::Write as _;
 use super::escape;
 use konverge_base::model::affected::Affected;
 
-/// The maximum number of boxes that a reader can follow. GitHub renders at most 50,000 characters.
+/// The maximum number of boxes that a reader can follow. GitHub also limits a diagram to 50,000 characters.
 pub const NODES: usize = 40;
 
-/// The fewest boxes of a diagram in a comment. A smaller one says nothing that the text does not.
+/// The minimum number of boxes of a diagram in a comment. A smaller one shows no more than the text.
 const FEWEST: usize = 3;
 
-/// The diagram of a comment, or `None` if it would be too small or too large to be of use.
+/// Returns the diagram for a comment; `None` if it would be too small or too large to be useful.
 pub fn why(affected: &Affected, most: usize) -> Option<String> {
     diagram(affected, FEWEST, most)
 }
 
-/// The diagram that somebody asked for, however small; `None` if nothing is affected, or too much.
+/// Returns a diagram that the user requested, however small. `None` if nothing is affected, or too much.
 pub fn requested(affected: &Affected, most: usize) -> Option<String> {
     diagram(affected, 1, most)
 }
@@ -71,7 +71,7 @@ fn diagram(affected: &Affected, fewest: usize, most: usize) -> Option<String> {
     Some(text)
 }
 
-/// Shortens a long path at its start, because the end distinguishes it.
+/// Shortens a long path at its start, because its end distinguishes it.
 fn shortened(path: &str) -> String {
     const LONGEST: usize = 60;
     let count = path.chars().count();

@@ -1,5 +1,5 @@
-//! What a change does to generated models: which properties come and go, and which stacks use them. The names come from
-//! CRDs and other documents of strangers, so each is shown as code.
+//! Renders the changes of generated models: added and removed properties, and the stacks that use them. All names are
+//! shown as code, because they come from CRDs and other documents from outside.
 
 use maud::{Markup, html};
 
@@ -17,20 +17,20 @@ use konverge_base::model::{
     text::truncate,
 };
 
-/// The number of properties of a package that a comment shows.
+/// The maximum number of properties of a package that a comment shows.
 const IN_COMMENT: usize = 20;
-/// The number that a page and a terminal show.
+/// The maximum number of properties of a package that a page or a terminal shows.
 const IN_PAGE: usize = 200;
-/// The number of stacks that are named.
+/// The maximum number of stacks that are listed.
 const STACKS: usize = 5;
-/// The number of bytes of a name or a declaration.
+/// The maximum number of bytes of a name or a declaration.
 const NAME: usize = 160;
 
 /// A part of a line.
 enum Part {
-    /// Our words.
+    /// A text of Konverge.
     Word(String),
-    /// A name or a value of others.
+    /// A name or a value from outside.
     Name(String),
 }
 
@@ -48,7 +48,7 @@ impl Row {
         }
     }
 
-    /// The line in a format that writes names in its own way.
+    /// Returns the line. `name` formats a name.
     fn text(&self, name: impl Fn(&str) -> String) -> String {
         let parts = self.parts.iter().map(|part| match part {
             Part::Word(text) => text.clone(),
@@ -82,7 +82,7 @@ fn name(text: &str) -> Part {
     Part::Name(truncate(text, NAME).into_owned())
 }
 
-/// One row for each folder of models, with a row for each package.
+/// Returns one row for each folder of models, with a row for each package.
 fn rows(models: &[ModelChange], most: usize) -> Vec<Row> {
     let folder = |model: &ModelChange| Row {
         parts: folder_parts(model),
@@ -135,7 +135,7 @@ fn package_row(package: &ModelPackageChange, most: usize) -> Row {
     }));
     parts.extend(stack_parts(&package.stacks));
     let mut changes: Vec<_> = package.properties.iter().collect();
-    // Changes that can break a stack come first.
+    // Changes that may break a stack come first.
     changes.sort_by_key(|change| change.from.is_none());
     let mut below: Vec<_> = changes
         .iter()
@@ -175,7 +175,7 @@ fn property_row(change: &ModelPropertyChange) -> Row {
     let mut parts = vec![word(verb)];
     match (&change.property, &change.check) {
         (Some(property), _) => parts.push(name(&format!("{}.{property}", change.schema))),
-        // The message of a check is enough: its condition is not shown.
+        // The message of a check is enough, so its condition is not shown.
         (None, Some(check)) => {
             parts.extend([word("the check "), name(&format!("{}: {check}", change.schema))]);
             return Row::new(parts);
@@ -193,7 +193,8 @@ fn property_row(change: &ModelPropertyChange) -> Row {
     Row::new(parts)
 }
 
-/// The section of a comment in at most `room` bytes; packages that do not fit are counted. Empty without changes.
+/// Renders the section of a comment in at most `room` bytes, with the number of packages that do not fit. Empty without
+/// changes.
 pub(super) fn markdown(models: &[ModelChange], room: usize) -> BoundedPart {
     if models.is_empty() {
         return BoundedPart::default();
@@ -233,12 +234,12 @@ pub(super) fn markdown(models: &[ModelChange], room: usize) -> BoundedPart {
     }
 }
 
-/// `generated schemas in 2 folders`.
+/// Returns the title: `generated schemas in 2 folders`.
 fn title(models: &[ModelChange]) -> String {
     format!("generated schemas in {}", labels::plural(models.len(), "folder"))
 }
 
-/// The section of a page; nothing without changes.
+/// Renders the section of a page; empty without changes.
 pub(super) fn page(models: &[ModelChange]) -> Markup {
     html! {
         @if !models.is_empty() {
@@ -250,7 +251,7 @@ pub(super) fn page(models: &[ModelChange]) -> Markup {
     }
 }
 
-/// The lines for a terminal or a log; empty without changes.
+/// Renders the lines for a terminal or a log; empty without changes.
 pub fn terminal(models: &[ModelChange], style: Style) -> String {
     let mut text = String::new();
     if models.is_empty() {

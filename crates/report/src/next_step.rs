@@ -1,4 +1,5 @@
-//! What a reader does next, for the first screen: what must be fixed, what to look at, whom to ask, and the merge.
+//! Computes the next steps of a reader, for the top of the comment: errors to fix, changes to check, approvals, the
+//! merge.
 
 use super::{CommentInput, Merging, labels, sums::Sums, view_model::PlanView};
 use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
@@ -6,8 +7,8 @@ use konverge_base::model::policy_finding::{Enforcement, PolicyFinding};
 /// The rules that an approval satisfies.
 const APPROVALS: [&str; 2] = ["policy.approvals", "policy.reviewers"];
 
-/// Returns the next steps as one sentence without its subject: `check what is deleted or replaced, get the approval, then merge`.
-/// `None` if a merge applies nothing, or nobody can say yet what.
+/// Returns the next steps as a sentence without a subject: `check what is deleted or replaced, get the approval, then
+/// merge`. `None` if a merge applies nothing, or its effect is still unknown.
 pub(super) fn next_steps(input: &CommentInput<'_>, view: &PlanView<'_>) -> Option<String> {
     let merges = match input.mode.merging {
         Merging::Applies | Merging::Outside => true,

@@ -9,7 +9,7 @@ use konverge_base::model::{
     plan::Action,
 };
 
-/// The result of a stack in words.
+/// Returns the word and the color for the result of a stack.
 fn result_word(result: StackResult) -> (&'static str, Color) {
     match result {
         StackResult::Applied => ("applied", Color::Green),
@@ -21,7 +21,7 @@ fn result_word(result: StackResult) -> (&'static str, Color) {
     }
 }
 
-/// The results of an apply. An error of many stacks is shown once, at the first of them.
+/// Renders the results of an apply. An error of many stacks appears once, at the first of them.
 pub fn text(report: &ApplyReport, style: Style) -> String {
     let mut text = String::new();
     let groups = errors::equal_outcomes(report);
@@ -73,7 +73,7 @@ pub fn text(report: &ApplyReport, style: Style) -> String {
                 escape::log(&labels::Title::from_id(&resource.id).full()),
                 style.paint(color, result)
             ));
-            // The stack with the failure shows its hints line by line.
+            // The stack itself shows the hints of its failure, one per line.
             let own = stack
                 .error
                 .as_ref()

@@ -10,23 +10,23 @@ use konverge_base::model::{
     event::{RunEvent, Step},
 };
 
-/// How lines are grouped.
+/// The format of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStyle {
     /// Lines without grouping.
     Plain,
-    /// GitHub's runner: `::group::` folds the lines of a stack. Stacks run concurrently and groups cannot be
-    /// nested, so the lines of a stack are held back until it ends.
+    /// GitHub's runner: `::group::` folds the lines of a stack. Stacks run concurrently and groups cannot be nested, so
+    /// the lines of a stack are kept until the stack ends.
     GithubActions,
 }
 
-/// A log gets a line about a step this often, so that it shows that the run is alive.
+/// The interval of the log lines about a step, which show that the run is still alive.
 const STEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A resource that took less does not say how long it took.
+/// The minimum duration that is shown for a resource.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
-/// Turns events into lines. One per run. Each call is given the time since the start of the run.
+/// Turns events into lines, for one run. Each call gets the time since the start of the run.
 #[derive(Debug)]
 pub struct ProgressLines {
     dialect: LogStyle,
@@ -44,15 +44,15 @@ struct Running {
     resources: HashMap<ResourceId, Duration>,
 }
 
-/// The step that is under way.
+/// The step that is running now.
 #[derive(Debug)]
 struct StepTimes {
     began: Duration,
-    /// The last line about it; `None` before the first.
+    /// The time of the last line about the step; `None` before the first.
     said: Option<Duration>,
 }
 
-/// `Compiling 312/1020`; without the numbers for one stack.
+/// Returns the text of a step: `Compiling 312/1020`, or without the numbers for one stack.
 pub fn step_text(step: Step, done: usize, total: usize) -> String {
     let word = match step {
         Step::Compile => "Compiling",
@@ -68,7 +68,7 @@ pub fn step_text(step: Step, done: usize, total: usize) -> String {
 }
 
 impl ProgressLines {
-    /// Prints progress in the form that `dialect` names.
+    /// Creates lines in the format `dialect`.
     pub fn new(dialect: LogStyle) -> Self {
         Self {
             dialect,
@@ -77,8 +77,8 @@ impl ProgressLines {
         }
     }
 
-    /// The lines to print for an event that came at `at`, without newlines. None of them can be a workflow command
-    /// except our own.
+    /// Returns the lines for an event at the time `at`, without newlines. Only Konverge's own workflow commands can be
+    /// in them.
     pub fn lines(&mut self, event: &RunEvent, at: Duration) -> Vec<String> {
         match event {
             RunEvent::StepProgress { step, done, total } => self.step(*step, *done, *total, at),
@@ -125,7 +125,7 @@ impl ProgressLines {
                     ResourceResult::Failed => "failed",
                     ResourceResult::Skipped => "skipped",
                 };
-                // The result shows why it failed.
+                // The result of the resource shows the error, so it is not repeated here.
                 let message = message.as_ref().filter(|_| *result != ResourceResult::Failed);
                 let message = message.map_or(String::new(), |m| format!(": {m}"));
                 let took = self.took(stack, id, at);
@@ -143,14 +143,14 @@ impl ProgressLines {
         }
     }
 
-    /// The lines of stacks that did not end, for the end of the run.
+    /// Returns the lines of stacks that have not ended, for the end of the run.
     pub fn finish(&mut self, at: Duration) -> Vec<String> {
         let mut open: Vec<_> = self.stacks.keys().cloned().collect();
         open.sort();
         open.iter().flat_map(|stack| self.close(stack, at)).collect()
     }
 
-    /// A line from time to time, and one at the end of a step that had such lines.
+    /// Returns a line at each interval, and one at the end of a step that had such lines.
     fn step(&mut self, step: Step, done: usize, total: usize, at: Duration) -> Vec<String> {
         if done == 0 {
             self.step = Some(StepTimes {
@@ -172,7 +172,7 @@ impl ProgressLines {
         vec![format!("{} · {took}", step_text(step, done, total))]
     }
 
-    /// ` in 18 s`, if it took long enough to be worth showing.
+    /// Returns ` in 18 s` if the duration is long enough to be shown.
     fn took(&self, stack: &StackId, id: &ResourceId, at: Duration) -> String {
         let began = self
             .stacks
@@ -211,7 +211,7 @@ impl ProgressLines {
         if running.lines.is_empty() {
             return Vec::new();
         }
-        // The runner reads the rest of the line as the title of the group; percent signs are its escapes.
+        // The runner reads the rest of the line as the title of the group, and a percent sign in it as an escape.
         let title = escape::line(&format!("{stack}: {ended}")).replace('%', "%25");
         let mut lines = vec![format!("::group::{title}")];
         lines.extend(running.lines);

@@ -1,5 +1,5 @@
-//! What a change of `konverge.yaml` does to stacks: a sentence for each key, with the stacks. Names come from pull requests,
-//! so each is escaped.
+//! Describes how changes of `konverge.yaml` affect stacks: a sentence for each key, with the stacks. All names are
+//! escaped, because they come from pull requests.
 
 use maud::{Markup, html};
 
@@ -12,11 +12,11 @@ use super::{
 };
 use konverge_base::model::{StackId, setting_change::SettingChange};
 
-/// The number of stacks that a comment and a terminal name for a key.
+/// The maximum number of stacks that a comment or a terminal lists for a key.
 const STACKS: usize = 20;
 
-/// The section of a comment in at most `room` bytes; empty if nothing changes. Stacks that do not fit are counted, with the
-/// way to the rest.
+/// Renders the section of a comment in at most `room` bytes; empty without changes. If stacks do not fit, their number
+/// is shown, with the place that lists all.
 pub(super) fn markdown(changes: &[SettingChange], room: usize) -> BoundedPart {
     if changes.is_empty() {
         return BoundedPart::default();
@@ -45,7 +45,7 @@ pub(super) fn markdown(changes: &[SettingChange], room: usize) -> BoundedPart {
     BoundedPart::default()
 }
 
-/// The lines of a terminal; empty if nothing changes.
+/// Renders the lines for a terminal; empty without changes.
 pub fn terminal(changes: &[SettingChange], style: Style) -> String {
     if changes.is_empty() {
         return String::new();
@@ -58,7 +58,7 @@ pub fn terminal(changes: &[SettingChange], style: Style) -> String {
     text
 }
 
-/// The section of a page, with every stack.
+/// Renders the section of a page, with all stacks.
 pub(super) fn page(changes: &[SettingChange]) -> Markup {
     html! {
         @if !changes.is_empty() {

@@ -19,7 +19,7 @@ use konverge_base::model::{
 /// The maximum length of a shown value in bytes.
 const LONGEST_VALUE: usize = 120;
 
-/// The tests that did not pass, and a count.
+/// Renders the tests that did not pass, and a count.
 pub fn text(report: &StackTestReport, style: Style) -> String {
     let mut text = String::new();
     let missed = report
@@ -58,7 +58,7 @@ pub fn text(report: &StackTestReport, style: Style) -> String {
     text
 }
 
-/// One diagnostic for each failure.
+/// Returns one diagnostic for each failure.
 pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
     let failures = test.failures.iter();
     failures
@@ -71,7 +71,7 @@ pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Lists the failures of a test, each with its place, as lines of text from others.
+/// Returns the failures of a test with their positions, as lines that must be escaped.
 pub(crate) fn failure_lines(test: &StackTestResult) -> Vec<String> {
     let failures = test.failures.iter();
     failures
@@ -79,8 +79,8 @@ pub(crate) fn failure_lines(test: &StackTestResult) -> Vec<String> {
         .collect()
 }
 
-/// JUnit XML, as GitLab, Jenkins and GitHub's actions read it: a suite for each stack. GitLab shows the class and the name of a
-/// test and not its suite, so the class is the stack.
+/// Renders JUnit XML for GitLab, Jenkins and GitHub's actions, with a suite for each stack. GitLab shows the class of a
+/// test but not its suite, so the class is the stack, too.
 pub fn junit(report: &StackTestReport) -> String {
     let mut suites: Vec<(&str, Vec<&StackTestResult>)> = Vec::new();
     for test in &report.tests {
@@ -140,7 +140,7 @@ fn junit_case(writer: &mut Writer<Vec<u8>>, test: &StackTestResult) -> std::io::
     .map(drop)
 }
 
-/// The counts of a suite.
+/// Returns the counts of a suite.
 fn totals(tests: &[&StackTestResult]) -> [(&'static str, String); 3] {
     let count = |result| {
         tests
@@ -160,7 +160,7 @@ fn as_attributes<'a>(pairs: &'a [(&'static str, String)]) -> impl Iterator<Item 
     pairs.iter().map(|(name, value)| (*name, value.as_str()))
 }
 
-/// One line of text that XML can hold.
+/// Returns a text on one line, without characters that XML forbids.
 fn valid(text: &str) -> String {
     line(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }

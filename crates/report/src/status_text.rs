@@ -17,11 +17,11 @@ use konverge_base::model::{
 pub enum StatusRows {
     /// Every stack.
     All,
-    /// Stacks that a person should look at. The others are applied and ready, and are only counted.
+    /// Only stacks that a person should look at. The others are applied and ready, so they are only counted.
     NotReady,
 }
 
-/// A table, the worst stack first, what is to know of each of its stacks, and a count.
+/// Renders a table with the worst stack first, the details of each of these stacks, and a count.
 pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
     let well = status
         .stacks
@@ -47,7 +47,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
             text.push_str(&details(stack, style));
         }
     }
-    // Without a cluster, nobody knows the health of the objects.
+    // Without a cluster the health of the objects is unknown.
     let unseen = status
         .stacks
         .iter()
@@ -58,7 +58,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
         counts.push(format!("{} applied and ready", well - unseen));
     }
     if unseen > 0 {
-        counts.push(format!("{unseen} applied, without a look at a cluster"));
+        counts.push(format!("{unseen} applied without a check of the cluster"));
     }
     text.push_str(&format!(
         "{}: {}, {} not.\n",
@@ -69,7 +69,7 @@ pub fn text(status: &StatusReport, rows: StatusRows, style: Style) -> String {
     text
 }
 
-/// The order of the stacks: what needs a person comes first.
+/// Returns the sort key of a stack: stacks that need a person come first.
 fn severity(stack: &StackStatus) -> u8 {
     let has = |health: Health| stack.not_ready().any(|object| object.health == health);
     match stack.head {
@@ -89,7 +89,7 @@ fn severity(stack: &StackStatus) -> u8 {
     }
 }
 
-/// A row for each stack; many stacks that were never applied share one.
+/// Returns a row for each stack; many stacks that were never applied share one row.
 fn table_rows(shown: &[&StackStatus]) -> Vec<[Cell; 5]> {
     let is_new = |stack: &&&StackStatus| {
         stack.head == HeadStatus::New && stack.error.is_none() && stack.unfinished().is_none()
@@ -153,7 +153,7 @@ fn row(stack: &StackStatus) -> [Cell; 5] {
     ]
 }
 
-/// The facts that a row has no space for; empty if there is nothing.
+/// Returns the details that do not fit in a row; empty if there are none.
 fn details(stack: &StackStatus, style: Style) -> String {
     let mut lines = String::new();
     if let Some(applied) = &stack.applied {
@@ -166,7 +166,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
     lines.push_str(match (stack.unfinished(), stack.head) {
         (Some(StackCondition::Failed), _) => "  last apply failed; the next run retries\n",
         (Some(StackCondition::Open), _) | (None, HeadStatus::Unfinished) => {
-            "  a run is at work, or ended in the middle: `konverge state doctor` names it, and the next run continues\n"
+            "  a run is in progress, or was killed: `konverge state doctor` names it, and the next run continues\n"
         }
         (Some(StackCondition::Stopped), _) => {
             "  last apply was stopped by a review, a policy, a freeze or a lease; the next run tries again\n"
@@ -216,8 +216,8 @@ fn state(applied: &AppliedStatus, resources: usize) -> String {
     )
 }
 
-/// Says who applied it, and where that can be looked at. A run that has no page is named by person, machine and
-/// process: the process ended long ago.
+/// Returns who applied the stack, and where that run can be looked up. A run without a web page is described by user
+/// and machine, without its process, which ended long ago.
 fn writer(applied: &AppliedStatus) -> String {
     let by_hand = applied.run.strip_prefix(&format!("{}@", applied.actor));
     match by_hand.and_then(|host| host.split_once(" (process ")) {
@@ -357,11 +357,11 @@ mod tests {
         };
         assert_eq!(
             said(&[&unseen]),
-            "1 stack: 1 applied, without a look at a cluster, 0 not.\n"
+            "1 stack: 1 applied without a check of the cluster, 0 not.\n"
         );
         assert_eq!(
             said(&[&unseen, &seen]),
-            "2 stacks: 1 applied and ready, 1 applied, without a look at a cluster, 0 not.\n"
+            "2 stacks: 1 applied and ready, 1 applied without a check of the cluster, 0 not.\n"
         );
     }
 

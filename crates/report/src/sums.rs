@@ -1,25 +1,25 @@
-//! The sums of a change that a reader decides by: restarted pods, lost data, and who is asked to approve.
+//! The totals of a change that matter for a decision: restarted pods, lost data, and who must approve.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{labels, view_model::PlanView};
 use konverge_base::model::plan::{Action, Basis, PodImpact};
 
-/// The number of environments, and of groups of people, that are named.
+/// The maximum number of environments, and of groups of people, that are listed.
 const NAMED: usize = 5;
 
-/// The sums of a plan.
+/// The totals of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Sums<'a> {
-    /// The restarted pods by environment, those of production first.
+    /// The number of restarted pods by environment, production first.
     restarts: Vec<(&'a str, u64)>,
     starts: u64,
     ends: u64,
     lost: usize,
     lost_in_production: usize,
-    /// The sentence of a change that is not dangerous.
+    /// The sentence for a change that is certainly harmless.
     harmless: Option<&'static str>,
-    /// Who is asked: the number of approvals, the people, and for how many stacks.
+    /// The people who must approve: the number of approvals, the names, and the number of stacks.
     asked: Vec<Asked<'a>>,
 }
 
@@ -76,12 +76,12 @@ impl<'a> Sums<'a> {
         sums
     }
 
-    /// Returns true if somebody is asked to approve.
+    /// Returns true if somebody must approve.
     pub(super) fn needs_approval(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// The sums as sentences; a name is written by `code`.
+    /// Returns the totals as sentences. `code` formats a name.
     pub(super) fn sentences(&self, code: impl Fn(&str) -> String) -> Vec<String> {
         let pods = |count: u64| labels::plural(usize::try_from(count).unwrap_or(usize::MAX), "pod");
         let mut parts: Vec<_> = self.harmless.map(str::to_owned).into_iter().collect();
@@ -107,7 +107,7 @@ impl<'a> Sums<'a> {
         parts
     }
 
-    /// `needs 2 approvals, one of them by a or b (3 stacks)`.
+    /// Returns the required approvals: `needs 2 approvals, one of them by a or b (3 stacks)`.
     fn approvals(&self, code: impl Fn(&str) -> String) -> Option<String> {
         if self.asked.is_empty() {
             return None;
@@ -130,7 +130,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Names what a change spares, if that is known: every stack was planned on its cluster, and nothing is open.
+/// Returns a sentence that the change destroys nothing, if that is certain: every stack was planned on its cluster, and
+/// no action is unknown.
 fn harmless(view: &PlanView<'_>) -> Option<&'static str> {
     let own = || view.stacks.iter().flat_map(|stack| &stack.own);
     let is_known = view

@@ -1,4 +1,4 @@
-//! A table for a terminal. Columns are as wide as their widest cell; cells are padded before they are colored.
+//! Renders a table for a terminal. Each column is as wide as its widest cell; cells are padded before they are colored.
 
 use super::{
     escape, labels,
@@ -6,7 +6,7 @@ use super::{
 };
 use konverge_base::model::StackId;
 
-/// One cell: its text, already escaped, and its color.
+/// One cell: its escaped text, and its color.
 pub(super) struct Cell {
     text: String,
     color: Option<Color>,
@@ -28,18 +28,18 @@ impl Cell {
     }
 }
 
-/// Rows that say the same of more stacks than this become one.
+/// The maximum number of equal rows. More of them become one row.
 const EQUAL_ROWS: usize = 10;
 
-/// The first cell of a row that stands for many equal ones: `15 stacks, such as orders/dev`. `None` for few, which have
-/// a row each.
+/// Returns the first cell of a row for many equal ones: `15 stacks, such as orders/dev`. `None` for few stacks, which
+/// have a row each.
 pub(super) fn folded(stacks: &[&StackId]) -> Option<Cell> {
     let (first, count) = (stacks.first()?, stacks.len());
     let name = escape::log(first.as_str());
     (count > EQUAL_ROWS).then(|| Cell::plain(format!("{}, such as {name}", labels::plural(count, "stack"))))
 }
 
-/// The lines of a table with a head. A column without any text is left out.
+/// Returns the lines of a table with a header. A column without any text is left out.
 pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[Cell; N]], style: Style) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].text.chars().count());

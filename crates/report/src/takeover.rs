@@ -1,4 +1,4 @@
-//! What the first apply would do to stacks that run already, for a terminal.
+//! Shows on a terminal what the first apply would do to stacks that run already.
 
 use super::{
     escape, labels,
@@ -7,7 +7,7 @@ use super::{
 };
 use konverge_base::model::takeover::{StackTakeover, Takeover, TakeoverReport};
 
-/// The effects of a takeover with their words, in the order in which a person looks at them.
+/// The effects of a takeover, each with its text, in the order of their importance to a reader.
 const KINDS: [(Takeover, &str); 4] = [
     (Takeover::Failed, "could not be planned"),
     (Takeover::Changed, "would change"),
@@ -15,7 +15,7 @@ const KINDS: [(Takeover, &str); 4] = [
     (Takeover::New, "would be made"),
 ];
 
-/// A table of the stacks, and their number by what would be done.
+/// Renders a table of the stacks, and the number of stacks with each effect.
 pub fn text(report: &TakeoverReport, style: Style) -> String {
     if report.stacks.is_empty() {
         return "Every stack is recorded already: there is nothing to take over.\n".to_owned();

@@ -61,7 +61,7 @@ impl Style {
     }
 }
 
-/// The title of a part of the output.
+/// Returns the title of a part of the output.
 pub fn title(text: &str, style: Style) -> String {
     format!(
         "\n{}\n",
@@ -69,7 +69,7 @@ pub fn title(text: &str, style: Style) -> String {
     )
 }
 
-/// One line of a file that was replaced.
+/// Renders the replacement of one line of a file.
 pub fn file_edit(file: &str, from: &str, to: &str, style: Style) -> String {
     format!(
         "{}\n{}",
@@ -78,10 +78,10 @@ pub fn file_edit(file: &str, from: &str, to: &str, style: Style) -> String {
     )
 }
 
-/// The most stacks that a terminal shows with their reasons; the number of all follows.
+/// The maximum number of stacks that a terminal shows with their reasons. The total number follows.
 pub const SHOWN_STACKS: usize = 15;
 
-/// The affected stacks and the reasons: of more stacks than `most`, the first ones and how many more there are.
+/// Renders the affected stacks with the reasons: at most `most` stacks, and the number of the others.
 pub fn affected(affected: &Affected, most: Option<usize>, style: Style) -> String {
     if affected.stacks.is_empty() {
         return "No stack is affected.\n".to_owned();
@@ -158,7 +158,7 @@ fn kind(kind: InputKind) -> &'static str {
     }
 }
 
-/// The planned changes.
+/// Renders the planned changes.
 pub fn plan(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let mut total = Summary::default();
@@ -176,7 +176,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         failed_before += usize::from(stack.fails_as_before);
         match whole_failure(stack) {
             None if is_taken_over(stack) => {}
-            // An error of many stacks is shown once, at the first of them.
+            // An error of many stacks appears once, at the first of them.
             Some(_) => {
                 let group = groups.iter().find(|(_, group)| group.stacks[0] == &stack.id);
                 text.extend(group.map(|(word, group)| ended_with(group, word, Color::Red, style)));
@@ -190,7 +190,7 @@ pub fn plan(plan: &Plan, style: Style) -> String {
         text.push_str(&format!("{names}: {warning}: {}\n", escape::log(note.text)));
     }
     let mut parts = Vec::new();
-    // If all stacks failed, nobody knows whether they change.
+    // If all stacks failed, it is unknown whether they change, so no counts are shown.
     if failed + failed_before < plan.stacks.len() || total.changed() + drifted > 0 || plan.stacks.is_empty() {
         parts.push(format!(
             "{}{}",
@@ -212,14 +212,14 @@ pub fn plan(plan: &Plan, style: Style) -> String {
     text
 }
 
-/// Every failure of whole stacks; an error of many stacks is shown once.
+/// Renders all failures of whole stacks. An error of many stacks appears once.
 pub(super) fn failures(plan: &Plan, style: Style) -> String {
     let groups = failure_groups(plan).into_iter();
     let text = groups.map(|(word, group)| ended_with(&group, word, Color::Red, style));
     text.collect()
 }
 
-/// The failures of whole stacks, each group with its word.
+/// Returns the failures of whole stacks, each group with its word.
 fn failure_groups(plan: &Plan) -> Vec<(&'static str, ErrorGroup<'_>)> {
     let group = |before: bool, word| {
         let failed = plan
@@ -232,7 +232,7 @@ fn failure_groups(plan: &Plan) -> Vec<(&'static str, ErrorGroup<'_>)> {
     group(false, "failed").chain(group(true, FAILED_BEFORE)).collect()
 }
 
-/// The failure of a stack: message, place, hints.
+/// Renders the failure of a stack: message, position, hints.
 pub(super) fn failure(error: &ErrorBody, message: &str) -> String {
     let mut text = String::new();
     for line in escape::log_each(message) {
@@ -249,7 +249,7 @@ pub(super) fn failure(error: &ErrorBody, message: &str) -> String {
     text
 }
 
-/// The error of a stack of which nothing could be planned.
+/// Returns the error of a stack of which nothing could be planned.
 pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
     stack
         .error
@@ -257,10 +257,10 @@ pub(super) fn whole_failure(stack: &StackPlan) -> Option<&ErrorBody> {
         .filter(|_| labels::left_as_it_is(stack).is_none())
 }
 
-/// The word for a stack that could not be planned before the change either.
+/// The text for a stack that could not be planned before the change either.
 const FAILED_BEFORE: &str = "fails as before, at a place that this change does not touch";
 
-/// All stacks that ended with the same error, with their number if there are several.
+/// Renders all stacks that ended with the same error, with their number if there are several.
 pub(super) fn ended_with(group: &ErrorGroup<'_>, word: &str, color: Color, style: Style) -> String {
     let names = group.names(|name| style.paint(Color::Bold, &escape::log(name)));
     let count = match group.stacks.len() {
@@ -274,7 +274,7 @@ pub(super) fn ended_with(group: &ErrorGroup<'_>, word: &str, color: Color, style
     )
 }
 
-/// The failure of a part of a stack; empty if there is none.
+/// Renders the failure of a part of a stack; empty if there is none.
 pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> String {
     match (&stack.error, labels::left_as_it_is(stack)) {
         (Some(error), Some(rest)) => format!(
@@ -286,13 +286,13 @@ pub(super) fn partial_failure(stack: &StackPlan, name: &str, style: Style) -> St
     }
 }
 
-/// A change is shown once if at least this many stacks make it.
+/// The minimum number of stacks for which an equal change is shown only once.
 const SHARED_BY: usize = 3;
 
-/// Changes that several stacks make, which are shown once above the stacks.
+/// Changes that several stacks make, shown once above the stacks.
 struct SharedChanges<'a> {
     groups: Vec<ChangeGroup<'a>>,
-    /// The resources that the groups show.
+    /// The resources that are shown in a group.
     shown: HashSet<(&'a StackId, &'a ResourceId)>,
 }
 
@@ -303,7 +303,7 @@ impl<'a> SharedChanges<'a> {
             .iter()
             .filter(|stack| whole_failure(stack).is_none())
             .collect();
-        // Drift is shown at each stack.
+        // Drift is shown at each stack, so only own changes are grouped.
         let own = |stack: &&'a StackPlan| -> Vec<&'a ResourcePlan> {
             let resources = stack.resources.iter();
             resources
@@ -360,7 +360,7 @@ impl<'a> SharedChanges<'a> {
     }
 }
 
-/// Returns true if a stack is taken over as it runs, and nothing else happens to it.
+/// Returns true if a stack is taken over and has no other changes.
 fn is_taken_over(stack: &StackPlan) -> bool {
     let mut resources = stack.resources.iter();
     stack.error.is_none()
@@ -368,7 +368,7 @@ fn is_taken_over(stack: &StackPlan) -> bool {
         && resources.all(|resource| takeover::stays(&stack.id, resource))
 }
 
-/// A stack without the changes that are shown above; nothing if that is all of it.
+/// Renders a stack without the changes that are shown above; empty if there are no others.
 fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> String {
     let name = style.paint(Color::Bold, &escape::log(stack.id.as_str()));
     let mut text = partial_failure(stack, &name, style);
@@ -407,7 +407,7 @@ fn stack_plan(stack: &StackPlan, shared: &SharedChanges<'_>, style: Style) -> St
     text
 }
 
-/// Counts what somebody else has changed, apart from the changes.
+/// Returns a text with the number of resources that somebody else has changed, separate from the changes.
 fn already_different(resources: usize) -> String {
     match resources {
         0 => String::new(),

@@ -9,11 +9,11 @@ use super::{
 };
 use konverge_base::model::check_run::{Annotation, CheckRun, Conclusion, Level};
 
-/// Its name.
+/// The name of the check run.
 pub const NAME: &str = "konverge/test";
 
-/// The check run of the tests of a commit. It is neutral if there is nothing to test, or if live tests are not run in such
-/// a job: only a test that ran is a success.
+/// Returns the check run for the tests of a commit. It is neutral if there are no tests, or if this kind of job runs no
+/// live tests: only tests that ran are a success.
 pub fn check(page: &TestPage<'_>) -> CheckRun {
     let conclusion = match (
         page.fails(),
@@ -33,7 +33,7 @@ pub fn check(page: &TestPage<'_>) -> CheckRun {
     }
 }
 
-/// Returns the failed tests at their lines.
+/// Returns annotations for the failed tests at their lines.
 pub fn annotations(page: &TestPage<'_>) -> Vec<Annotation> {
     let failed = page.report.tests.iter().flat_map(diagnostics);
     let annotations = failed.map(|found| Annotation {
@@ -47,7 +47,7 @@ pub fn annotations(page: &TestPage<'_>) -> Vec<Annotation> {
     annotations.collect()
 }
 
-/// The check run of a commit that is not tested.
+/// Returns the check run for a commit that is not tested.
 pub fn skipped(why: &str) -> CheckRun {
     CheckRun {
         name: NAME.to_owned(),

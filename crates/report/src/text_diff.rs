@@ -1,15 +1,15 @@
-//! The difference of two texts of several lines, line by line.
+//! Renders the difference of two texts of several lines, line by line.
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use super::{escape, yaml_text};
 
-/// Longer differing parts of texts are not compared line by line, because the time grows with the product of
-/// their lengths.
+/// The maximum length of differing parts that are compared line by line, because the time grows with the product of
+/// both lengths.
 const LONGEST_TEXT: usize = 2_000;
 
-/// The mark of a change that forces the replacement.
+/// The mark of a change that forces a replacement.
 pub(super) const FORCES: &str = "# forces replacement";
 
 /// Adds the lines of the difference of two texts, under a key if there is one.
@@ -46,7 +46,7 @@ pub(super) fn render(
     }
 }
 
-/// A line of a text.
+/// Formats a line of a text.
 fn text_line(line: &str) -> String {
     if line.contains(FORCES) {
         yaml_text::scalar(&Value::String(line.to_owned()))
@@ -55,8 +55,7 @@ fn text_line(line: &str) -> String {
     }
 }
 
-/// The difference of texts that are too long to compare: all lines between the first and the last that
-/// differ.
+/// Renders the difference of texts that are too long to compare: all lines from the first to the last different one.
 fn long_text(from: &str, to: &str, pad: &str, around: usize, out: &mut Vec<String>) {
     let (from, to): (Vec<_>, Vec<_>) = (from.split('\n').collect(), to.split('\n').collect());
     let before = from.iter().zip(&to).take_while(|(a, b)| a == b).count();

@@ -1,4 +1,4 @@
-//! What took how long in a run, as a picture: Mermaid for the job summary, SVG for the page.
+//! Draws the durations in a run: as Mermaid for the job summary, as SVG for the page.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -10,16 +10,16 @@ use super::{
 };
 use konverge_base::model::timeline::{HostRequests, PartKind, Timeline, TimelinePart};
 
-/// The stacks that are drawn: the slowest.
+/// The maximum number of stacks that are drawn, the slowest first.
 const STACKS: usize = 15;
 
-/// The waits that are drawn: the longest.
+/// The maximum number of waits that are drawn, the longest first.
 const WAITS: usize = 8;
 
-/// The hosts that are listed.
+/// The maximum number of hosts that are listed.
 const HOSTS: usize = 10;
 
-/// A wait that is shorter is not worth a row.
+/// The minimum duration of a wait that is drawn.
 const WORTH_DRAWING: Duration = Duration::from_millis(100);
 
 /// A row of the picture.
@@ -29,7 +29,7 @@ struct Row<'a> {
     part: &'a TimelinePart,
 }
 
-/// The rows of the picture: the stages, the slowest stacks and the longest waits, each in the order of time.
+/// Returns the rows of the picture: the stages, the slowest stacks and the longest waits, each sorted by time.
 fn rows(timeline: &Timeline) -> Vec<Row<'_>> {
     let slowest = |kind, most: usize| {
         let mut parts: Vec<_> = timeline.of(kind).collect();
@@ -60,7 +60,7 @@ fn rows(timeline: &Timeline) -> Vec<Row<'_>> {
     stages.chain(stacks).chain(waits).collect()
 }
 
-/// `12.3 s, of it 4.0 s waiting for the lease of another run`.
+/// Returns the total duration and the time of the waits: `12.3 s, of it 4.0 s waiting for the lease of another run`.
 fn headline(timeline: &Timeline) -> String {
     let mut waits: Vec<_> = timeline.waits().into_iter().collect();
     waits.retain(|(_, time)| *time >= WORTH_DRAWING);
@@ -72,7 +72,7 @@ fn headline(timeline: &Timeline) -> String {
     parts.collect::<Vec<_>>().join(", of it ")
 }
 
-/// The requests to each host, most first.
+/// Returns the requests to each host, the host with the most first.
 fn hosts(timeline: &Timeline) -> Vec<(String, HostRequests)> {
     let mut hosts: Vec<_> = timeline.requests().into_iter().collect();
     hosts.sort_by_key(|(host, requests)| (std::cmp::Reverse(requests.count), *host));
@@ -88,7 +88,7 @@ fn left_out(timeline: &Timeline) -> Option<String> {
     (more > 0).then(|| format!("{} more requests and waits were not kept.", more))
 }
 
-/// The section of a job summary; empty for a run with nothing to draw.
+/// Renders the section of a job summary; empty if there is nothing to draw.
 pub fn markdown(timeline: &Timeline) -> String {
     let rows = rows(timeline);
     if rows.is_empty() {
@@ -144,7 +144,7 @@ pub fn markdown(timeline: &Timeline) -> String {
     text
 }
 
-/// The name of a bar. A `:` would end it, and a `#` begins a comment.
+/// Returns the name of a bar. A `:` would end the name, and a `#` starts a comment, so both are replaced.
 fn gantt_label(label: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || " ./_-".contains(c);
     escape::line(label)
@@ -153,14 +153,14 @@ fn gantt_label(label: &str) -> String {
         .collect()
 }
 
-/// The height of a row of the picture, in pixels.
+/// The height of a row in pixels.
 const ROW: usize = 22;
-/// The width of the names.
+/// The width of the column of names in pixels.
 const NAMES: usize = 330;
-/// The width of the bars.
+/// The width of the bars in pixels.
 const BARS: usize = 620;
 
-/// The section of the page; empty for a run with nothing to draw.
+/// Renders the section of the page; empty if there is nothing to draw.
 pub(crate) fn page(timeline: &Timeline) -> Markup {
     let rows = rows(timeline);
     if rows.is_empty() {
@@ -212,7 +212,7 @@ fn class_of(kind: PartKind) -> &'static str {
     }
 }
 
-/// A name that fits into its column, without its middle.
+/// Shortens a name in its middle, so that it fits into its column.
 fn shortened(name: &str) -> String {
     const MOST: usize = 44;
     let count = name.chars().count();

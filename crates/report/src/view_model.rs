@@ -1,5 +1,5 @@
-//! The plan as the comment needs it: sorted, split into own changes and drift, with equal changes grouped. It
-//! is built once and used for every size.
+//! The plan in the form that the comment needs: sorted, split into own changes and drift, with equal changes grouped.
+//! It is built once and used for every size of the comment.
 
 use std::collections::HashMap;
 
@@ -27,17 +27,17 @@ pub(super) struct StackView<'a> {
     pub plan: &'a StackPlan,
     pub affected: Option<&'a AffectedStack>,
     pub context: Option<&'a StackContext>,
-    /// Resources with a change of this pull request, besides those that are taken over as they run.
+    /// The resources that this pull request changes, without those that are taken over without a change.
     pub own: Vec<&'a ResourcePlan>,
-    /// The number of resources that are taken over as they run: only the annotation of the owner is added.
+    /// The number of resources that are taken over without a change: only the owner annotation is added.
     pub kept: usize,
-    /// The group of equal changes that shows the resource, in the order of `own`.
+    /// For each resource in `own`: the number of the group of equal changes that shows it.
     pub grouped: Vec<Option<usize>>,
     pub wave: usize,
 }
 
 impl StackView<'_> {
-    /// The counts of its planned changes.
+    /// Returns the counts of the stack's planned changes.
     pub(super) fn counts(&self) -> String {
         labels::counts_with_drift(&diff::own_summary(self.plan), diff::drifted(self.plan))
     }
@@ -46,7 +46,7 @@ impl StackView<'_> {
         self.context.is_some_and(|context| context.is_production)
     }
 
-    /// Its environment, or else its name in the project.
+    /// Returns the environment of the stack, or else its name in the project.
     pub(super) fn environment(&self) -> &str {
         let named = self.context.map(|context| context.environment.as_str());
         named
@@ -54,7 +54,7 @@ impl StackView<'_> {
             .unwrap_or(self.plan.id.name())
     }
 
-    /// The place among other stacks: what fails and what is dangerous first.
+    /// Returns the sort key of the stack: failures and dangerous changes come first.
     fn rank(&self) -> u8 {
         let dangers = self
             .own
@@ -70,7 +70,7 @@ impl StackView<'_> {
         }
     }
 
-    /// The shortest chain from a changed file to the stack.
+    /// Returns the shortest chain from a changed file to the stack.
     fn shortest_chain(&self) -> Option<&[RepoPath]> {
         let reasons = self.affected?.why.iter();
         let reason = reasons.min_by_key(|reason| (reason.chain.len(), *reason))?;
@@ -82,26 +82,26 @@ impl StackView<'_> {
     }
 }
 
-/// A stack that is taken over as it runs.
+/// A stack that is taken over without a change.
 pub(super) struct TakenOver<'a> {
     pub id: &'a StackId,
     pub context: Option<&'a StackContext>,
     pub objects: usize,
 }
 
-/// Why several stacks change.
+/// The common cause of the changes of several stacks.
 pub(super) struct Cause<'a> {
-    /// The common begin of their chains, from a changed file.
+    /// The common start of the chains from a changed file to the stacks.
     chain: Vec<&'a RepoPath>,
-    /// Without a common one: the changed files with the number of their stacks, the most first.
+    /// If there is no common start: the changed files, each with the number of its stacks, the most first.
     files: Vec<(&'a RepoPath, usize)>,
 }
 
-/// The number of files of a cause that are named.
+/// The maximum number of files that are listed as a cause.
 const FILES: usize = 3;
 
 impl Cause<'_> {
-    /// The chain or the files, each written by `code`.
+    /// Returns the chain or the files. `code` formats a path.
     pub(super) fn text(&self, code: impl Fn(&str) -> String) -> String {
         match self.chain.as_slice() {
             [] => {
@@ -127,30 +127,30 @@ impl Cause<'_> {
     }
 }
 
-/// The whole plan.
+/// The whole plan, prepared for the comment.
 pub(super) struct PlanView<'a> {
-    /// Failed and changed stacks, and those that only differ already, in the order of the comment.
+    /// The stacks that failed, change or have drift, in the order of the comment.
     pub stacks: Vec<StackView<'a>>,
     pub groups: Vec<ChangeGroup<'a>>,
-    /// Stacks of which everything is taken over as it runs.
+    /// The stacks whose resources are all taken over without a change.
     pub taken_over: Vec<TakenOver<'a>>,
-    /// Affected stacks without changes.
+    /// The affected stacks without changes.
     pub unchanged: Vec<&'a StackId>,
-    /// Stacks with drift.
+    /// The stacks with drift.
     pub drifted: Vec<&'a StackPlan>,
     /// The summary over all stacks.
     pub total: Summary,
-    /// The number of resources that only differ already, and are restored.
+    /// The number of resources that have only drift, which an apply reverts.
     pub restored: usize,
     /// The number of stacks that the change removes.
     pub removed: usize,
     /// The number of stacks that could not be planned.
     pub failed: usize,
-    /// The number of those that could not be planned before the change either.
+    /// The number of stacks that could not be planned before the change either.
     pub failed_before: usize,
     /// True if the change adds `konverge.yaml`, so that every stack was compiled.
     pub introduces: bool,
-    /// True if an apply stops where others changed something.
+    /// True if an apply stops at changes that others made.
     pub stops_at_drift: bool,
     /// The number of stacks in the plan.
     pub planned: usize,
@@ -163,22 +163,22 @@ pub(super) struct PlanView<'a> {
 }
 
 impl PlanView<'_> {
-    /// The stacks of which nothing could be planned, with their errors.
+    /// Returns the stacks of which nothing could be planned, with their errors.
     pub(super) fn whole_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
         self.failures(|plan| !plan.fails_in_part() && !plan.fails_as_before)
     }
 
-    /// The stacks that could not be planned before the change either, with their errors.
+    /// Returns the stacks that could not be planned before the change either, with their errors.
     pub(super) fn earlier_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
         self.failures(|plan| !plan.fails_in_part() && plan.fails_as_before)
     }
 
-    /// The stacks of which a part could not be planned, with their errors.
+    /// Returns the stacks of which a part could not be planned, with their errors.
     pub(super) fn partial_failures(&self) -> impl Iterator<Item = (&StackId, &ErrorBody)> {
         self.failures(StackPlan::fails_in_part)
     }
 
-    /// The Kubernetes resources of live previews that no server has validated, each with its stack.
+    /// Returns the Kubernetes resources of live previews that no server has validated, each with its stack.
     pub(super) fn unchecked(&self) -> Vec<(&StackId, labels::Title)> {
         let live = self.stacks.iter().filter(|stack| stack.plan.basis != Basis::Spec);
         let resources = live.flat_map(|stack| {
@@ -195,7 +195,8 @@ impl PlanView<'_> {
         plans.filter_map(|plan| Some((&plan.id, plan.error.as_ref()?)))
     }
 
-    /// The verdict in words: `10 to update, 1 to delete`. [`PlanView::stack_counts`] has the numbers of stacks.
+    /// Returns the verdict as a text: `10 to update, 1 to delete`. [`PlanView::stack_counts`] has the numbers of
+    /// stacks.
     pub(super) fn verdict(&self) -> String {
         if self.introduces {
             return labels::compiling_stacks(self.planned - self.failed, self.planned);
@@ -207,7 +208,7 @@ impl PlanView<'_> {
         let others_changed = self.changed_by_others_or_restored();
         if others_changed > 0 {
             let resources = labels::plural(others_changed, "resource");
-            // A new version of a secret stops no apply.
+            // A new version of a secret does not stop an apply.
             let stops = self.stops_at_drift && !self.changed_by_others().is_empty();
             counts = match (self.total.changed(), stops) {
                 (0, false) => format!("only takes back what others changed in {resources}"),
@@ -228,8 +229,8 @@ impl PlanView<'_> {
         }
     }
 
-    /// How many stacks change, stay and fail: `4 to change (1 in production), 1 without changes, 1 failed`, which is each
-    /// stack once. Empty without stacks.
+    /// Returns the number of stacks with each result: `4 to change (1 in production), 1 without changes, 1 failed`.
+    /// Each stack counts once. Empty without stacks.
     pub(super) fn stack_counts(&self) -> String {
         let of = |kind: fn(&StackPlan) -> bool| {
             let stacks = self.stacks.iter().filter(|stack| kind(stack.plan));
@@ -271,7 +272,7 @@ impl PlanView<'_> {
         parts.join(", ")
     }
 
-    /// The counts of stacks with their number before them: `6 of 140 stacks affected: 4 to change, …`.
+    /// Returns the counts of stacks after their total: `6 of 140 stacks affected: 4 to change, …`.
     pub(super) fn stacks_line(&self) -> Option<String> {
         if self.planned == 0 || self.introduces {
             return None;
@@ -297,13 +298,13 @@ impl PlanView<'_> {
         self.stacks.is_empty() && self.taken_over.is_empty()
     }
 
-    /// The sentence about stacks that are taken over as they run; `None` without them.
+    /// Returns the sentence about stacks that are taken over without a change; `None` if there are none.
     pub(super) fn takeover_sentence(&self) -> Option<String> {
         let objects = self.taken_over.iter().map(|stack| stack.objects).sum();
         labels::taken_over(self.taken_over.len(), objects)
     }
 
-    /// Why the stacks of a group change.
+    /// Returns the common cause of the changes in a group.
     pub(super) fn cause(&self, group: &ChangeGroup<'_>) -> Option<Cause<'_>> {
         let members = group.members.iter().map(|member| &self.stacks[*member]);
         let chains: Vec<_> = members.filter_map(StackView::shortest_chain).collect();
@@ -326,7 +327,7 @@ impl PlanView<'_> {
         })
     }
 
-    /// The number of resources in which an apply takes back what is different already, also beside a change of its own.
+    /// Returns the number of resources whose drift an apply reverts, including those with a change of their own.
     fn changed_by_others_or_restored(&self) -> usize {
         let resources = self.drifted.iter().flat_map(|stack| &stack.resources);
         let differs = |resource: &&ResourcePlan| {
@@ -335,7 +336,7 @@ impl PlanView<'_> {
         resources.filter(differs).count()
     }
 
-    /// Lists what others changed since the last apply and an apply takes back.
+    /// Returns the changes of others since the last apply that an apply would revert.
     pub(super) fn changed_by_others(&self) -> Vec<(&StackId, &ResourcePlan, &FieldChange)> {
         let resources = self.drifted.iter().flat_map(|stack| {
             let resources = stack.resources.iter();
@@ -435,7 +436,7 @@ pub(super) fn build<'a>(input: &CommentInput<'a>) -> PlanView<'a> {
     view
 }
 
-/// Finds the changes that several stacks make.
+/// Groups the changes that are equal in several stacks.
 fn find_equal_changes(view: &mut PlanView<'_>) {
     let owns: Vec<_> = view.stacks.iter().map(|stack| stack.own.clone()).collect();
     let stacks: Vec<_> = view
@@ -455,7 +456,7 @@ fn find_equal_changes(view: &mut PlanView<'_>) {
     view.groups = equal.groups;
 }
 
-/// The word for a change of the stack's inputs other than *modified*.
+/// Returns the word for a new or a removed stack; `None` for a modified one.
 pub(super) fn lifecycle(stack: &StackView<'_>) -> Option<&'static str> {
     match stack.affected?.change {
         InputChange::Added => Some("new stack"),

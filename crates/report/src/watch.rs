@@ -1,4 +1,4 @@
-//! The events of `konverge watch` for a terminal.
+//! Renders the events of `konverge watch` for a terminal.
 
 use super::{
     escape::log,
@@ -11,10 +11,10 @@ use konverge_base::model::{
     watch_event::{WatchEvent, WatchEventKind},
 };
 
-/// The maximum number of files that a title names.
+/// The maximum number of files in a title.
 const NAMED: usize = 3;
 
-/// The changed files, the affected stacks with the reasons (at most `most` of them), and the difference of their Specs.
+/// Renders the changed files, at most `most` affected stacks with the reasons, and the differences of their Specs.
 pub fn text(event: &WatchEvent, most: Option<usize>, style: Style) -> String {
     let mut text = terminal::title(&title(event), style);
     if let Some(error) = &event.error {

@@ -1,15 +1,15 @@
-//! A JSON value as YAML-like lines for people. Secrets and unknown values are words that no string of the
-//! value can imitate. Not meant to be parsed.
+//! Renders a JSON value as YAML-like lines for people, not for a parser. Secrets and unknown values are words that no
+//! string in the value can imitate.
 
 use serde_json::Value;
 
 use super::escape;
 use konverge_base::model::{masked_value, text::is_hidden};
 
-/// The number of characters of a value that a line has room for.
+/// The maximum number of characters of a value that is shown within a line.
 const SHORT: usize = 60;
 
-/// Returns a value that a line has room for.
+/// Returns a value that is short enough for a line; `None` if it is too long.
 pub(crate) fn short_scalar(value: &Value) -> Option<String> {
     if value.is_array() || (value.is_object() && !is_mark(value)) {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn short_scalar(value: &Value) -> Option<String> {
     (text.chars().count() <= SHORT).then_some(text)
 }
 
-/// Returns the old and the new value if a line has room for both. An absent one is `None`.
+/// Returns the old and the new value if both are short enough for a line. A missing value is `None`.
 pub(crate) fn short_values(
     from: Option<&Value>,
     to: Option<&Value>,
@@ -30,14 +30,14 @@ pub(crate) fn short_values(
     Some((side(from)?, side(to)?))
 }
 
-/// The lines of a value.
+/// Returns the lines of a value.
 pub fn lines(value: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     write_yaml(None, value, 0, &mut lines);
     lines
 }
 
-/// Appends the lines of a value, indented by `indent` spaces; `key` precedes the first.
+/// Appends the lines of a value, indented by `indent` spaces. `key` comes before the first line.
 pub(crate) fn write_yaml(key: Option<&str>, value: &Value, indent: usize, out: &mut Vec<String>) {
     let pad = " ".repeat(indent);
     let head = key.map_or(String::new(), |key| format!("{}:", name(key)));
@@ -96,7 +96,7 @@ pub(crate) fn is_mark(value: &Value) -> bool {
     masked_value::is_unknown(value) || masked_value::is_secret(value)
 }
 
-/// A value in one line: a marker in words, a string in quotes wherever it is ambiguous.
+/// Returns a value on one line: a marker as words, and a string in quotes if it would be ambiguous.
 pub(crate) fn scalar(value: &Value) -> String {
     if let Some(text) = masked_value::as_unknown_output(value) {
         return escape::line(&format!("(known after apply of another stack: {text})"));
@@ -126,7 +126,7 @@ pub(crate) fn scalar(value: &Value) -> String {
     }
 }
 
-/// A key as in YAML.
+/// Returns a key in the form of YAML.
 pub(crate) fn name(key: &str) -> String {
     string(key)
 }

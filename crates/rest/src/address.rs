@@ -1,4 +1,4 @@
-//! The address of an API, and the check of a token. Both come from the environment.
+//! Validates the address of an API and a token, which both come from the environment.
 
 use http::{HeaderValue, Uri};
 use konverge_base::secrets::{AddressParts, credential_in, without_credentials};
@@ -7,17 +7,17 @@ use konverge_forge::ForgeError;
 /// The address of an API.
 #[derive(Debug, Clone)]
 pub struct ApiAddress {
-    /// Scheme and authority: `https://api.github.com`.
+    /// The scheme and the authority: `https://api.github.com`.
     pub origin: String,
-    /// The path of the API on its server, without a `/` at its end: `/api/v3`, or nothing.
+    /// The path of the API on the server without a trailing `/`, such as `/api/v3`, or empty.
     pub base_path: String,
 }
 
 impl ApiAddress {
-    /// Reads an absolute URL. `hint` says which variable it comes from.
+    /// Parses an absolute URL. `hint` is the hint of the error: it names the variable.
     ///
     /// # Errors
-    /// The text is no URL, or holds a credential.
+    /// A text that is no URL, or a URL with credentials.
     pub fn parse(url: &str, hint: &str) -> Result<Self, ForgeError> {
         let shown = without_credentials(url).escape_debug().to_string();
         let unusable = |message: String| ForgeError::Runner {
@@ -41,10 +41,10 @@ impl ApiAddress {
     }
 }
 
-/// Checks that a token can stand in a header. `hint` says which variable it comes from.
+/// Checks that a token is valid in a header. `hint` is the hint of the error: it names the variable.
 ///
 /// # Errors
-/// The token is empty, or has characters that no header may have.
+/// An empty token, or a character that is invalid in a header.
 pub fn check_token(token: &str, hint: &str) -> Result<(), ForgeError> {
     if token.is_empty() || token.contains(char::is_whitespace) || HeaderValue::from_str(token).is_err() {
         return Err(ForgeError::Runner {

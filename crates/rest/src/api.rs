@@ -1,34 +1,34 @@
-//! The differences between the APIs of forges.
+//! The interface that hides the differences between the APIs of forges.
 
 use async_trait::async_trait;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use konverge_forge::{ForgeError, ForgeKind};
 use serde_json::Value;
 
-/// One request of an API, without the parts that all requests share: address, login, headers.
+/// A request to an API, without the parts that all requests share: address, authentication, headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
-    /// The method.
+    /// The HTTP method.
     pub method: &'a Method,
-    /// The path below the API, with its query.
+    /// The path below the API, with the query.
     pub path: &'a str,
-    /// The `ETag` of the answer that is known, for a GET.
+    /// For a GET, the `ETag` of the cached response.
     pub etag: Option<&'a str>,
-    /// The body, if there is one.
+    /// The JSON body, if there is one.
     pub body: Option<&'a Value>,
 }
 
 impl Exchange<'_> {
-    /// Returns the name of the call in errors: its method, and its path without the query.
+    /// Returns the name of the request for errors: method and path, without the query.
     pub fn operation(&self) -> String {
         let path = self.path.split('?').next().unwrap_or_default();
         format!("{} {path}", self.method)
     }
 
-    /// Builds the request to a URI, or to a path that is completed later.
+    /// Builds the HTTP request for a complete URI, or for a path that the client completes.
     ///
     /// # Errors
-    /// The text is no URI.
+    /// The text is not a valid URI.
     pub fn request(&self, uri: &str) -> Result<Request<Vec<u8>>, http::Error> {
         let mut request = Request::builder().method(self.method).uri(uri);
         if let Some(etag) = self.etag {
@@ -43,47 +43,48 @@ impl Exchange<'_> {
     }
 }
 
-/// The maximum size of an answer, in bytes. The largest ones, pages of 100 pull requests, have a few MiB.
+/// The maximum size of a response in bytes. The largest ones, pages of 100 pull requests, have a few MiB.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// A response, with any status.
+/// A response with any status.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body.
     pub body: String,
 }
 
-/// The permission that a call needs, for its error messages.
+/// The permission that a request needs, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenPermission(pub &'static str);
 
 /// The API of one forge.
 #[async_trait]
 pub trait RestApi: Send + Sync {
-    /// Returns the forge whose API it is, for errors.
+    /// Returns the forge, for errors.
     fn kind(&self) -> ForgeKind;
 
-    /// Returns the path of the API on its server, without a `/` at its end: `/api/v3`, or nothing.
+    /// Returns the path of the API on the server without a trailing `/`, such as `/api/v3`, or empty.
     fn base_path(&self) -> &str;
 
-    /// Gets a token, if the login must be renewed. Called before each request, so that a failure says that nothing was sent.
+    /// Gets or renews the token, if necessary. This is a step of its own before each request, so that after its
+    /// failure it is certain that the request was not sent.
     ///
     /// # Errors
-    /// There is no login.
+    /// The login fails.
     async fn log_in(&self) -> Result<(), ForgeError> {
         Ok(())
     }
 
-    /// Sends one request, once, and follows no redirect.
+    /// Sends a request once, without following redirects.
     ///
     /// # Errors
-    /// There is no answer, or no login.
+    /// No response, or no login.
     async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError>;
 
-    /// Returns the error of a response, if it is one. `need` is the permission for the call.
+    /// Returns the error of a response, if its status is one. `need` is the permission for the request.
     fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError>;
 }

@@ -1,4 +1,5 @@
-//! The client: requests with our retry policy, a deadline for every call, and a look before a repeated POST.
+//! The client: requests with retries, a deadline for each attempt, and a check for the created object before a POST
+//! is repeated.
 
 use std::{
     collections::HashMap,
@@ -28,16 +29,16 @@ use konverge_forge::ForgeError;
 
 use crate::{Answer, Exchange, RestApi, TokenPermission, links};
 
-/// The deadline of a call, without its retries.
+/// The deadline of an attempt, without its retries.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The maximum number of redirects.
+/// The maximum number of redirects of a request.
 const MOST_REDIRECTS: usize = 4;
 
-/// The maximum number of pages.
+/// The maximum number of pages of a list.
 const MOST_PAGES: usize = 100;
 
-/// A client of an API. Cheap to clone; clones share the request count and the cached answers.
+/// A client of an API. Cheap to clone; clones share the request counter and the cached responses.
 #[derive(Clone)]
 pub struct RestClient {
     api: Arc<dyn RestApi>,
@@ -47,12 +48,12 @@ pub struct RestClient {
     interrupt: Interrupt,
     requests: Arc<AtomicUsize>,
     known: Arc<Mutex<HashMap<String, (String, Answer)>>>,
-    /// The time that the server's last answer named, and when it came.
+    /// The time in the server's last response, with the moment of its arrival.
     server_time: Arc<Mutex<Option<(Timestamp, Instant)>>>,
 }
 
 impl RestClient {
-    /// Creates a client of an API. `secrets` mask its errors.
+    /// Creates a client of an API. `secrets` masks errors.
     pub fn new(api: Arc<dyn RestApi>, secrets: Secrets) -> Self {
         Self {
             api,
@@ -69,21 +70,22 @@ impl RestClient {
         }
     }
 
-    /// Sets another retry policy, such as a short one for optional feedback.
+    /// Sets the retry policy, such as a short one for optional comments.
     #[must_use]
     pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Sets another deadline per call.
+    /// Sets the deadline of an attempt.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sets the token by which the run is asked to stop. After that request only seconds are left, and no call takes longer.
+    /// Sets the token that is cancelled when the run shall stop. From then on only seconds are left, so calls are
+    /// limited to them.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.interrupt = Interrupt::with(asked, StopTimeouts::FORGE);
@@ -95,7 +97,7 @@ impl RestClient {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the time now by the server's clock; `None` before the first response with a date.
+    /// Returns the present time by the server's clock; `None` before the first response with a date.
     pub fn time_now(&self) -> Option<Timestamp> {
         let (said, came) = (*self.server_time.lock().expect("no panic while locked"))?;
         said.checked_add(came.elapsed()).ok()
@@ -110,19 +112,19 @@ impl RestClient {
         }
     }
 
-    /// Sends a GET, and reads the response.
+    /// Sends a GET, and parses the response.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn get<T: DeserializeOwned>(&self, path: &str, need: TokenPermission) -> Result<T, ForgeError> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
         self.read(&format!("GET {path}"), &answer)
     }
 
-    /// Reads one page, and returns the path of the next one, too.
+    /// Reads one page of a list. Also returns the path of the next page.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -133,10 +135,10 @@ impl RestClient {
         Ok((self.read(&format!("GET {path}"), &answer)?, next))
     }
 
-    /// Reads all items of all pages.
+    /// Reads the items of all pages.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -145,10 +147,10 @@ impl RestClient {
         self.list_in(path, need, |value| value).await
     }
 
-    /// Reads all items of all pages, where each page is an object that contains the items.
+    /// Reads the items of all pages, where each page is an object that contains the items.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn list_in<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -157,7 +159,8 @@ impl RestClient {
     ) -> Result<Vec<T>, ForgeError> {
         let mut all = Vec::new();
         let mut next = Some(path.to_owned());
-        // Without a bound, a server whose last page links to itself would never end.
+        // The number of pages is limited, because a faulty server whose last page links to itself would cause an
+        // endless loop.
         for _ in 0..MOST_PAGES {
             let Some(path) = next.take() else { return Ok(all) };
             let answer = self.repeatable(Method::GET, &path, None, need).await?;
@@ -170,10 +173,10 @@ impl RestClient {
         Err(self.malformed(format!("GET {path}"), format!("more than {MOST_PAGES} pages")))
     }
 
-    /// Sends a request that may be repeated: one that reads, or sets a value.
+    /// Sends a request that is safe to repeat: it only reads, or sets a value.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn repeatable(
         &self,
         method: Method,
@@ -185,8 +188,8 @@ impl RestClient {
             .await
     }
 
-    /// Retries by our policy, and gives up when a run that was asked to stop has no time left. Boxed: otherwise the compiler
-    /// checks for each caller again that all below may move between threads.
+    /// Retries by the policy, and gives up when the run must stop and has no time left. The future is boxed,
+    /// because otherwise the compiler would check again for each caller that everything below is `Send`.
     fn send_with_retries<'a>(
         &'a self,
         classify: fn(&ForgeError) -> RetryDecision,
@@ -197,7 +200,7 @@ impl RestClient {
     ) -> BoxFuture<'a, Result<Answer, ForgeError>> {
         Box::pin(async move {
             let tries = async {
-                // The login is retried apart: if it fails, the request was certainly not sent.
+                // The login has its own retries. If it fails, the request was certainly not sent.
                 self.patience.run(ForgeError::retry, || self.log_in()).await?;
                 let send = || self.send_once(method.clone(), path, body, need);
                 self.patience.run(classify, send).await
@@ -213,10 +216,10 @@ impl RestClient {
         })
     }
 
-    /// Sends a PATCH, PUT or POST that sets a value, so that repeating it has no further effect.
+    /// Sends a PATCH, PUT or POST that sets a value, so that a repetition has no further effect.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn set<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -230,10 +233,11 @@ impl RestClient {
         self.read(&operation, &answer)
     }
 
-    /// Sends an optional request that must not be repeated. Gives up without an error if it is unknown whether it was executed.
+    /// Sends an optional request that must not be executed twice. If it is unknown whether it was executed, returns
+    /// without an error.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn at_most_once(
         &self,
         method: Method,
@@ -253,10 +257,10 @@ impl RestClient {
         }
     }
 
-    /// Sends a POST that must not be repeated, and whose response is needed.
+    /// Sends a POST that must not be executed twice, and whose response is needed.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn post_once<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -267,11 +271,11 @@ impl RestClient {
         self.read(&operation(&Method::POST, path), &tried.await?)
     }
 
-    /// Sends a POST that creates something, which `convert` makes of the response. If it is unknown whether the request was
-    /// executed, `find` looks for the created thing before the next attempt.
+    /// Sends a POST that creates an object, and converts the response with `convert`. If it is unknown whether the
+    /// request was executed, `find` looks for the object before the next attempt.
     ///
     /// # Errors
-    /// Errors of the forge, or the response cannot be read.
+    /// An error of the forge, or a response of another form.
     pub async fn create<R, T, F, Fut>(
         &self,
         path: &str,
@@ -295,8 +299,8 @@ impl RestClient {
                 .and_then(|answer| self.read(&operation, &answer));
             match tried {
                 Err(error) if error.is_uncertain() => {
-                    // The object may exist without our having seen the response. A second one would be a duplicate, so look
-                    // before the next attempt, and once more after the last.
+                    // The object may exist although no response arrived. A repeated POST would create a duplicate,
+                    // so `find` looks for the object before each new attempt, and once more after the last one.
                     tracing::debug!(error = %chain(&error), "checking whether the request took effect");
                     tokio::time::sleep(wait)
                         .instrument(spans::wait("another try"))
@@ -319,7 +323,7 @@ impl RestClient {
         self.in_time("log in", self.api.log_in()).await
     }
 
-    /// Waits for the API until the deadline of a call, and masks its error.
+    /// Waits for the API, at most until the deadline of an attempt, and masks its error.
     async fn in_time<T>(
         &self,
         operation: &str,
@@ -337,8 +341,8 @@ impl RestClient {
             .map_err(|error| self.mask_error(error))
     }
 
-    /// Makes one attempt. Follows the redirect of a renamed repository, with the same method and only on the same API: the token
-    /// goes nowhere else.
+    /// Makes one attempt. Follows the redirect of a renamed repository with the same method, but only within the
+    /// same API, so that the token goes nowhere else.
     async fn send_once(
         &self,
         method: Method,
@@ -380,6 +384,8 @@ impl RestClient {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let answer = self.in_time(&operation, self.api.send(exchange)).await?;
         self.note_server_time(&answer.headers);
+        // With `304 Not Modified` the cached body is still valid. On GitHub such a response does not count against
+        // the rate limit.
         if let (StatusCode::NOT_MODIFIED, Some((_, known))) = (answer.status, known) {
             return Ok(known);
         }
@@ -404,7 +410,8 @@ impl RestClient {
             ForgeError::Unreachable { cause, .. } => {
                 let said = chain(&**cause);
                 let masked = self.secrets.mask(&said);
-                // A cause that says a secret is kept as its masked text alone.
+                // A cause that contains a secret is replaced by its masked text, because its own chain of errors
+                // would still contain the secret.
                 if masked != said {
                     *cause = masked.into();
                 }
@@ -417,7 +424,7 @@ impl RestClient {
     /// Parses the body of a response.
     ///
     /// # Errors
-    /// The body is HTML, or is not the JSON that is expected.
+    /// The body is HTML, or JSON of another form.
     pub fn read<T: DeserializeOwned>(&self, operation: &str, answer: &Answer) -> Result<T, ForgeError> {
         let text = match answer.body.trim_start() {
             "" => "null",
@@ -443,7 +450,7 @@ impl std::fmt::Debug for RestClient {
     }
 }
 
-/// Returns the name of a call in errors.
+/// Returns the name of a request for errors.
 fn operation(method: &Method, path: &str) -> String {
     let (etag, body) = (None, None);
     Exchange {

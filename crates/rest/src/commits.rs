@@ -1,4 +1,5 @@
-//! Commits as forges list them, and the people they name. Author and committer are claims of the commit itself.
+//! Commits in the form of the forges' lists, and the people whom they name. A commit itself only claims its author
+//! and committer.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use konverge_base::model::{CommitId, InvalidId};
 use konverge_forge::{Contribution, ForgeError, ForgeKind};
 use serde::Deserialize;
 
-/// A commit as a forge lists it.
+/// A commit in a list of a forge.
 #[derive(Debug, Deserialize)]
 pub struct ListedCommit {
     sha: String,
@@ -39,22 +40,22 @@ struct Account {
     login: String,
 }
 
-/// How a forge names people in commits.
+/// How a forge names people in its commits.
 #[derive(Debug, Clone, Copy)]
 pub struct CommitNames {
     /// The forge, for errors.
     pub forge: ForgeKind,
-    /// Its own login, as the committer of its merges, if it has one.
+    /// The login of the forge itself as the committer of merges, if it has one.
     pub itself: Option<&'static str>,
-    /// The login in an address that it gives to those who keep theirs private.
+    /// Returns the login in an address that the forge gives to people with a private address.
     pub private_address: fn(&str) -> Option<&str>,
 }
 
 impl CommitNames {
-    /// Reads commits, and the logins of those they name.
+    /// Parses commits, and finds the logins of the people whom they name.
     ///
     /// # Errors
-    /// A commit has an invalid id.
+    /// A commit with an invalid id.
     pub fn read(self, path: &str, raw: Vec<ListedCommit>) -> Result<Vec<Contribution>, ForgeError> {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         for commit in &raw {
@@ -94,7 +95,7 @@ impl CommitNames {
             .collect()
     }
 
-    /// Returns the error of a list with more commits than are read.
+    /// Returns the error of a list that has more commits than the limit.
     pub fn too_many(self, path: &str) -> ForgeError {
         ForgeError::malformed(
             self.forge,
@@ -107,7 +108,8 @@ impl CommitNames {
         self.itself == Some(login)
     }
 
-    /// Returns the login of an address: the one that the forge reports in these commits, or the one in a private address.
+    /// Returns the login of an address: as the forge reports it for another commit, or as the private address
+    /// contains it.
     fn login(self, email: &str, known: &BTreeMap<String, String>) -> Option<String> {
         if let Some(login) = known.get(email) {
             return Some(login.clone()).filter(|login| !self.is_itself(login));
@@ -116,7 +118,7 @@ impl CommitNames {
     }
 }
 
-/// Returns the addresses in the lines `Co-authored-by: NAME <ADDRESS>` of a message, in lower case.
+/// Returns the lower-case addresses in the lines `Co-authored-by: NAME <ADDRESS>` of a message.
 pub fn co_authors(message: &str) -> impl Iterator<Item = String> {
     message.lines().filter_map(|line| {
         let (key, value) = line.trim().split_once(':')?;

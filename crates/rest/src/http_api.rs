@@ -1,17 +1,18 @@
-//! The transport to an API: our HTTP client (proxy, certificates, no redirects), with responses of a limited size.
+//! Sends requests to an API: with the shared HTTP client (proxy, certificates, no redirects), and a limit for
+//! responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use konverge_forge::{ForgeError, ForgeKind};
 
 use crate::{Answer, ApiAddress, Exchange, MOST_BYTES};
 
-/// The user agent, which names Konverge in the logs of a server. GitHub answers no request without one.
+/// The user agent, which identifies Konverge in the logs of a server. GitHub rejects requests without one.
 const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
 
-/// Creates the HTTP client for an API whose requests all have these headers.
+/// Creates an HTTP client that sends these headers with every request.
 ///
 /// # Errors
-/// The system has no certificates, or the proxy of the environment is no address.
+/// The system has no certificates, or the proxy in the environment is invalid.
 pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
     konverge_http::client()
         .user_agent(USER_AGENT)
@@ -19,12 +20,13 @@ pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
         .build()
         .map_err(|error| ForgeError::Unusable {
             message: "no HTTP client".to_owned(),
-            hint: "`konverge doctor`, in the same place, tries whatever a job needs".to_owned(),
+            hint: "run `konverge doctor` in the same environment: it checks everything that a job needs"
+                .to_owned(),
             cause: error.into(),
         })
 }
 
-/// An API with a login by a header with a token.
+/// An API whose requests have a token in a header.
 pub struct HttpApi {
     kind: ForgeKind,
     http: reqwest::Client,
@@ -32,10 +34,10 @@ pub struct HttpApi {
 }
 
 impl HttpApi {
-    /// Creates the API of a forge at an address. The value of the `login` header has a checked token.
+    /// Creates the API of a forge. The value of the `login` header contains a token that is already validated.
     ///
     /// # Errors
-    /// The system has no certificates, or the proxy of the environment is no address.
+    /// The system has no certificates, or the proxy in the environment is invalid.
     pub fn new(
         kind: ForgeKind,
         address: ApiAddress,
@@ -51,28 +53,28 @@ impl HttpApi {
         Ok(Self { kind, http, address })
     }
 
-    /// Returns the path of the API on its server.
+    /// Returns the path of the API on the server.
     pub fn base_path(&self) -> &str {
         &self.address.base_path
     }
 
-    /// Returns the web address of the server, whose API is at the path `api` below it.
+    /// Returns the web address of the server, if its API is at the path `api` below it.
     pub fn server_url(&self, api: &str) -> String {
         let ApiAddress { origin, base_path } = &self.address;
         format!("{origin}{}", base_path.trim_end_matches(api))
     }
 
-    /// Sends one request, once, and follows no redirect.
+    /// Sends a request once, without following redirects.
     ///
     /// # Errors
-    /// There is no answer.
+    /// No response.
     pub async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
         let ApiAddress { origin, base_path } = &self.address;
         let request = exchange.request(&format!("{origin}{base_path}{}", exchange.path));
         let request =
             request.map_err(|error| ForgeError::malformed(self.kind, exchange.operation(), error))?;
         let answer = konverge_http::exchange(&self.http, request, MOST_BYTES).await;
-        // The address may hold a secret, so the error is shown without it.
+        // The URL may contain a secret, so it is removed from the error.
         let answer = answer.map_err(|error| ForgeError::Unreachable {
             forge: self.kind,
             operation: exchange.operation(),

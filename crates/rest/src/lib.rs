@@ -1,5 +1,5 @@
-//! The REST API of a forge: pages, retries by what a call does, deadlines, a look before a repeated POST, the server's
-//! time. A forge's client says how one request is sent and what its answer means (`RestApi`).
+//! The REST API of a forge: pages, retries, deadlines, safe repetition of a POST, and the server's time. A forge's
+//! client implements `RestApi`: it sends a single request, and recognizes errors in the response.
 
 mod address;
 mod api;
@@ -16,14 +16,14 @@ pub use http_api::{HttpApi, http_client};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The characters to encode: all but those that RFC 3986 calls unreserved.
+/// The characters to escape: all except those that RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Encodes one component of a path or a value of a query.
+/// Escapes one segment of a path, or a value in a query.
 pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }

@@ -1,8 +1,9 @@
-//! The links of a response: the next page, and the new address of a renamed repository.
+//! Links in the headers of a response: the next page, and the new address of a renamed repository.
 
 use http::{HeaderMap, StatusCode, header};
 
-/// Returns the path and query of `rel="next"`, for the same API: the token goes nowhere else, whatever host the link names.
+/// Returns the path and query of the `rel="next"` link. The host in the link is ignored, so that the token goes
+/// nowhere else.
 pub(crate) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> {
     let link = headers.get(header::LINK)?.to_str().ok()?;
     let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
@@ -10,7 +11,7 @@ pub(crate) fn next_page(headers: &HeaderMap, base_path: &str) -> Option<String> 
     path_below(address, base_path)
 }
 
-/// Returns the target of a redirect as a path of the same API.
+/// Returns the target of a redirect, if it is a path of the same API.
 pub(crate) fn redirect_target(status: StatusCode, headers: &HeaderMap, base_path: &str) -> Option<String> {
     let sent_on = matches!(status.as_u16(), 301 | 302 | 307 | 308);
     let location = headers.get(header::LOCATION).filter(|_| sent_on)?;

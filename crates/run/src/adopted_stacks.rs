@@ -18,8 +18,8 @@ use konverge_base::{
 };
 use konverge_report as report;
 
-/// Adds the stacks that the change of a session takes over, as the preview of a pull request does, and returns them.
-/// Without clusters nothing runs that could be taken over.
+/// Adds the stacks that the pull request of a session takes over, as its preview does, and returns them. Without
+/// clusters, no live object can be taken over, so nothing is added.
 ///
 /// # Errors
 /// See [`proposed`].
@@ -49,11 +49,11 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
     Ok(names)
 }
 
-/// The stacks that a pull request takes over: its `konverge.adopt.yaml` differs from the base's and names them, nothing is
-/// recorded of them, and the pull request does not affect them otherwise.
+/// Returns the stacks that a pull request takes over: its `konverge.adopt.yaml` differs from the base's and names the
+/// stacks, no state is recorded for them, and the pull request does not affect them otherwise.
 ///
 /// # Errors
-/// The file is invalid; errors of the store.
+/// `konverge.adopt.yaml` is invalid; errors of the store.
 pub async fn proposed(
     run: &RunContext,
     base: &OpenRevision,
@@ -82,9 +82,8 @@ pub async fn proposed(
     Ok(targets)
 }
 
-/// Returns the stacks that a change no longer leaves alone. The change deletes `konverge.adopt.yaml`, nothing is
-/// recorded of these stacks, and the change does not affect them otherwise. After the merge they are applied for the
-/// first time.
+/// Returns the stacks that the merge of a change applies for the first time, because the change deletes
+/// `konverge.adopt.yaml`. No state is recorded for these stacks, and the change does not affect them otherwise.
 ///
 /// # Errors
 /// Errors of the store.
@@ -119,8 +118,7 @@ pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     stacks.sort();
     (!stacks.is_empty()).then(|| SettingChange {
         key: FILE_NAME.to_owned(),
-        effect: "it was left alone while the repository is taken over, and the merge applies it for the first time"
-            .to_owned(),
+        effect: "the stack was left alone until now, and the merge applies it for the first time".to_owned(),
         stacks,
     })
 }

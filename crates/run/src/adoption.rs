@@ -1,5 +1,5 @@
-//! `konverge.adopt.yaml`: the file of a repository whose stacks ran before Konverge came. It names the stacks that are
-//! taken over as they are.
+//! The file `konverge.adopt.yaml`, for a repository whose stacks ran before Konverge was used. It names the stacks that
+//! Konverge takes over without a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use konverge_state::{IndexedStates, Proven};
 /// The name of the file, at the root of the repository.
 pub const FILE_NAME: &str = "konverge.adopt.yaml";
 
-/// The head of the file.
+/// The comment at the start of the file.
 const HEAD: &str = "\
 # The stacks that Konverge takes over as they run: `konverge adopt --write` writes this file.
 # The pull request that changes it previews them, and its merge takes over those that would not change.
@@ -25,20 +25,20 @@ const HEAD: &str = "\
 # Delete it when every stack is taken over.
 ";
 
-/// The content of the file.
+/// The parsed content of `konverge.adopt.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adoption {
-    /// The stacks to take over.
+    /// The stacks that Konverge takes over.
     #[serde(default)]
     pub stacks: BTreeSet<StackId>,
 }
 
 impl Adoption {
-    /// Reads the file of a revision; `None` if there is none.
+    /// Reads `konverge.adopt.yaml` of a revision; `None` if the revision has no such file.
     ///
     /// # Errors
-    /// It cannot be read, or is invalid.
+    /// The file cannot be read, or is invalid.
     pub fn load(source: &dyn Source) -> Result<Option<Self>, UserError> {
         let read = source.read_path(&path()).map_err(|error| {
             UserError::from_error(ErrorKind::Config, error).context(format!("{FILE_NAME} cannot be read"))
@@ -61,7 +61,7 @@ impl Adoption {
         yaml::from_str(text).map_err(invalid)
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub fn text(&self) -> String {
         if self.stacks.is_empty() {
             return format!("{HEAD}stacks: []\n");
@@ -71,7 +71,7 @@ impl Adoption {
     }
 }
 
-/// Returns true if the file differs between two revisions.
+/// Returns true if `konverge.adopt.yaml` differs between two revisions.
 pub fn differs(base: &dyn Source, head: &dyn Source) -> bool {
     base.files().get(&path()) != head.files().get(&path())
 }
@@ -98,17 +98,17 @@ impl<'a> RecordedStacks<'a> {
         Ok(Self { known, renamed })
     }
 
-    /// Returns true if the stack has a record.
+    /// Returns true if the stack was ever applied.
     pub fn has(&self, id: &StackId) -> bool {
         self.known.was_applied(id) || self.renamed.contains_key(id)
     }
 }
 
-/// Removes the stacks that were never applied from the pending ones, with a note. In a job those of them that a merged
-/// pull request showed are applied; by hand nobody can tell which these are, so each one must be named.
+/// Removes the stacks that were never applied from the pending ones of an apply by hand, with a note. Only a job knows
+/// which of these stacks a merged pull request showed, so by hand each one must be named.
 ///
 /// # Errors
-/// The file is invalid; errors of the store.
+/// `konverge.adopt.yaml` is invalid; errors of the store.
 pub async fn leave_alone(
     run: &RunContext,
     head: &OpenRevision,

@@ -10,11 +10,11 @@ use konverge_base::{
 };
 use konverge_state::{Versioned, WriteReason};
 
-/// Adds to each adopted resource of a plan why it is adopted and what that means. A Terraform resource that would be
-/// created after an import may be one that the import skipped; a note says so.
+/// Adds to each adopted resource of a plan a note why it is adopted and what an adoption does. A Terraform resource
+/// that would be created after an import gets a note that the import may have skipped it.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub(crate) async fn explain(
     planning: &Planner,
     target: &Target,
@@ -60,7 +60,7 @@ fn is_made_by_terraform(resource: &ResourcePlan) -> bool {
     resource.action == Action::Create && resource.runtime == RuntimeKind::Terraform
 }
 
-/// The state that an adopted resource is missing from.
+/// Describes the state in which an adopted resource is missing.
 fn missing_from(target: &Target, prior: Option<&Versioned>) -> String {
     match prior {
         Some(prior) if prior.reason == WriteReason::Import => match &prior.note {

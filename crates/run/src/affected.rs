@@ -22,14 +22,14 @@ use konverge_repo::{
     konfig::Layout,
 };
 
-/// The revisions to compare, and how.
+/// The revisions to compare, and the kind of comparison.
 #[derive(Debug, Clone, Default)]
 pub struct AffectedRequest {
     /// The revision to compare with; `None`: the merge base with the default branch.
     pub base: Option<String>,
     /// The revision with the change; `None`: `HEAD`.
     pub head: Option<String>,
-    /// Take the change from the working tree.
+    /// Use the working tree as the revision with the change.
     pub worktree: bool,
     /// Select every stack, as if nothing existed before.
     pub all: bool,
@@ -114,7 +114,7 @@ pub async fn run(run: &RunContext, request: &AffectedRequest) -> Result<Affected
     })
 }
 
-/// Resolves a revision; a full commit id that a shallow clone lacks is fetched.
+/// Resolves a revision, and fetches a full commit id that a shallow clone lacks.
 pub async fn find(
     repository: &Repository,
     name: &str,
@@ -143,22 +143,22 @@ async fn default_base(
     let base = repository.merge_base_fetching(&tip, head, credentials).await?;
     if base == *head && !request.worktree {
         run.notes.info(&format!(
-            "{}: there is nothing to compare. {BEFORE}, `--worktree` looks at what is not committed",
+            "{}: there is nothing to compare. {BEFORE}, `--worktree` compares uncommitted changes",
             is_part(head, &branch)
         ));
     }
     Ok(base)
 }
 
-/// The hint for comparing with the last commit.
+/// The hint that shows how to compare with the previous commit.
 pub const BEFORE: &str = "`--base HEAD~1` compares with the commit before";
 
-/// Says that a commit is part of a branch, so that there is no change to show.
+/// Returns the message that a commit is already part of a branch, so that there is no change to show.
 pub fn is_part(head: &CommitId, branch: &str) -> String {
     format!("{} is part of {branch}", head.short())
 }
 
-/// Opens the base with its own `konverge.yaml`. If that file is invalid, the change may repair it: then the
+/// Opens the base with its own `konverge.yaml`. If that file is invalid, the change may repair it, so the
 /// `konverge.yaml` of the head is used.
 fn open_base(
     run: &RunContext,
@@ -172,7 +172,7 @@ fn open_base(
         Err(failure) if failure.room_error::<ConfigError>().is_some() => {
             let config = Config::load(known.source_at(repository, head)?.as_ref())?;
             run.notes.info(&format!(
-                "konverge.yaml at the base is wrong ({failure}): the head's is used for both"
+                "konverge.yaml of the base is invalid ({failure}), so that of the head is used for both revisions"
             ));
             OpenRevision::open_knowing(known, repository, &at, Some(&config))
         }
@@ -180,7 +180,7 @@ fn open_base(
     }
 }
 
-/// Sets [`SpecChange`] of every modified stack by compiling both revisions.
+/// Compiles both revisions of every modified stack, and sets [`SpecChange`] to the result of the comparison.
 async fn compare_specs(
     run: &RunContext,
     base: &OpenRevision,
@@ -229,6 +229,7 @@ async fn compare_specs(
         run.notes.info(&failure.to_string());
     }
     mark_readers(head, affected);
+    // A modified stack without a counterpart at the base was not compiled, which must not look like an equal Spec.
     for (at, ..) in modified {
         if affected.stacks[at].spec == SpecChange::NotCompiled {
             affected.stacks[at].spec = SpecChange::Error;

@@ -33,7 +33,7 @@ use konverge_repo::{
     konfig::{DeclaredDependency, FileTreeView, Layout, declared_dependencies},
 };
 
-/// The name of the default workspace.
+/// The name of the workspace that a stack uses if no other fits.
 const DEFAULT: &str = "default";
 
 /// The generation inputs of the stacks that may hold AppConfigurations, by folder.
@@ -41,9 +41,9 @@ const DEFAULT: &str = "default";
 pub struct AppStacks {
     stacks: BTreeMap<RepoPath, Result<AppInputs, UserError>>,
     order: SettingsOrder,
-    /// `modules` of konverge.yaml.
+    /// The section `modules` of `konverge.yaml`.
     modules: BTreeMap<String, ModuleConfig>,
-    /// True for each fetched package, by its folder, that may define an AppConfiguration.
+    /// For the folder of each fetched package: true if the package may define an AppConfiguration.
     packages: Mutex<HashMap<PathBuf, bool>>,
 }
 
@@ -54,20 +54,20 @@ fn extension_file<'a>(path: &'a RepoPath, text: Option<&'a str>) -> ExtensionFil
     }
 }
 
-/// The inputs from which a stack is generated.
+/// The inputs from which the Spec of a stack is generated.
 struct AppInputs {
     platform: Platform,
     dependencies: Vec<DeclaredDependency>,
     namespace: Option<String>,
     binaries: ModuleBinaries,
-    /// The modules that may use the network: their answers may differ from those without.
+    /// The modules that may use the network: with the network, a module may return another result.
     networked: Vec<String>,
     /// Notes for the developer: how the workspace and the extensions were chosen.
     notes: Vec<String>,
 }
 
 impl AppInputs {
-    /// The digest over everything that generation sees beside the program.
+    /// Returns the digest of all generation inputs beside the KCL program.
     fn digest(&self) -> Digest {
         let digest = self.binaries.joined(self.platform.digest());
         if self.networked.is_empty() {
@@ -113,7 +113,7 @@ impl AppStacks {
         }
     }
 
-    /// Returns the part of its workspace that concerns a stack; `None` if the stack cannot have AppConfigurations.
+    /// Returns the part of the workspace that a stack uses; `None` if the stack cannot have AppConfigurations.
     pub fn workspace_input(&self, stack: &Stack) -> Option<WorkspaceInput> {
         Some(match self.stacks.get(&stack.folder)? {
             Ok(inputs) => WorkspaceInput {
@@ -139,7 +139,7 @@ impl AppStacks {
         })
     }
 
-    /// The digests of all binaries of modules that the stacks of this revision have.
+    /// Returns the digests of all module binaries that the stacks of this revision use.
     pub fn known_binaries(&self, source: &dyn Source) -> Result<HashSet<String>, UserError> {
         let mut known = HashSet::new();
         for inputs in self.stacks.values().flatten() {
@@ -174,6 +174,8 @@ impl AppStacks {
         };
         let compiled = pool.compile(&typed).await?;
         let Some(apps) = AppConfigurations::recognize(&compiled.documents)? else {
+            // The output with the types of schemas is for applications only, so the stack is compiled again without
+            // them.
             return Ok(pool.compile(request).await?);
         };
         let inputs = inputs.as_ref().map_err(Clone::clone)?;
@@ -184,6 +186,7 @@ impl AppStacks {
             dependencies: &inputs.dependencies,
             platform: &inputs.platform,
         };
+        // The modules run before the generation, because their resources become part of the Spec.
         let calls = kusion::foreign_calls(&apps, &app_stack)?;
         let context = CallContext {
             stack,
@@ -213,8 +216,9 @@ impl AppStacks {
         })
     }
 
-    /// Returns true if it is worth compiling with the types of schemas. A package that mentions workloads defines no
-    /// applications: those of Kubernetes mention them in their texts.
+    /// Returns true if the program may hold AppConfigurations, so that it must be compiled with the types of its
+    /// schemas. A package that only mentions workloads defines none: the packages of Kubernetes mention them in their
+    /// texts.
     fn may_hold_apps(&self, request: &CompileRequest) -> bool {
         let packages = &request.setup.packages;
         let in_package = |path: &RepoPath| packages.iter().any(|(_, folder)| path.is_within(folder));
@@ -284,7 +288,7 @@ fn networked(config: &Config) -> Vec<String> {
 /// Workspace files, each read once.
 struct WorkspaceFiles<'a> {
     tree: &'a FileTreeView,
-    /// The modules that `modules` of konverge.yaml gives the network.
+    /// The modules to which `modules` of `konverge.yaml` gives the network.
     networked: Vec<String>,
     parsed: HashMap<RepoPath, Result<Option<Arc<Workspace>>, UserError>>,
 }
@@ -297,7 +301,7 @@ impl WorkspaceFiles<'_> {
             UserError::from_error(ErrorKind::Layout, error).at(kcl_mod.to_string(), None, None)
         })?;
         let names = kusion::platform_names(&dependencies);
-        // Applications need the package of their types: a stack without dependencies has none, and no workspace.
+        // AppConfigurations need the package of their types, so a stack without dependencies needs no workspace.
         let workspace = if dependencies.is_empty() && named.is_none() {
             None
         } else {
@@ -357,7 +361,7 @@ impl WorkspaceFiles<'_> {
         Ok(None)
     }
 
-    /// Returns a note for a stack without a workspace where there are some. Its modules have no settings then.
+    /// Returns a note if a stack has no workspace although the repository has some. Its modules then get no settings.
     fn without_workspace(&self, stack: &Stack) -> Option<String> {
         let folder = RepoPath::root().child(kusion::FOLDER);
         self.tree.files_below(&folder).next()?;
@@ -365,7 +369,7 @@ impl WorkspaceFiles<'_> {
         let files: Vec<_> = own.into_iter().chain(kusion::workspace_file(DEFAULT)).collect();
         let files: Vec<_> = files.iter().map(|file| format!("`{file}`")).collect();
         Some(format!(
-            "the stack has no workspace, so its modules have no settings of the platform: there is no {}",
+            "the stack has no workspace, so its modules get no settings from the platform: neither file exists: {}",
             files.join(" and no ")
         ))
     }
@@ -389,14 +393,15 @@ impl WorkspaceFiles<'_> {
     }
 }
 
-/// The workspace file of a stack that no rule gives one.
+/// Returns the workspace file of a stack for which no rule names a workspace: the one with the name of the stack, or
+/// else the default one.
 fn own_workspace(stack: &Stack) -> RepoPath {
     let own = kusion::workspace_file(stack.names.name());
     own.or_else(|| kusion::workspace_file(DEFAULT))
         .unwrap_or_default()
 }
 
-/// Returns a note for a stack that has the default workspace because no file could have its name.
+/// Returns a note if a stack uses the default workspace because its name cannot be a file name.
 fn unusable_name(stack: &Stack) -> Option<String> {
     let name = stack.names.name();
     (!is_workspace_name(name)).then(|| {

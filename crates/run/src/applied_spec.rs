@@ -1,5 +1,5 @@
-//! Compiles what was applied last: the recorded commit must give the recorded Spec. If the code has changed since,
-//! drift is compared with that Spec, and a restore applies it.
+//! Compiles what was applied last: the recorded commit must compile to the recorded Spec. If the code has changed
+//! since, a drift check compares with that Spec, and a restore applies it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,7 +24,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_repo::git::{GitError, Repository};
 
-/// Replaces the head's Spec of each target by the one that was applied last. Returns the targets, and an outcome for
+/// Replaces the head's Spec of each target by the Spec that was applied last. Returns the targets, and an outcome for
 /// each stack whose last Spec is not available.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub async fn recorded_targets(
     Ok((recorded, refused))
 }
 
-/// The commits in the states. Each is opened once, when it is needed.
+/// Opens the commits that the states record, each once and on demand.
 pub(crate) struct AppliedSpec<'a> {
     planning: &'a Planner,
     opened: Mutex<Option<PastRevisions>>,
@@ -58,16 +58,16 @@ pub(crate) struct AppliedSpec<'a> {
 struct PastRevisions {
     repository: Repository,
     known: AnalysisCache,
-    /// By commit and core.
+    /// The opened revisions, by commit and version of the KCL core.
     revisions: HashMap<(CommitId, String), Result<Arc<OpenRevision>, PastFailure>>,
 }
 
-/// Why a commit that was applied is not opened.
+/// The reason why an applied commit cannot be opened.
 #[derive(Clone)]
 enum PastFailure {
-    /// The commit is not in this clone, and cannot be fetched.
+    /// The commit is neither in this clone nor can it be fetched.
     Missing(UserError),
-    /// The commit is in this clone, and cannot be opened.
+    /// The commit is in this clone, but cannot be opened.
     Unusable(UserError),
 }
 
@@ -101,7 +101,7 @@ impl<'a> AppliedSpec<'a> {
         let state = self.planning.prior(target).await?;
         let state =
             state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
-        // A head that does not compile is no reason not to restore.
+        // A head that does not compile must not prevent a restore.
         let head = self.planning.spec(target).await.ok();
         let spec = self.spec(&target.id, head.as_ref(), &state).await?;
         let Some(input_digest) = state.input_digest else {
@@ -118,12 +118,12 @@ impl<'a> AppliedSpec<'a> {
         })
     }
 
-    /// Returns the Spec whose digest a state records. It is the head's if the digests are equal; otherwise the recorded
-    /// commit is compiled.
+    /// Returns the Spec whose digest a state records. If the head's Spec has this digest, it is returned; otherwise the
+    /// recorded commit is compiled.
     ///
     /// # Errors
-    /// It is not available: the last apply failed or had no commit, the commit cannot be fetched, or it compiles to
-    /// another Spec, with the core of the head and with the recorded one.
+    /// The Spec is not available: the last apply failed or had no commit, the commit cannot be fetched, or the commit
+    /// compiles to another Spec both with the core of the head and with the recorded core.
     pub(crate) async fn spec(
         &self,
         stack: &StackId,
@@ -149,7 +149,7 @@ impl<'a> AppliedSpec<'a> {
         Err(failure)
     }
 
-    /// Returns one error for each commit that the repository does not have.
+    /// Returns one error for each recorded commit that the repository does not have.
     pub(crate) async fn missing_commits(&self) -> Vec<UserError> {
         let opened = self.opened.lock().await;
         let revisions = opened.iter().flat_map(|opened| &opened.revisions);
@@ -203,7 +203,7 @@ impl<'a> AppliedSpec<'a> {
     }
 
     /// Opens a commit with the configuration of the head. Only the rules for reading settings files come from the
-    /// commit, because they determine what it compiles to.
+    /// commit, because its Specs depend on them.
     async fn open(
         &self,
         opened: &PastRevisions,
@@ -229,7 +229,7 @@ impl<'a> AppliedSpec<'a> {
     }
 }
 
-/// The error for a stack that the head does not have.
+/// Returns the error for a stack that the head does not have.
 pub(crate) fn removed(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
@@ -261,9 +261,9 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
 fn without_commit(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
-        format!("`{stack}` is not restored: it was applied from files that no commit has"),
+        format!("`{stack}` is not restored: it was applied from uncommitted files"),
     )
-    .hint("apply it from those files, or merge them")
+    .hint("apply it again from these files, or commit and merge them")
 }
 
 fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {

@@ -37,18 +37,18 @@ pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits}
 pub use rounds::plan_live;
 pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 
-/// An apply that has ended.
+/// The result of an apply.
 pub struct EndedRun {
-    /// What was done to each stack.
+    /// The outcome of each stack.
     pub report: ApplyReport,
-    /// The decisions about the plans, in the order of the report.
+    /// The decisions about the plans, in the order of the stacks in the report.
     pub decisions: Decisions,
 }
 
 /// Applies the targets. Independent stacks are applied concurrently.
 ///
 /// # Errors
-/// The order of the stacks has a cycle. Errors of a stack are in its outcome.
+/// The order of the stacks has a cycle. An error of one stack is in its outcome, not here.
 pub async fn run(
     planning: &Planner,
     targets: &[Target],
@@ -57,13 +57,15 @@ pub async fn run(
     let config = &planning.config;
     let leaving = targets.iter().filter(|target| target.head.is_none());
     let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+    // Destroyed stacks have the reverse order: each waits for the stacks that depend on it.
     let order = StackOrder::build(config, targets)?.taking_down(&leaving);
     let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
 
     let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
     let mut waiting: BTreeMap<&StackId, &Target> =
         targets.iter().map(|target| (&target.id, target)).collect();
-    // `failed`: the stacks that were not applied. `paused`: those of them that wait, or that depend on one that waits.
+    // `failed` has the stacks that were not applied. `paused` has those of them that wait for another stack, directly
+    // or not.
     let mut failed: BTreeSet<StackId> = BTreeSet::new();
     let mut paused: BTreeSet<StackId> = BTreeSet::new();
     let mut ended: BTreeSet<StackId> = BTreeSet::new();
@@ -86,6 +88,7 @@ pub async fn run(
                 .filter(|first| failed.contains(*first))
                 .cloned()
                 .collect();
+            // A stack that is only skipped needs no free slot.
             if held_by.is_empty() && under_way.len() >= at_once {
                 continue;
             }
@@ -103,6 +106,7 @@ pub async fn run(
                 }
                 under_way.push(async move { one_stack::apply(planning, target, options).await });
             } else {
+                // If all stacks before it only wait, this stack waits as well and has not failed.
                 let is_paused = held_by.iter().all(|first| paused.contains(first));
                 if is_paused {
                     paused.insert(id.clone());
@@ -114,6 +118,7 @@ pub async fn run(
             }
         }
         match under_way.next().await {
+            // The stack deletes a Namespace or a CRD with objects of other stacks, so it is planned again after them.
             Some((outcome, decisions)) if awaited.is_due(&outcome, &decisions, targets, &ended) => {
                 being_destroyed.remove(&outcome.id);
                 let again = targets.iter().filter(|target| target.id == outcome.id);
@@ -135,8 +140,8 @@ pub async fn run(
                 outcomes.push(outcome);
             }
             None if waiting.is_empty() => break,
-            // The stacks that are left wait, and nothing is running that they could wait for. Their second attempt says
-            // what stops them.
+            // The remaining stacks wait, but no stack is running that they could wait for. Their second attempt fails
+            // with the reason.
             None => awaited.give_up(),
         }
     }
@@ -156,8 +161,8 @@ pub async fn run(
     Ok(EndedRun { report, decisions })
 }
 
-/// Writes the results of this run into the index. The index may be behind: entries that were not written are looked up
-/// in the states.
+/// Writes the results of this run into the index. If this fails, the index is behind the states, and readers look up
+/// the missing entries in the states.
 async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[StackOutcome]) {
     let ended_early = |outcome: &&StackOutcome| {
         outcome.serial.is_none()
@@ -166,7 +171,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
                 StackResult::Failed | StackResult::Stopped | StackResult::HeldBack
             )
     };
-    // A run that was asked to stop says nothing about its stacks.
+    // After an interruption, these results come from the interruption and not from the stacks.
     if !planning.run.cancel.is_cancelled() {
         for outcome in outcomes.iter().filter(ended_early) {
             backend.states.note_stopped_apply(&outcome.id, outcome.result);
@@ -182,11 +187,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
 
 fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {
     let names = by.iter().map(StackId::as_str).collect::<Vec<_>>().join(", ");
-    let why = if is_paused {
-        "is not ready: it waits"
-    } else {
-        "failed"
-    };
+    let why = if is_paused { "is not ready yet" } else { "failed" };
     let failure = UserError::new(
         ErrorKind::Policy,
         format!("skipped: {names} must be applied first and {why}"),

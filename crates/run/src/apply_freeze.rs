@@ -1,13 +1,13 @@
-//! The freeze of all applies: an apply of any kind asks for it before it touches a stack.
+//! The freeze of all applies. Every kind of apply checks it before it changes a stack.
 
 use crate::StateBackend;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_state::{ApplyFreeze, FreezeReason, StateError};
 
-/// Stops the caller if applies are frozen.
+/// Returns an error if applies are frozen.
 ///
 /// # Errors
-/// Applies are frozen, or the store cannot say.
+/// Applies are frozen, or the store cannot be read.
 pub async fn check(backend: &StateBackend) -> Result<(), UserError> {
     match backend.states.freeze().await? {
         None => Ok(()),
@@ -29,29 +29,29 @@ pub fn sentence(freeze: &ApplyFreeze) -> String {
     format!("applies are frozen {}", reasons.join("; "))
 }
 
-/// The freeze that `konverge unfreeze` ended.
+/// The result of `konverge unfreeze`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedFreeze {
     /// Applies were not frozen.
     Nothing,
-    /// This freeze.
+    /// This freeze ended.
     Freeze(ApplyFreeze),
-    /// A document that nobody can read, and that stopped every apply.
+    /// The freeze document was unreadable, so it stopped every apply; it was removed.
     Unreadable,
 }
 
 /// Freezes all applies.
 ///
 /// # Errors
-/// There is no reason. Errors of the store.
+/// The reason is empty; errors of the store.
 pub async fn begin(backend: &StateBackend, reason: &str) -> Result<(), UserError> {
     Ok(backend.states.begin_freeze(given(reason)?).await?)
 }
 
-/// Lets applies run again.
+/// Ends the freeze, so that applies can run again.
 ///
 /// # Errors
-/// There is no reason. Errors of the store.
+/// The reason is empty; errors of the store.
 pub async fn end(backend: &StateBackend, reason: &str) -> Result<EndedFreeze, UserError> {
     let reason = given(reason)?;
     let ended = match backend.states.freeze().await {

@@ -15,29 +15,29 @@ use konverge_base::{
 use konverge_kcl::{CacheUse, cache_use, clear_packages, packages_use, prune_cache};
 use konverge_repo::affected::{count_cache_files, prune_cache_files};
 
-/// The cache folder of this machine.
+/// Returns the cache folder of this machine.
 ///
 /// # Errors
-/// The environment has no place for it.
+/// No environment variable names a folder for caches.
 pub fn folder(run: &RunContext) -> Result<PathBuf, UserError> {
     run.xdg_folder(variables::XDG_CACHE_HOME, ".cache")
 }
 
-/// The cache folder, if its content can be trusted. In a repository's checkout, the author of a change could
-/// have put files there.
+/// Returns the cache folder if its content can be trusted: it must not be in the checkout, where the author of a change
+/// could have put files.
 pub fn trusted_folder(run: &RunContext) -> Option<PathBuf> {
     let folder = folder(run).ok()?;
     let trusted = run.checkout().trust("the folder of the caches", &folder);
     trusted.is_ok().then_some(folder)
 }
 
-/// Returns true if a file can be written at a path, whose folders may be missing.
+/// Returns true if a file can be written at a path. The folders of the path may be missing.
 pub(crate) fn is_writable(path: &Path) -> bool {
     let folder = path.ancestors().skip(1).find(|above| above.exists());
     folder.is_some_and(|folder| folder.is_dir() && access(folder, AccessFlags::W_OK).is_ok())
 }
 
-/// The content of one cache, or what was deleted from it.
+/// The content of one cache, or the part of it that was deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheContents {
     /// The kind of cache.
@@ -46,14 +46,14 @@ pub struct CacheContents {
     pub folder: PathBuf,
     /// The number of entries.
     pub entries: u64,
-    /// Their size in bytes.
+    /// The size of the entries in bytes.
     pub bytes: u64,
 }
 
-/// The content of the caches.
+/// Returns the content of each cache.
 ///
 /// # Errors
-/// There is no place for caches, or it cannot be read.
+/// There is no cache folder, or it cannot be read.
 pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
     let [compiled, packages, learned] = folders(run)?;
     Ok(vec![
@@ -67,11 +67,11 @@ pub fn show(run: &RunContext) -> Result<Vec<CacheContents>, UserError> {
     ])
 }
 
-/// Deletes compiled stacks and analyses that were not used for this long. Without an age it deletes
-/// everything, including packages.
+/// Deletes compiled stacks and analyses that were not used for `unused_for`. Without this duration, deletes everything,
+/// including packages.
 ///
 /// # Errors
-/// There is no place for caches, or it cannot be written.
+/// There is no cache folder, or it cannot be written.
 pub fn prune(run: &RunContext, unused_for: Option<Duration>) -> Result<Vec<CacheContents>, UserError> {
     let [compiled, packages, learned] = folders(run)?;
     let age = unused_for.unwrap_or_default();

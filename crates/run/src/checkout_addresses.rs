@@ -1,5 +1,6 @@
-//! A command by hand reads `konverge.yaml` of the checkout, which may be somebody's pull request. It sends no credentials
-//! to an address that only commits of the checkout name. In CI the default branch's file counts.
+//! Decides to which addresses a command may send credentials. A command by hand reads `konverge.yaml` of the checkout,
+//! which may be somebody's pull request, so an address that only commits of the checkout name gets none. In CI the file
+//! of the default branch counts.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +12,15 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_repo::git::{GitError, Repository};
 
-/// The variable with addresses that the person trusts, separated by commas.
+/// The variable with the addresses that the user trusts, separated by commas.
 const TRUSTED: &str = variables::KONVERGE_TRUSTED_ADDRESSES;
 
-/// Checks the addresses of the configuration of a revision. An address that the person changed without committing is
+/// Checks the addresses in the configuration of a revision. An address that the user changed without a commit is
 /// trusted.
 ///
 /// # Errors
-/// An address is neither in the file of the default branch nor trusted by the environment; the default branch is unknown.
+/// An address is neither in the file of the default branch nor in the variable of trusted addresses; the default branch
+/// is unknown.
 pub fn check(
     run: &RunContext,
     repository: Option<&Repository>,
@@ -38,7 +40,7 @@ pub fn check(
     };
     let of_revision = |name: &str| -> Result<Vec<String>, UserError> {
         let commit = repository.resolve(name)?;
-        // A file that is invalid at that revision makes no address trusted.
+        // An invalid `konverge.yaml` at that revision counts as one without addresses.
         let there = Config::load(repository.revision(&commit)?.as_ref()).unwrap_or_default();
         Ok(there.addresses().into_values().collect())
     };
@@ -62,7 +64,7 @@ pub fn check(
         format!("konverge.yaml of this checkout sends credentials to `{shown}` (`{key}`), and {where_not}"),
     )
     .hint(format!(
-        "if you trust the address, run it again with {TRUSTED}={shown}; else check out a revision that you trust"
+        "if you trust the address, run the command again with {TRUSTED}={shown}; else check out a revision that you trust"
     ));
     Err(match branch {
         Some(_) => error,

@@ -1,4 +1,4 @@
-//! The commits after the applied one, as the clone knows them: for an apply by hand or in any CI.
+//! The newer commits of the default branch, as far as the clone has them: for an apply by hand or in any CI.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use konverge_repo::git::{GitCredentials, GitError, Repository};
 pub struct CloneHistory {
     run: RunContext,
     repository: Repository,
-    /// `None` before the first commit.
+    /// The commit that is checked out or applied; `None` before the first commit.
     head: Option<CommitId>,
     credentials: Option<GitCredentials>,
 }
 
 impl CloneHistory {
-    /// Creates the history that is seen from a commit; for a working tree, from the commit that it is based on.
+    /// Creates the history of a commit. For a working tree, `head` is the commit that is checked out.
     pub fn new(run: &RunContext, repository: &Repository, head: Option<CommitId>) -> Self {
         Self {
             run: run.clone(),
@@ -28,8 +28,8 @@ impl CloneHistory {
         }
     }
 
-    /// The newest commit that two commits share; `None` if they share none. A shallow clone fetches what it
-    /// lacks.
+    /// Returns the newest commit that two commits share; `None` if they share none. In a shallow clone, the missing
+    /// commits are fetched.
     async fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<Option<CommitId>, GitError> {
         let found = self
             .repository
@@ -68,7 +68,7 @@ impl BranchHistory for CloneHistory {
 
     async fn newer_commits_now(&self, applied: &[CommitId]) -> Result<BTreeSet<CommitId>, UserError> {
         let mut newer = self.newer_commits().await?;
-        // The other run may have been made from a clone that is newer than this one.
+        // Another run may have used a newer clone, so each applied commit that contains the head counts as newer, too.
         for commit in applied {
             if let Some(head) = &self.head
                 && commit != head

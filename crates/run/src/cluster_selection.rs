@@ -8,43 +8,42 @@ use konverge_base::{
 };
 use konverge_config::{ClusterChoice, Config};
 
-/// The choice whether the live infrastructure is queried.
+/// The setting that decides if plans query the live infrastructure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Live {
-    /// Yes if a cluster is configured; otherwise Specs are compared.
+    /// Query the infrastructure if a cluster is configured; otherwise compare Specs.
     #[default]
     Auto,
-    /// No, Specs are compared.
+    /// Never query the infrastructure; compare Specs.
     Never,
-    /// Yes; an error if no cluster is configured.
+    /// Query the infrastructure; without a configured cluster this is an error.
     Required,
 }
 
 /// A cluster from the command line, for stacks that get none from `konverge.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GivenCluster {
-    /// The path of the kubeconfig.
+    /// The path of the kubeconfig file.
     pub kubeconfig: Option<String>,
-    /// Its context.
+    /// The context in the kubeconfig.
     pub context: Option<String>,
-    /// The kubeconfigs that stacks name themselves, by cluster name. `None` in `ci`: a pull request may name
-    /// a cluster, but never a file.
+    /// The kubeconfigs that `stack.yaml` files name, by cluster name. `None` in `ci`: a pull request may name a
+    /// cluster, but never a file.
     pub of_stacks: Option<BTreeMap<ClusterName, String>>,
 }
 
 impl GivenCluster {
-    /// Returns true if a cluster was given.
+    /// Returns true if the command line names a cluster.
     pub fn is_given(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// Returns true if there may be a cluster that `konverge.yaml` does not define.
+    /// Returns true if there may be clusters that `konverge.yaml` does not define.
     pub fn is_any(&self) -> bool {
         self.is_given() || self.of_stacks.as_ref().is_some_and(|files| !files.is_empty())
     }
 
-    /// Adds the kubeconfigs that stacks name themselves, as Kusion 0.9.1 reads `stack.yaml`. For local use
-    /// only.
+    /// Adds the kubeconfigs that the `stack.yaml` files of stacks name, as Kusion 0.9.1 does. For local use only.
     pub fn with_stack_clusters<'a>(mut self, stacks: impl IntoIterator<Item = &'a Stack>) -> Self {
         let mut files = BTreeMap::new();
         let named = stacks.into_iter().filter_map(|stack| stack.kubeconfig.as_ref());
@@ -55,7 +54,7 @@ impl GivenCluster {
         self
     }
 
-    /// The cluster of a stack that names a kubeconfig itself.
+    /// Returns the cluster of a stack whose `stack.yaml` names a kubeconfig.
     fn cluster_from_file(&self, stack: &Stack, path: &str) -> Result<ClusterName, UserError> {
         let name = name_of(path);
         let why = match &self.of_stacks {
@@ -91,8 +90,8 @@ impl GivenCluster {
     }
 }
 
-/// The cluster name for a kubeconfig that a stack names: the name of the file, so that `clusters` can later
-/// use the same name.
+/// Returns the cluster name for a kubeconfig that a stack names: the name of the file. So `clusters` of `konverge.yaml`
+/// can use the same name later.
 fn name_of(path: &str) -> ClusterName {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     stem.trim_start_matches('.')
@@ -100,15 +99,15 @@ fn name_of(path: &str) -> ClusterName {
         .unwrap_or_else(|_| given_name())
 }
 
-/// The name of a cluster from the command line.
+/// Returns the name of the cluster from the command line.
 pub fn given_name() -> ClusterName {
     "default".parse().expect("a constant that keeps the rules")
 }
 
-/// The cluster of a stack, if it is queried.
+/// Returns the cluster of a stack; `None` if the cluster is not queried.
 ///
 /// # Errors
-/// An unknown or ambiguous cluster, or none where one is required.
+/// The cluster is unknown or ambiguous, or one is required and none is configured.
 pub fn cluster_of(
     config: &Config,
     stack: &Stack,
@@ -126,6 +125,8 @@ pub fn cluster_of(
             .collect::<Vec<_>>()
             .join(", ")
     };
+    // `konverge.yaml` decides first. The command line and `stack.yaml` only serve stacks to which it assigns no
+    // cluster.
     match config.cluster_of(stack) {
         ClusterChoice::Named(name) => Ok(Some(name)),
         ClusterChoice::Unconfigured if given.is_given() => Ok(Some(given_name())),
@@ -133,7 +134,7 @@ pub fn cluster_of(
             Some(path) => given.cluster_from_file(stack, path).map(Some),
             None if live == Live::Auto => Ok(None),
             None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
-                .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
+                .hint("name a cluster under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
                 .hint("`konverge preview --live never` compares Spec with Spec")),
         },
         ClusterChoice::Unknown(name) => Err(UserError::new(
@@ -144,7 +145,7 @@ pub fn cluster_of(
             ),
         )
         .hint(if config.clusters.is_empty() {
-            "define it under `clusters` in konverge.yaml".to_owned()
+            "define the cluster under `clusters` in konverge.yaml".to_owned()
         } else {
             format!("defined are: {}", names())
         })),

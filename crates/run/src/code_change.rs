@@ -1,5 +1,5 @@
-//! Changes of the code by machine: an attribute gets another value in the file of a stack that sets it. The files are
-//! edited in memory; the Specs before and after decide whether the edit is what was asked for.
+//! Edits KCL code by machine: gives an attribute another value in the file of a stack that sets it. Files are edited in
+//! memory; the Specs before and after show whether the edit did exactly what the user requested.
 
 mod attribute_edit;
 mod hotfix;
@@ -28,10 +28,10 @@ use konverge_kcl::AttributePath;
 /// The files in which an attribute may be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EditPlace {
-    /// In the stack's own files. An attribute that only the base sets is added to them.
+    /// The stack's own files. An attribute that only a base file sets is added to an own file.
     #[default]
     Stack,
-    /// In the files of the project that its stacks share.
+    /// The base files: files of the project that its stacks share.
     Base,
 }
 
@@ -46,37 +46,37 @@ pub enum EditKind {
     Unchanged,
 }
 
-/// One edit of one stack.
+/// An edit of one attribute of one stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditedLine {
-    /// The stack.
+    /// The edited stack.
     pub stack: StackId,
-    /// The file.
+    /// The edited file.
     pub file: RepoPath,
     /// The line of the value, from 1.
     pub line: u32,
-    /// The attribute.
+    /// The edited attribute.
     pub path: AttributePath,
-    /// The files that the edit was to change.
+    /// The files that the user allowed to edit.
     pub place: EditPlace,
     /// The kind of the edit.
     pub kind: EditKind,
 }
 
-/// A file with its content before and after.
+/// A file with its content before and after the edits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditedFile {
     /// The file.
     pub path: RepoPath,
-    /// Its content in the revision.
+    /// The content in the revision, before the edits.
     pub before: Arc<[u8]>,
-    /// The content to write.
+    /// The content after the edits.
     pub after: Arc<[u8]>,
 }
 
-/// Edits with what they do to the Specs. Nothing is written yet.
+/// The edits, and their effect on the Specs. No file is written yet.
 pub struct CodeChange {
-    /// The files, sorted by path.
+    /// The edited files, sorted by path.
     pub files: Vec<EditedFile>,
     /// The differences of the Specs, masked.
     pub plan: Plan,
@@ -86,22 +86,22 @@ pub struct CodeChange {
     pub revision: Arc<OpenRevision>,
 }
 
-/// Edits files of one revision, in memory.
+/// Edits files of one revision in memory.
 #[derive(Clone)]
 pub struct CodeEditor<'a> {
     run: &'a RunContext,
     revisions: &'a ComparedRevisions,
     compilers: &'a Compilers,
-    /// The contents that were edited so far.
+    /// The new content of each edited file.
     contents: BTreeMap<RepoPath, Arc<[u8]>>,
-    /// The files that were edited for one stack only, not for all stacks that share the base.
+    /// The files that were edited for one stack only, in contrast to base files that stacks share.
     own: BTreeSet<RepoPath>,
-    /// The revision with these contents, once it is needed.
+    /// The revision with the edits, opened on demand.
     opened: Option<Arc<OpenRevision>>,
 }
 
 impl<'a> CodeEditor<'a> {
-    /// An editor of the head of these revisions.
+    /// Creates an editor for the head of these revisions.
     pub fn new(run: &'a RunContext, revisions: &'a ComparedRevisions, compilers: &'a Compilers) -> Self {
         Self {
             run,
@@ -113,7 +113,7 @@ impl<'a> CodeEditor<'a> {
         }
     }
 
-    /// The content of a file that was edited.
+    /// Returns the new content of a file; `None` if the file was not edited.
     pub fn edited(&self, path: &RepoPath) -> Option<Arc<[u8]>> {
         self.contents.get(path).map(Arc::clone)
     }
@@ -129,7 +129,7 @@ impl<'a> CodeEditor<'a> {
         Ok(self.revisions.head.source.read_path(path)?)
     }
 
-    /// Gives a file another content.
+    /// Replaces the content of a file.
     fn edit(&mut self, path: RepoPath, content: Arc<[u8]>, place: EditPlace) {
         if place == EditPlace::Stack {
             self.own.insert(path.clone());
@@ -138,7 +138,7 @@ impl<'a> CodeEditor<'a> {
         self.opened = None;
     }
 
-    /// The revision with the edits so far.
+    /// Returns the revision with the edits so far.
     fn revision(&mut self) -> Result<Arc<OpenRevision>, UserError> {
         if let Some(opened) = &self.opened {
             return Ok(Arc::clone(opened));
@@ -148,7 +148,7 @@ impl<'a> CodeEditor<'a> {
         Ok(opened)
     }
 
-    /// The Spec of a stack with the edits so far.
+    /// Returns the Spec of a stack with the edits so far.
     async fn spec(&mut self, stack: &StackId) -> Result<Spec, UserError> {
         if self.contents.is_empty() {
             let head = &self.revisions.head;
@@ -160,7 +160,8 @@ impl<'a> CodeEditor<'a> {
         self.compilers.for_revision(&revision).spec(&stack).await
     }
 
-    /// Compiles what the edits affect. The Specs of stacks that are not in `named` may differ by edits of the base alone.
+    /// Compiles the stacks that the edits affect, and returns the whole change. Stacks outside of `named` may change
+    /// only by edits of base files.
     ///
     /// # Errors
     /// A stack does not compile, or the edits change another stack.
@@ -192,8 +193,8 @@ impl<'a> CodeEditor<'a> {
         let (mut plans, mut stacks, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for ((stack, old), new) in after.into_iter().zip(olds).zip(news) {
             if !named.contains(&stack.id) {
-                // A stack that was not named is fine if the edits change nothing: it fails to compile both times, or
-                // the Specs are equal.
+                // A stack outside of `named` is no problem if the edits do not change it: it fails to compile before
+                // and after, or both Specs are equal.
                 let is_same = match (&old, &new) {
                     (Ok(old), Ok(new)) => old.digest() == new.digest(),
                     (old, new) => old.is_err() && new.is_err(),
@@ -231,7 +232,7 @@ impl<'a> CodeEditor<'a> {
         })
     }
 
-    /// The edits of the base alone.
+    /// Returns a copy with only the edits of base files.
     fn base_edits(&self) -> Self {
         let mut base = self.clone();
         base.contents.retain(|path, _| !self.own.contains(path));
@@ -241,7 +242,8 @@ impl<'a> CodeEditor<'a> {
         base
     }
 
-    /// Returns true if these edits alone give a stack the result that it has with all edits.
+    /// Returns true if the edits of this editor alone have the result `result` for a stack. `result` comes from all
+    /// edits.
     async fn makes(&mut self, stack: &StackId, result: &Result<Spec, UserError>) -> bool {
         !self.contents.is_empty()
             && match (self.spec(stack).await, result) {

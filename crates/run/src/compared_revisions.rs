@@ -1,4 +1,4 @@
-//! [`ComparedRevisions`]: the head of a run and the base that it is compared with, opened with one cache.
+//! [`ComparedRevisions`]: the head of a run and the base that the head is compared with. Both use one cache.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,16 +20,16 @@ use konverge_repo::git::{EditedSource, Repository};
 
 /// A head, and its base if there is one.
 pub struct ComparedRevisions {
-    /// The cache with which the revisions are opened.
+    /// The cache that both revisions are opened with.
     pub known: AnalysisCache,
     /// The revision with the change.
     pub head: OpenRevision,
-    /// The revision that it is compared with.
+    /// The revision that the head is compared with.
     pub base: Option<OpenRevision>,
 }
 
 impl ComparedRevisions {
-    /// Opens the head with its own configuration, or with the given one. It must be in a module.
+    /// Opens the head with its own configuration, or with the given one.
     ///
     /// # Errors
     /// The revision cannot be read, its `konverge.yaml` is invalid, or there is no `kcl.mod`.
@@ -57,13 +57,14 @@ impl ComparedRevisions {
     /// The commit cannot be read.
     pub fn with_base(mut self, repository: &Repository, commit: CommitId) -> Result<Self, UserError> {
         let at = RevisionSpec::Commit(commit);
-        // If the configuration of the base is invalid, this change may repair it: use the configuration of the head.
+        // If the configuration of the base is invalid, this change may repair it, so the configuration of the head is
+        // used.
         let config = match Config::load(self.known.source_at(repository, &at)?.as_ref()) {
             Ok(own) => self.head.config.with_spec_keys_of(&own),
             Err(_) => self.head.config.clone(),
         };
         let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
-        // If the head is a working tree, the base is the commit that is checked out, and is saved already.
+        // If the head is a working tree, the base is the checked-out commit, which the cache has saved already.
         if self.head.commit().is_some() {
             self.known.save(&base);
         }
@@ -71,7 +72,7 @@ impl ComparedRevisions {
         Ok(self)
     }
 
-    /// The head with other contents of some files. Nothing is written.
+    /// Returns the head with other contents of some files. No file is written.
     ///
     /// # Errors
     /// The files cannot be analyzed.
@@ -80,7 +81,8 @@ impl ComparedRevisions {
         self.head.with_source(&self.known, Arc::new(source))
     }
 
-    /// Reads the working tree again and makes it the head, with help of the earlier one. Returns the earlier head.
+    /// Reads the working tree again, reusing results of the earlier head, and makes it the head. Returns the earlier
+    /// head.
     ///
     /// # Errors
     /// See [`ComparedRevisions::open`]. On an error the earlier head stays.
@@ -95,13 +97,13 @@ impl ComparedRevisions {
         Ok(std::mem::replace(&mut self.head, head))
     }
 
-    /// Saves the head for the next run, if it is a commit. If there is a base, the base or the commit that is checked
-    /// out is saved already.
+    /// Saves the head for the next run, if the head is a commit. If there is a base, the base or the checked-out commit
+    /// is saved already.
     pub fn save_head(&self) {
         self.known.save(&self.head);
     }
 
-    /// Compares the stacks of both revisions; nothing without a base.
+    /// Compares the stacks of both revisions. Without a base, no stack is affected.
     pub fn affected(&self) -> Affected {
         match &self.base {
             Some(base) => self.head.analysis.compare(&base.analysis),
@@ -114,7 +116,7 @@ impl ComparedRevisions {
         }
     }
 
-    /// The affected stacks as targets, including removed ones.
+    /// Returns the affected stacks as targets. Removed stacks are included.
     pub fn targets(&self, affected: &Affected) -> Vec<Target> {
         let target = |stack: &AffectedStack| match stack.change {
             InputChange::Removed => {
@@ -129,7 +131,7 @@ impl ComparedRevisions {
         affected.stacks.iter().filter_map(target).collect()
     }
 
-    /// Returns true if only the head has a `konverge.yaml`. Without a base nobody knows.
+    /// Returns true if only the head has a `konverge.yaml`. Without a base this is unknown, so it returns false.
     pub fn introduces_config(&self) -> bool {
         let has_config = |revision: &OpenRevision| {
             let file = RepoPath::root().child(FILE_NAME);
@@ -138,7 +140,7 @@ impl ComparedRevisions {
         has_config(&self.head) && self.base.as_ref().is_some_and(|base| !has_config(base))
     }
 
-    /// The targets and all other stacks of the head, by folder.
+    /// Adds all other stacks of the head to the targets, and sorts them by folder.
     pub fn with_every_stack(&self, mut targets: Vec<Target>) -> Vec<Target> {
         let known: HashSet<StackId> = targets.iter().map(|target| target.id.clone()).collect();
         let others = self.head.layout.stacks.iter();
@@ -148,14 +150,14 @@ impl ComparedRevisions {
         targets
     }
 
-    /// A stack of the head, with the one at the base that it continues.
+    /// Returns the target of a stack of the head, with the stack of the base that it continues.
     pub fn target(&self, stack: &Stack) -> Target {
         let base = self.base.as_ref();
         let before = base.and_then(|base| self.head.layout.predecessor_of(&base.layout, stack));
         Target::new(stack, before)
     }
 
-    /// Converts the revisions into the source of Specs, and the cache. The cache is written in the background, at the
+    /// Splits the revisions into the source of Specs, and the cache. The cache is written in the background, at the
     /// latest when it is dropped.
     pub fn into_source(self, compilers: Compilers) -> (SpecSource, AnalysisCache) {
         (SpecSource::compiled(compilers, self.head, self.base), self.known)

@@ -1,8 +1,7 @@
-//! Compiles stacks to Specs: from the cache if possible, otherwise with the workers. Appends the CRDs of the
+//! Compiles stacks to Specs: from the cache if possible, otherwise with the KCL workers. Appends the CRDs of the
 //! project.
-//!
-//! A run has [`Compilers`]: what its compilations share. A [`Compiler`] belongs to one revision, which alone decides the
-//! core and the key of the cache.
+//! One [`Compilers`] holds everything that the compilations of a run share. A [`Compiler`] belongs to one revision,
+//! which alone determines the version of the KCL core and the cache keys.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -48,33 +47,33 @@ use konverge_kcl::{
 use konverge_repo::affected::Analysis;
 use konverge_report::errors;
 
-/// What the compilations of a run share. The workers of a core start with the first stack that needs them; dropping this
-/// ends them.
+/// The shared state of all compilations of a run. The workers of a core start with the first stack that needs them;
+/// dropping this value ends them.
 pub struct Compilers {
     run: RunContext,
-    /// The sandbox and the limits. The core comes from each revision.
+    /// The configuration of the sandbox and the limits. The version of the core comes from each revision.
     config: Config,
     /// The cache folder of this machine, if it can be trusted.
     caches: Option<PathBuf>,
     executable: Option<PathBuf>,
-    /// True if the core of the configuration may differ from the one in `KONVERGE_KCL`, too.
+    /// True if a core other than the one in `KONVERGE_KCL` may be needed, because an earlier revision is compiled.
     past: bool,
     shared: Option<Arc<dyn SharedCache>>,
     access: CacheAccess,
     asker: PackageTrust,
-    /// The trust in the code that asks for modules.
+    /// The trust in the code that uses modules.
     module_trust: ModuleTrust,
     /// The workers, by the version of their core.
     cores: Mutex<HashMap<String, Arc<OnceCell<Arc<StartedCore>>>>>,
     packages: OnceCell<PackageFolder>,
     compiled: AtomicUsize,
     cached: AtomicUsize,
-    /// One permit per worker: what holds one is compiled immediately.
+    /// One permit per worker, so that a compilation with a permit never waits for a worker.
     turns: Semaphore,
-    /// The keys that were requested so far. A Spec that is requested again is not counted again, and its warnings are
-    /// not repeated.
+    /// The cache keys of the Specs that were requested so far. A repeated request is not counted again, and its
+    /// warnings are not printed again.
     seen: Mutex<HashSet<Digest>>,
-    /// The warnings about unpinned packages so far.
+    /// The warnings about unpinned packages that were printed so far.
     unlocked: Mutex<HashSet<String>>,
 }
 
@@ -85,41 +84,41 @@ pub struct Compiler<'a> {
     revision: &'a OpenRevision,
 }
 
-/// The numbers of Specs by their source.
+/// The number of Specs from each source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompileCounts {
-    /// The number of stacks that KCL compiled, or refused.
+    /// The number of stacks that KCL compiled or rejected.
     pub compiled: usize,
-    /// The number of stacks with a Spec or a refusal from the cache.
+    /// The number of stacks whose Spec or error came from the cache.
     pub cached: usize,
 }
 
-/// The maximum number of lines that are shown of a program's output.
+/// The maximum number of output lines of a KCL program that are shown.
 const MOST_SAID: usize = 100;
 
-/// The parts of a core that exist once something must be compiled with it.
+/// The parts of a core that are started when the first stack must be compiled with it.
 struct StartedCore {
     pool: Pool,
-    /// Workers that validate data; they start with the first data file.
+    /// The workers that validate data files; they start with the first data file.
     validators: OnceCell<Pool>,
     packages: PackageFetcher,
     modules: ModuleRunner,
 }
 
-/// The packages that the workers of every core read.
+/// The folder of packages that the workers of every core read.
 struct PackageFolder {
     path: PathBuf,
     verified: VerifiedPackages,
     unlocked: UnlockedPackages,
-    /// Deleted with the run.
+    /// Keeps a temporary folder until the run ends.
     _passing: Option<TempDir>,
 }
 
-/// Files with their contents.
+/// File paths with the contents of the files.
 pub type FileContents = Vec<(RepoPath, Arc<[u8]>)>;
 
 impl Compilers {
-    /// Compilers with the sandbox and the limits of the effective configuration.
+    /// Creates the compilers, with the sandbox and the limits of the effective configuration.
     pub fn new(run: &RunContext, config: &Config) -> Self {
         Self {
             turns: Semaphore::new(workers(config)),
@@ -149,19 +148,19 @@ impl Compilers {
         }
     }
 
-    /// Prepares for the configuration of an earlier revision, whose core may differ from the one in `KONVERGE_KCL`.
+    /// Allows the configuration of an earlier revision, which may need another core than the one in `KONVERGE_KCL`.
     #[must_use]
     pub fn for_past_revision(mut self) -> Self {
         self.past = true;
         self
     }
 
-    /// The compiler of a revision.
+    /// Returns the compiler of a revision.
     pub fn for_revision<'a>(&'a self, revision: &'a OpenRevision) -> Compiler<'a> {
         Compiler { all: self, revision }
     }
 
-    /// The workers of a core, for its other tools.
+    /// Returns the workers of a core, for its other tools.
     ///
     /// # Errors
     /// The core is not available, or its workers do not start.
@@ -176,26 +175,27 @@ impl Compilers {
         self
     }
 
-    /// Shares compiled values with other machines through the store of these states, if this run has its key.
+    /// Shares compiled values with other machines through the store of the states, if this run has the key of the
+    /// cache.
     ///
     /// # Errors
-    /// The key is damaged.
+    /// The key of the cache is damaged.
     pub fn sharing(mut self, backend: &StateBackend) -> Result<Self, UserError> {
         let shared = RemoteCache::open(&backend.states, &self.run)?;
         self.shared = shared.map(|shared| Arc::new(shared) as Arc<dyn SharedCache>);
         Ok(self)
     }
 
-    /// Prepares for code from a fork: its results are not stored where other runs would read them.
+    /// Prepares for code from a fork: its results are not stored in caches that other runs read.
     #[must_use]
     pub fn without_writing_caches(mut self) -> Self {
         self.access = CacheAccess::ReadOnly;
         self
     }
 
-    /// Prepares for code from outside. Only the packages of `base`, a revision of the default branch, are fetched,
-    /// without credentials; packages that were fetched before are not visible. Only modules with the binaries of `base`
-    /// are run.
+    /// Prepares for code from outside the repository. Only the packages of `base`, a revision of the default branch,
+    /// are fetched, without credentials, and packages from earlier fetches are not visible. Only module binaries of
+    /// `base` are run.
     ///
     /// # Errors
     /// A lock file of `base` cannot be read.
@@ -218,7 +218,7 @@ impl Compilers {
         Ok(self)
     }
 
-    /// Abandons a compilation as soon as the run is asked to stop; its worker ends with it.
+    /// Drops a compilation as soon as the run is interrupted; its worker ends with it.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, UserError> {
         let interrupted = || self.run.check_interrupted().expect_err("asked only when it was");
         tokio::select! {
@@ -228,8 +228,8 @@ impl Compilers {
         }
     }
 
-    /// Prints the output of the KCL program, masked. The Spec was not examined yet, so its secrets are
-    /// learned first.
+    /// Prints the output of the KCL program with masked secrets. Nothing has read the Spec before, so its secrets are
+    /// collected here first.
     fn print_output(&self, stack: &Stack, compiled: &Compiled) {
         let secrets = &self.run.secrets;
         match spec::read(&compiled.documents) {
@@ -237,7 +237,7 @@ impl Compilers {
                 .resources
                 .iter()
                 .for_each(|resource| drop(mask_resource(secrets, resource))),
-            // The error of the Spec is reported later; here the secrets are masked in the raw objects.
+            // An invalid Spec is reported later. Here it is enough to collect the secrets of the raw objects.
             Err(_) => {
                 let objects = compiled.documents.iter().filter_map(serde_json::Value::as_object);
                 objects.for_each(|object| drop(mask_object(secrets, object)));
@@ -280,7 +280,8 @@ impl Compilers {
 
     async fn start(&self, version: &str) -> Result<Arc<StartedCore>, UserError> {
         let kcl = &self.config.kcl;
-        // A job previews the core of a change on a runner whose `KONVERGE_KCL` may still name the earlier one.
+        // In a job, a pull request may use another core than `KONVERGE_KCL`, which may still name the core of the
+        // default branch.
         let past = self.past || version != kcl.core() || self.run.in_ci();
         let core = core_lookup::find(&self.run, version, kcl.install, past).await?;
         let internal = |error: std::io::Error| UserError::from_error(ErrorKind::Internal, error);
@@ -336,8 +337,8 @@ impl Compilers {
         }
     }
 
-    /// The package folder that workers read. It exists for this run only if the job has no writable home, or
-    /// for code from outside, which must not read what others fetched with their credentials.
+    /// Returns the folder of packages that the workers read. The folder is temporary if the job has no writable home,
+    /// or for code from outside, which must not read packages that others fetched with their credentials.
     fn package_folder(&self) -> Result<PackageFolder, UserError> {
         self.say_where_nothing_is_kept();
         let found = |path, passing| PackageFolder {
@@ -363,7 +364,7 @@ impl Compilers {
 }
 
 impl<'a> Compiler<'a> {
-    /// The revision whose stacks are compiled.
+    /// Returns the revision whose stacks are compiled.
     pub fn revision(self) -> &'a OpenRevision {
         self.revision
     }
@@ -377,7 +378,7 @@ impl<'a> Compiler<'a> {
         compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
     }
 
-    /// Compiles several stacks, as many at once as there are workers; returns them in the given order.
+    /// Compiles several stacks concurrently, one per worker. Returns the results in the order of `stacks`.
     pub async fn specs(self, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
         let counter = StepCounter::start(&self.all.run, Step::Compile, stacks.len());
         let one = async |stack| {
@@ -392,7 +393,7 @@ impl<'a> Compiler<'a> {
             .await
     }
 
-    /// Compiles one stack without the CRDs of the project, as golden files hold the output of KCL.
+    /// Compiles one stack without the CRDs of the project, because golden files contain only the output of KCL.
     ///
     /// # Errors
     /// See [`Compiler::spec`].
@@ -411,8 +412,8 @@ impl<'a> Compiler<'a> {
         Ok(spec)
     }
 
-    /// Returns the cache key of a stack. It covers everything that makes the Spec: the input digest covers the options
-    /// and the rules of the generators; the version of Konverge covers how both are read.
+    /// Returns the cache key of a stack, over everything that the Spec depends on. The input digest covers the files,
+    /// the options and the rules of the generators; the version of Konverge covers the code that reads them.
     fn key(self, stack: &Stack) -> Result<Digest, UserError> {
         let analysis = &self.revision.analysis;
         let mut key = DigestBuilder::new("konverge compiled stack 2");
@@ -450,7 +451,8 @@ impl<'a> Compiler<'a> {
                     .await;
                 drop(turn);
                 all.compiled.fetch_add(usize::from(first), Ordering::Relaxed);
-                // The input digest says nothing about the content of a package that nothing pins.
+                // The input digest does not cover the content of unpinned packages, so such a result must not be
+                // reused.
                 if request.unlocked.is_empty() {
                     store(&cache, &key, &request, &result).await;
                 }
@@ -463,8 +465,8 @@ impl<'a> Compiler<'a> {
         Ok(compiled)
     }
 
-    /// The closure of a program with contents, and its packages. `analysis` knows the program, which may be no stack of
-    /// the revision.
+    /// Returns the compile request of a program: its files with contents, and its packages. `analysis` must know the
+    /// program, which need not be a stack of the revision.
     pub async fn request(self, analysis: &Analysis, stack: &Stack) -> Result<CompileRequest, UserError> {
         let packages = self.packages(stack).await?;
         let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
@@ -491,7 +493,7 @@ impl<'a> Compiler<'a> {
         Ok(request)
     }
 
-    /// Resolves the packages of a stack. Warns once about each that nothing pins.
+    /// Resolves the packages of a stack. Prints one warning for each unpinned package.
     async fn packages(self, stack: &Stack) -> Result<Vec<ResolvedPackage>, UserError> {
         let run = &self.all.run;
         let setup = setup_of(stack)?;
@@ -517,17 +519,17 @@ impl<'a> Compiler<'a> {
         Ok(found)
     }
 
-    /// Returns the fetcher of packages.
+    /// Returns the fetcher of packages for this revision.
     pub async fn fetcher(self) -> Result<PackageFetcher, UserError> {
         Ok(self.core().await?.packages.clone())
     }
 
-    /// The workers, for the core's other tools.
+    /// Returns the workers, for other tools of the core.
     pub async fn pool(self) -> Result<Pool, UserError> {
         Ok(self.core().await?.pool.clone())
     }
 
-    /// The workers that validate data. They may make temporary files, so nothing is compiled with them.
+    /// Returns the workers that validate data files. They may write temporary files, so no stack is compiled with them.
     pub async fn validators(self) -> Result<Pool, UserError> {
         let started = self.core().await?;
         let start = || started.pool.start_with_temporary_files();
@@ -535,12 +537,12 @@ impl<'a> Compiler<'a> {
     }
 
     async fn core(self) -> Result<Arc<StartedCore>, UserError> {
-        // Use the core version that is in the input digest, so that equal digests mean the same core.
+        // The version is the one in the input digest, so that equal digests mean the same core.
         self.all.core(self.revision.analysis.core()).await
     }
 }
 
-/// Stores the result of a compilation, if the same files give it everywhere.
+/// Stores the result of a compilation, unless it is an error that may not occur on another machine.
 async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &Result<Compiled, UserError>) {
     match result {
         Ok(compiled) => cache.put(key, compiled).await,
@@ -566,7 +568,7 @@ fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Resu
     Ok(spec)
 }
 
-/// The number of stacks compiled at once.
+/// Returns the number of stacks that are compiled at the same time.
 fn workers(config: &Config) -> usize {
     match config.kcl.workers {
         Some(workers) => workers.max(1) as usize,
@@ -574,7 +576,7 @@ fn workers(config: &Config) -> usize {
     }
 }
 
-/// Joins the failures of several stacks: equal ones become one error that names their stacks.
+/// Merges equal errors of several stacks into one error that names these stacks.
 pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserError)>) -> Vec<UserError> {
     let failures: Vec<_> = failures.into_iter().collect();
     let bodies: Vec<_> = failures
@@ -615,8 +617,8 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
     Ok(spec::read_text(&text, &name)?)
 }
 
-/// Returns true if the error depends only on the files of the repository. An error of this machine or of a server would
-/// appear at the base, too.
+/// Returns true if an error depends only on the files of the repository. An error of this machine or of a server would
+/// occur at the base, too.
 pub fn is_of_the_code(failure: &UserError) -> bool {
     match failure.room_error::<KclError>() {
         Some(error) => error.is_of_the_code(),
@@ -632,7 +634,7 @@ fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
     })
 }
 
-/// The files below a project's `crd/` that are appended to its Specs.
+/// Returns the files below `crd/` of a project, which are appended to the Specs of its stacks.
 pub fn crds(workspace: &OpenRevision, project: &RepoPath) -> Result<FileContents, UserError> {
     let shown = workspace
         .analysis

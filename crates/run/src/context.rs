@@ -1,4 +1,4 @@
-//! The context of every use case, from the command line.
+//! The context of a run: its environment, secrets, notes and interruption.
 
 use std::{
     collections::BTreeMap,
@@ -26,27 +26,27 @@ use konverge_base::{
 use konverge_repo::git::Repository;
 use konverge_trace::Recorder;
 
-/// Receives notes for people: assumptions and weaknesses.
+/// Prints notes to the user, for example assumptions and warnings.
 pub trait Notes: Send + Sync {
-    /// Says something. People see the same warning once.
+    /// Prints a note. A repeated warning is printed once.
     fn say(&self, note: Note);
 
-    /// Says what happens now.
+    /// Prints what the run does now.
     fn info(&self, text: &str) {
         self.say(Note::info(text));
     }
 
-    /// Says something that a reader should know.
+    /// Prints a remark that the user should read.
     fn note(&self, text: &str) {
         self.say(Note::remark(text));
     }
 
-    /// Says that something may be wrong.
+    /// Prints a warning that something may be wrong.
     fn warning(&self, text: &str) {
         self.say(Note::warning(text));
     }
 
-    /// A command for the runner of a job, from [`CiJob`](konverge_forge::CiJob). Ignored elsewhere.
+    /// Prints a command for the runner of a job, from [`CiJob`](konverge_forge::CiJob). Ignored outside a job.
     fn command(&self, line: &str);
 }
 
@@ -66,23 +66,23 @@ pub struct RunContext {
     pub dir: PathBuf,
     /// The environment at the start.
     pub env: BTreeMap<String, String>,
-    /// The registry of secrets.
+    /// The registry of secrets, for masking.
     pub secrets: Secrets,
-    /// Cancelled when the run is asked to stop.
+    /// Cancelled when the run is interrupted.
     pub cancel: CancellationToken,
-    /// Set when the run starts to change something: from then on it stops in an orderly way. Before, it is
-    /// just dropped.
+    /// Set when the run starts to change something: from then on an interrupted run ends in order. Before, it is just
+    /// dropped.
     pub writes: Arc<AtomicBool>,
-    /// Receives the progress of planning and applying.
+    /// Receives the progress events of planning and applying.
     pub events: Arc<dyn EventSink>,
-    /// Receives notes.
+    /// Receives notes for the user.
     pub notes: Arc<dyn Notes>,
-    /// The spans of the run, with their times.
+    /// Records the spans of the run, with their times.
     pub recorder: Recorder,
 }
 
 impl RunContext {
-    /// An environment variable that is set and not empty.
+    /// Returns the value of an environment variable; `None` if the variable is missing or empty.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)
@@ -90,7 +90,7 @@ impl RunContext {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the timeline of the run so far. Hosts that are secret are masked.
+    /// Returns the timeline of the run so far, with secret host names masked.
     pub fn timeline(&self) -> Timeline {
         let recorded = self.recorder.timeline();
         recorded.with_hosts(|host| self.secrets.mask(host))
@@ -101,13 +101,13 @@ impl RunContext {
         is_ci(&self.env)
     }
 
-    /// The checkout of the run: nothing that is run or trusted comes from there.
+    /// Returns the checkout of the run. Files in it are never executed or trusted.
     pub fn checkout(&self) -> Checkout {
         let root = repository_root(&self.dir).ok();
         Checkout::new(root.as_deref(), self.var(variables::PATH).map(OsStr::new))
     }
 
-    /// The folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, or else
+    /// Returns the folder for Konverge's own files by the XDG rules: `$<variable>/konverge`, or else
     /// `$HOME/<fallback>/konverge`.
     ///
     /// # Errors
@@ -129,26 +129,26 @@ impl RunContext {
         Ok(base.join("konverge"))
     }
 
-    /// The account of this machine.
+    /// Returns the name of the user account.
     pub(crate) fn account(&self) -> String {
         let named = [variables::USER, variables::LOGNAME]
             .iter()
             .find_map(|name| self.var(name).map(str::to_owned));
-        // A service or a container may set none of these variables, so the account of the process is used.
+        // A service or a container may set none of these variables, so the account comes from the user id.
         let account = || nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
         named
             .or_else(|| account().map(|user| user.name))
             .unwrap_or_else(|| format!("user {}", nix::unistd::getuid()))
     }
 
-    /// The machine.
+    /// Returns the host name of this machine.
     pub(crate) fn host(&self) -> String {
         let own = || nix::unistd::gethostname().ok()?.into_string().ok();
         let named = self.var(variables::HOSTNAME).map(str::to_owned).or_else(own);
         named.unwrap_or_else(|| "localhost".to_owned())
     }
 
-    /// Warns about an error that does not end the run, with its hints.
+    /// Prints a warning about an error that does not end the run, with the hints of the error.
     pub fn warn(&self, what: &str, failure: impl Into<UserError>) {
         let failure = failure.into();
         let hints: String = failure
@@ -159,20 +159,20 @@ impl RunContext {
         self.notes.warning(&format!("{what}: {}{hints}", failure.message));
     }
 
-    /// Marks that the run changes something from here on: it is no longer dropped when it is asked to stop.
+    /// Marks that the run changes something from here on, so that an interruption no longer just drops it.
     ///
     /// # Errors
-    /// It was asked to stop before.
+    /// The run was interrupted before.
     pub fn begin_writes(&self) -> Result<(), UserError> {
         self.check_interrupted()?;
         self.writes.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Returns an error if the run was asked to stop.
+    /// Returns an error if the run was interrupted.
     ///
     /// # Errors
-    /// Interrupted.
+    /// The run was interrupted.
     pub fn check_interrupted(&self) -> Result<(), UserError> {
         if self.cancel.is_cancelled() {
             return Err(UserError::new(ErrorKind::Interrupted, "interrupted")
@@ -182,7 +182,7 @@ impl RunContext {
     }
 }
 
-/// Returns true for the environment of a job of a CI service: all of them set `CI`.
+/// Returns true if the environment is that of a CI job: every CI service sets `CI`.
 pub fn is_ci(env: &BTreeMap<String, String>) -> bool {
     [variables::CI, variables::GITHUB_ACTIONS]
         .iter()
@@ -190,7 +190,7 @@ pub fn is_ci(env: &BTreeMap<String, String>) -> bool {
         .any(|value| !matches!(value.as_str(), "" | "false"))
 }
 
-/// Counts the stacks that a step has handled, and reports them.
+/// Counts the stacks that a step has processed, and reports the progress.
 pub struct StepCounter {
     events: Arc<dyn EventSink>,
     step: Step,
@@ -211,7 +211,7 @@ impl StepCounter {
         counter
     }
 
-    /// Counts one more stack as handled, and reports the progress.
+    /// Counts one more processed stack, and reports the progress.
     pub fn advance(&self) {
         self.report(self.done.fetch_add(1, Ordering::SeqCst) + 1);
     }
@@ -225,7 +225,7 @@ impl StepCounter {
     }
 }
 
-/// The root of the repository that contains a folder.
+/// Returns the root of the repository that contains a folder.
 ///
 /// # Errors
 /// The folder is not in a repository.

@@ -8,11 +8,11 @@ use konverge_base::{
 use konverge_config::{Config, CoreInstall, FILE_NAME};
 use konverge_kcl::{InstallOptions, KclError, Toolchain};
 
-/// Finds a core. `past` is true for the core of another revision, which may need another version than the one that
-/// `KONVERGE_KCL` names.
+/// Finds the KCL core for a configuration. `past` is true for an earlier revision, which may need another version than
+/// the core that `KONVERGE_KCL` names.
 ///
 /// # Errors
-/// It is missing and must not be installed (the hint has the command), or it cannot be installed.
+/// The core is missing and must not be installed (the hint has the command), or its installation fails.
 pub(crate) async fn find(
     run: &RunContext,
     version: &str,
@@ -40,10 +40,10 @@ pub(crate) async fn find(
     }
 }
 
-/// Requires that a pull request asks for the core of the default branch, or for one that is pinned by hash.
+/// Requires that a pull request uses the core of the default branch, or a core that is pinned by hash.
 ///
 /// # Errors
-/// It asks for another one.
+/// The pull request uses another core.
 pub fn require_pinned(proposed: &Config, protected: &Config) -> Result<(), UserError> {
     let version = proposed.kcl.core();
     if version == protected.kcl.core() || konverge_kcl::versions().contains(&version) {
@@ -58,8 +58,8 @@ pub fn require_pinned(proposed: &Config, protected: &Config) -> Result<(), UserE
         .hint("write a version that `konverge kcl list` shows: these are pinned by hash"))
 }
 
-/// Returns true if a core may be installed. In CI and offline it may not, whatever the file says: a job installs its
-/// core before it starts.
+/// Returns true if a core may be installed. In CI and offline it never is, whatever `kcl.install` says: a job installs
+/// its core before Konverge starts.
 fn may_install(run: &RunContext, install: CoreInstall) -> bool {
     install == CoreInstall::Auto && !run.in_ci() && run.var(variables::KONVERGE_OFFLINE).is_none()
 }

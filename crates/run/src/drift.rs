@@ -1,6 +1,6 @@
-//! The `drift` use case: what differs from what was applied last. If the code has changed since, the last
-//! applied commit is compiled again and the live objects are compared with that Spec. So pending changes of
-//! the code never count as drift and never hide drift.
+//! The `drift` use case: finds the differences between live objects and the Spec that was applied last. If the code has
+//! changed since, the last applied commit is compiled again for the comparison. So a pending change of the code neither
+//! counts as drift nor hides drift.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,26 +33,27 @@ use konverge_base::{
 use konverge_delivery as delivery;
 use konverge_state::Versioned;
 
-/// The number of stacks checked concurrently.
+/// The number of stacks that are checked concurrently.
 const AT_ONCE: usize = 8;
-/// The time within which a run that has written a state writes the index, in seconds.
+/// The time, in seconds, until a run that has written a state has also written the index.
 const RUN_SECONDS: i64 = 3600;
 
 /// The result of a drift check.
 pub struct DriftReport {
-    /// The differences. The digest of a stack's plan stands for its difference ([`digest`]).
+    /// The difference of each stack. The digest of its plan is the [`digest`] of the difference.
     pub plan: Plan,
-    /// The reason for each stack whose last apply cannot be restored.
+    /// The stacks whose last apply cannot be restored, each with the reason.
     pub unrestorable: BTreeMap<StackId, UserError>,
-    /// The stacks whose objects are as applied, but whose controller is not healthy: an apply restores nothing.
+    /// The stacks whose objects are as applied, but whose delivery controller is not healthy. An apply could restore
+    /// nothing.
     pub left_to_controller: BTreeSet<StackId>,
-    /// The health of the live objects of each stack that was compared with them.
+    /// The health of the live objects of each stack that was compared with the cluster.
     pub health: BTreeMap<StackId, Vec<ObjectStatus>>,
 }
 
-/// The difference of one stack.
+/// The drift of one stack.
 pub struct StackDrift {
-    /// The difference, with its [`digest`]. Texts that only the run knows to be secret are not masked yet.
+    /// The difference, with its [`digest`]. Secrets that only this run knows are not masked yet.
     pub plan: StackPlan,
     /// The reason why the last apply cannot be restored.
     obstacle: Option<UserError>,
@@ -62,8 +63,9 @@ pub struct StackDrift {
 }
 
 impl StackDrift {
-    /// Adds the difference of the stack's controller. The digest stays that of the objects, because an apply restores
-    /// them. Only if they are as applied, it covers the controller's message.
+    /// Adds the state of the stack's delivery controller to the difference. The digest stays that of the objects,
+    /// because an apply restores only them. If the objects are as applied, the digest covers the message of the
+    /// controller.
     fn add_controller(&mut self, controller: ResourcePlan, commit: Option<&CommitId>) {
         let StackPlan {
             stack,
@@ -97,8 +99,8 @@ impl StackDrift {
     }
 }
 
-/// Checks the targets within the `budget`, but at least the first one. A stack that cannot be checked does
-/// not affect the others.
+/// Checks targets until the `budget` has passed, but at least the first one. An error of one stack does not affect the
+/// others.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -135,8 +137,8 @@ pub async fn run(
     })
 }
 
-/// Compares the targets with what was applied last, as [`run`] does, but without masking. A restore by digest compares
-/// with these differences.
+/// Compares the targets with the Specs that were applied last, as [`run`] does, but without masking. A restore by
+/// digest uses this result.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -146,6 +148,7 @@ pub async fn differences(
     budget: Option<Duration>,
 ) -> Result<Vec<StackDrift>, UserError> {
     let began = Instant::now();
+    // The first target is always checked, so that a run makes progress even with a very small budget.
     let in_time = |at: usize| at == 0 || budget.is_none_or(|budget| began.elapsed() < budget);
     let last_applied = AppliedSpec::new(planning);
     let counter = StepCounter::start(&planning.run, Step::CheckDrift, targets.len());
@@ -187,10 +190,10 @@ pub fn digest(difference: &StackPlan, commit: Option<&CommitId>) -> Digest {
     builder.finish()
 }
 
-/// Returns the drift in a plan for what was applied last: everything but values that the server fills in.
+/// Returns the drift in a plan for the Spec that was applied last: all differences except values that the server sets.
 pub fn difference(plan: &StackPlan) -> StackPlan {
     let differs = |resource: &&ResourcePlan| match resource.action {
-        // A hook that is due is not drift.
+        // A hook that would run again is not drift.
         Action::Run => false,
         Action::Update => differs(resource),
         _ => true,
@@ -210,8 +213,8 @@ async fn one(planning: &Planner, last_applied: &AppliedSpec<'_>, target: &Target
     }
 }
 
-/// Warns if the index and the state of a stack come from different applies: one of them may have been restored from a
-/// backup.
+/// Warns if the index and the state of a stack come from different applies, because then one of them may have been
+/// restored from a backup.
 async fn note_older_store(
     planning: &Planner,
     backend: &StateBackend,
@@ -222,12 +225,12 @@ async fn note_older_store(
     let Some(entry) = entry.filter(|entry| !entry.open && entry.serial != prior.serial) else {
         return Ok(());
     };
-    // A run that applies the stack meanwhile writes its index last.
+    // A run that is applying the stack now writes its index last, so its state may be newer for a while.
     let is_meanwhile = entry.serial < prior.serial
         && prior.written.as_second() + RUN_SECONDS > jiff::Timestamp::now().as_second();
     if !is_meanwhile {
         planning.run.notes.warning(&format!(
-            "the index says serial {} of {}, and its state is serial {}: the store may have been put back\n  hint: `konverge state doctor` compares both",
+            "the index has serial {} of {}, but the newest state has serial {}: the store may have been restored from a backup\n  hint: `konverge state doctor` compares both",
             entry.serial, prior.state.stack, prior.serial
         ));
     }
@@ -253,9 +256,10 @@ async fn check_drift(
         return Ok(StackDrift::new(plan, None));
     };
     planning.take_up_rescue(&mut state)?;
-    // A missing object counts as missing even if an earlier run started to replace it.
+    // An object that is missing counts as missing, even if an earlier run had started to replace it.
     state.begun.clear();
-    // Compared with the Spec that was applied last: a pending change of the code neither counts as drift nor hides drift.
+    // The comparison is with the Spec that was applied last, so that a pending change of the code neither counts as
+    // drift nor hides drift.
     let head = planning.spec(target).await?;
     let applied = last_applied.spec(&target.id, Some(&head), &state).await;
     let is_applied = applied.is_ok() || state.spec_digest == Some(head.digest());
@@ -308,8 +312,8 @@ async fn check_drift(
     Ok(drift)
 }
 
-/// Returns the drift in a plan for another Spec than the one that was applied last. Changes of the code itself are left
-/// out.
+/// Returns the drift in a plan for a Spec that is not the one that was applied last. Changes that come from the code
+/// are left out.
 fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
     let resources = plan.resources.iter();
     let drifted = resources.filter_map(|resource| match resource.action {
@@ -320,12 +324,12 @@ fn difference_besides_code(plan: &StackPlan, state: &StackState) -> StackPlan {
     StackPlan::new(plan.stack.clone(), plan.id.clone(), plan.basis, drifted.collect())
 }
 
-/// Returns true if anything differs except values that the server fills in.
+/// Returns true if a resource has differences besides values that the server sets.
 fn differs(resource: &ResourcePlan) -> bool {
     let by_server =
         |change: &FieldChange| matches!(change.origin, ChangeOrigin::Default | ChangeOrigin::Admission);
     if resource.changes.is_empty() {
-        // Every value is as applied: only the field managers differ.
+        // All values are as applied, but the managers of the fields differ.
         resource.ownership.is_empty()
     } else {
         !resource.changes.iter().all(by_server)
@@ -337,26 +341,25 @@ fn is_blank(state: &StackState) -> bool {
     state.resources.is_empty() && state.input_digest.is_none() && state.spec_digest.is_none()
 }
 
-/// The error for a stack whose code is unknown: it is not in the repository, and it was not applied from a
-/// commit.
+/// Returns the error for a stack whose code is unknown: it is not in the repository, and was not applied from a commit.
 fn not_comparable(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::State,
-        format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file says what it should be"),
+        format!("`{stack}` cannot be compared: it was applied from a file (`--spec`), and only that file has its Spec"),
     )
     .hint(format!("`konverge preview --spec FILE --stack {stack}` shows what differs from FILE"))
 }
 
-/// Returns why a stack of which a part could not be planned cannot be restored.
+/// Returns why a stack cannot be restored if a part of it could not be planned.
 fn partly_unknown(stack: &StackId, kind: ErrorKind) -> UserError {
     UserError::new(
         kind,
         format!("`{stack}` is not restored: a part of it could not be compared"),
     )
-    .hint("the summary of the drift job says why: fix that first")
+    .hint("the summary of the drift job shows the reason: fix it first")
 }
 
-/// A recorded resource that no longer exists, as it was applied.
+/// Returns a recorded resource that no longer exists, with the values that were applied.
 fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
     let recorded = state.resource(&resource.id)?;
     let whole = FieldChange {
@@ -377,7 +380,7 @@ fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState
     })
 }
 
-/// Returns the part of a resource's plan that restores changes made by others.
+/// Returns the part of a resource's plan that would revert changes made by others.
 fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<ResourcePlan> {
     let foreign = |change: &&FieldChange| {
         matches!(

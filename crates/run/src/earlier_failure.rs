@@ -1,4 +1,4 @@
-//! Failures that a change did not cause: the base fails in the same way, in files that the change does not touch.
+//! Finds failures that a change did not cause: the base fails in the same way, in files that the change does not touch.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kcl::KclError;
 
-/// One of the errors of a failure: its file, and the first line of its message. Line numbers do not count, because they
-/// change with the lines above.
+/// The file of an error, and the first line of its message. The line number is left out, because it changes with the
+/// lines above.
 type Root = (Option<String>, String);
 
 /// Returns true if the Spec of the base fails with the same errors, and the change touches none of their files.
@@ -27,8 +27,8 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     if target.head.is_none() || target.base.is_none() || !is_of_the_code(failure) {
         return false;
     }
-    // The kind of run decides which packages may be fetched: for a run of the repository's own code the base may
-    // compile.
+    // A run for code from outside may not fetch unpinned packages. So the base fails here too, although it may compile
+    // in a run for the repository's own code.
     if let Some(KclError::NotLocked { .. }) = failure.room_error() {
         return false;
     }
@@ -49,7 +49,7 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     }
 }
 
-/// Returns true if both revisions ask for the same core, and read settings files in the same order. A change of these
+/// Returns true if both revisions use the same KCL core, and read settings files in the same order. A change of these
 /// may cause the failure.
 fn is_same_language(base: &dyn Source, head: &dyn Source) -> bool {
     let language = |revision: &dyn Source| {

@@ -1,4 +1,4 @@
-//! [`EarlyCompiler`]: workers that start while the working tree is still being read. Both take about the same time.
+//! [`EarlyCompiler`]: workers that start while the working tree is still being read, because both take about as long.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,11 +6,11 @@ use crate::{RunContext, compiler::Compilers};
 use konverge_base::checkout;
 use konverge_config::{Config, FILE_NAME};
 
-/// A compiler whose workers start in the background, for the `konverge.yaml` that is on the disk.
+/// Compilers whose workers start in the background, with the `konverge.yaml` of the working tree.
 pub struct EarlyCompiler(Option<(Config, Arc<Compilers>)>);
 
 impl EarlyCompiler {
-    /// Starts the workers. An error is reported later, by the command that uses them.
+    /// Starts the workers. A failure is reported later, by the command that uses them.
     pub fn start(run: &RunContext, root: &Path) -> Self {
         let config = match checkout::read(root, FILE_NAME.as_ref()) {
             Ok(Some(text)) => Config::parse(&String::from_utf8_lossy(&text)).ok(),
@@ -23,14 +23,15 @@ impl EarlyCompiler {
             let core = config.kcl.core().to_owned();
             tokio::spawn(async move {
                 if let Err(error) = starting.pool(&core).await {
-                    tracing::debug!(%error, "the workers could not be started early");
+                    tracing::debug!(%error, "failed to start the workers early");
                 }
             });
             (config, compilers)
         }))
     }
 
-    /// The compilers of a configuration: these, if they were started with the same.
+    /// Returns compilers for a configuration: the early ones if they were started with the same one, otherwise new
+    /// ones.
     pub fn into_compilers(self, run: &RunContext, config: &Config) -> Arc<Compilers> {
         match self.0 {
             Some((early, compilers)) if early == *config => compilers,

@@ -1,4 +1,4 @@
-//! The stacks that an edit of a file would affect.
+//! Finds the stacks that an edit of a file would affect.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,8 +15,8 @@ use konverge_repo::git::EditedSource;
 
 impl OpenRevision {
     /// Returns the stacks that an edit of a file affects, with the import chains to them; `None` if the revision does
-    /// not have the file. The result is that of `konverge affected` for a file with one more line, so it holds for
-    /// edits that change no import.
+    /// not have the file. Computed as `konverge affected` would for one more line in the file, so it is valid for edits
+    /// that change no import.
     ///
     /// # Errors
     /// The file cannot be read or analyzed.

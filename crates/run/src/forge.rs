@@ -1,4 +1,5 @@
-//! The forge of a run. The one place that knows which forges there are; all others use the door.
+//! Connects a run to its forge. This is the only file that knows which forges exist; all others use the traits of
+//! `konverge_forge`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,10 +12,10 @@ use konverge_repo::git::GitCredentials;
 
 use crate::RunContext;
 
-/// Opens the job of the environment.
+/// Opens the CI job that the environment describes.
 ///
 /// # Errors
-/// The environment is that of two forges, or of no job.
+/// The environment has the variables of two forges, or of no job.
 pub fn open_job(env: &BTreeMap<String, String>) -> Result<Arc<dyn CiJob>, ForgeError> {
     let dialect = match forge_kind(env)? {
         ForgeKind::Github => Dialect::Github,
@@ -25,7 +26,7 @@ pub fn open_job(env: &BTreeMap<String, String>) -> Result<Arc<dyn CiJob>, ForgeE
     Ok(Arc::new(Runner::from_env(&env, dialect)?))
 }
 
-/// Opens the job of the environment, if it is a job whose event can be read.
+/// Opens the CI job that the environment describes; `None` if it is no job whose event can be read.
 ///
 /// # Errors
 /// See [`open_job`].
@@ -36,16 +37,16 @@ pub fn current_job(env: &BTreeMap<String, String>) -> Result<Option<Arc<dyn CiJo
     }
 }
 
-/// Formats annotations as lines for the runner. The runners of GitHub and Gitea read the same lines; GitLab's shows
-/// none.
+/// Formats annotations as lines for the runner. The runners of GitHub and Gitea read the same lines; the runner of
+/// GitLab shows none.
 pub fn annotations(notes: &[Annotation]) -> Vec<String> {
     workflow_commands::annotations(notes)
 }
 
-/// Connects to a repository at the forge, with the token of the environment; `None` without a token.
+/// Connects to a repository at the forge, with the token in the environment; `None` without a token.
 ///
 /// # Errors
-/// The environment is that of two forges, or holds an unusable address or token.
+/// The environment has the variables of two forges, or an unusable address or token.
 pub fn connect(run: &RunContext, repository: &str) -> Result<Option<Arc<dyn Forge>>, ForgeError> {
     Ok(match client(run, repository)? {
         None => None,
@@ -55,7 +56,7 @@ pub fn connect(run: &RunContext, repository: &str) -> Result<Option<Arc<dyn Forg
     })
 }
 
-/// Connects for questions about runs, which name their repository themselves. Each request is sent once and has this
+/// Connects for queries about runs, each of which names its own repository. Each request is sent only once, with this
 /// deadline.
 ///
 /// # Errors
@@ -128,16 +129,16 @@ fn client(run: &RunContext, repository: &str) -> Result<Option<Client>, ForgeErr
     }
 }
 
-/// The forge of the environment. Outside a job the variables are GitHub's, if any.
+/// Returns the kind of the forge in the environment. Outside a job, variables count as GitHub's.
 fn forge_kind(env: &BTreeMap<String, String>) -> Result<ForgeKind, ForgeError> {
     let detected = DetectedForge::from_env(env)?;
     Ok(detected.map_or(ForgeKind::Github, |detected| detected.kind))
 }
 
-/// Gitea's runner sets GitHub's variables, so both are read in the same way.
+/// The variables of a Gitea runner have the names of GitHub's, so both are read in the same way.
 impl RunContext {
-    /// Returns true if the environment has credentials for the forge. The first request shows whether they are
-    /// accepted.
+    /// Returns true if the environment has credentials for the forge. Only the first request shows whether the forge
+    /// accepts them.
     pub fn has_forge_login(&self) -> bool {
         match self.forge_kind() {
             ForgeKind::Github => !matches!(Environment::new(&self.env).login(), Ok(None)),
@@ -146,10 +147,10 @@ impl RunContext {
         }
     }
 
-    /// Returns the credentials for git at the forge; `None` without any.
+    /// Returns the credentials for git at the forge; `None` if there are none.
     ///
     /// # Errors
-    /// The environment names an App that gets no token.
+    /// The environment names a GitHub App, but it gets no token.
     pub async fn git_credentials(&self) -> Result<Option<GitCredentials>, ForgeError> {
         Ok(match client(self, self.forge_repository().unwrap_or_default())? {
             None => None,
@@ -168,7 +169,8 @@ impl RunContext {
         })
     }
 
-    /// Returns the credentials with which a command fetches what a shallow clone lacks: those of the variable only.
+    /// Returns the credentials with which a command fetches commits that a shallow clone lacks: only those in the
+    /// variable.
     pub(crate) fn clone_credentials(&self) -> Option<GitCredentials> {
         let (user, token) = match self.forge_kind() {
             ForgeKind::Github => (
@@ -187,18 +189,18 @@ impl RunContext {
         Some(GitCredentials::new(user, token.to_owned().into()))
     }
 
-    /// Returns the forge of the environment. An environment of two forges counts as GitHub here; opening a client
-    /// refuses it.
+    /// Returns the kind of the forge in the environment. If the environment has the variables of two forges, it counts
+    /// as GitHub here; opening a client then fails.
     fn forge_kind(&self) -> ForgeKind {
         forge_kind(&self.env).unwrap_or(ForgeKind::Github)
     }
 
-    /// The variables of GitLab, in a job of it.
+    /// Returns the variables of GitLab, in a GitLab job.
     fn gitlab(&self) -> Option<konverge_gitlab::Environment<'_>> {
         (self.forge_kind() == ForgeKind::Gitlab).then(|| konverge_gitlab::Environment::new(&self.env))
     }
 
-    /// The path of the repository at the forge, `owner/name`, if the environment names it.
+    /// Returns the path of the repository at the forge, `owner/name`, if the environment names it.
     pub fn forge_repository(&self) -> Option<&str> {
         match self.gitlab() {
             Some(here) => here.project(),
@@ -206,7 +208,7 @@ impl RunContext {
         }
     }
 
-    /// The pages of the repository, if the environment names it.
+    /// Returns the web pages of the repository, if the environment names it.
     pub fn repository_pages(&self) -> Option<RepositoryPages> {
         let server = match self.gitlab() {
             Some(here) => here.server_url(),
@@ -215,7 +217,7 @@ impl RunContext {
         RepositoryPages::new(self.forge_kind(), server?, self.forge_repository()?)
     }
 
-    /// The number of the run at the forge; 0 outside a job.
+    /// Returns the number of the run at the forge; 0 outside a job.
     pub fn job_run(&self) -> u64 {
         let number = match self.gitlab() {
             Some(here) => here.pipeline(),
@@ -224,16 +226,16 @@ impl RunContext {
         number.unwrap_or_default()
     }
 
-    /// The attempt of the run at the forge; 0 outside a job.
+    /// Returns the attempt of the run at the forge; 0 outside a job.
     pub fn job_attempt(&self) -> u32 {
         match self.gitlab() {
-            // No variable counts the retries of a job.
+            // GitLab has no variable for the attempt, so a job counts as its first one.
             Some(here) => u32::from(here.pipeline().is_some()),
             None => Environment::new(&self.env).run_attempt().unwrap_or_default(),
         }
     }
 
-    /// The URL of this attempt of the run, in a job.
+    /// Returns the URL of this attempt of the run; `None` outside a job.
     pub fn job_url(&self) -> Option<String> {
         match self.forge_kind() {
             ForgeKind::Github => Environment::new(&self.env).attempt_url(),
@@ -242,7 +244,7 @@ impl RunContext {
         }
     }
 
-    /// Returns where the run can be found: the URL of this attempt in a job, otherwise user and host.
+    /// Returns the location of the run: the URL of this attempt in a job, otherwise user and host.
     pub fn url(&self) -> String {
         self.job_url().unwrap_or_else(|| {
             format!(
@@ -254,7 +256,7 @@ impl RunContext {
         })
     }
 
-    /// Returns who started the run.
+    /// Returns the user who started the run.
     pub fn actor(&self) -> String {
         let started = match self.gitlab() {
             Some(here) => here.actor(),

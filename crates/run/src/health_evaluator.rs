@@ -1,5 +1,5 @@
-//! Runs readiness rules in KCL with the workers that compile stacks: same core, same sandbox. Scripts in Lua run in the
-//! workers of policy sets.
+//! Evaluates readiness rules in KCL with the workers that compile stacks, so that core and sandbox are the same. Lua
+//! scripts run in the workers of policy sets.
 
 use std::{
     collections::HashMap,
@@ -25,13 +25,13 @@ use konverge_kcl::{CompileRequest, KclDiagnostic, KclError};
 use konverge_kubernetes::health::{AssertionResult, Evaluate};
 use konverge_policy_sets::workers::{RuleLimits, RuleWorkers};
 
-/// Binds the object to the name that Kusion's health policies use.
+/// The first line of a rule: binds the object to the name that Kusion's health policies use.
 const PRELUDE: &str = "res = option(\"object\")\n";
 
 /// The processor time that a script may use, as in Argo CD.
 const SCRIPT_TIME: Duration = Duration::from_secs(1);
 
-/// The evaluator with the effective configuration; the workers start with the first rule.
+/// Creates the evaluator from the effective configuration. The workers start with the first rule.
 pub fn new(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
     Arc::new(Workers {
         compilers: Compilers::new(run, config),
@@ -49,9 +49,9 @@ pub fn new(run: &RunContext, config: &Config) -> Arc<dyn Evaluate> {
 
 struct Workers {
     compilers: Compilers,
-    /// The version of the core.
+    /// The version of the KCL core.
     core: String,
-    /// The results so far: a wait evaluates a rule repeatedly, mostly for an unchanged object.
+    /// The results so far, because a wait evaluates a rule repeatedly, mostly for an unchanged object.
     results: Mutex<HashMap<Digest, AssertionResult>>,
     scripts: RuleWorkers,
 }
@@ -114,12 +114,13 @@ fn request(path: &str, code: &str, object: &Value) -> CompileRequest {
     }
 }
 
-/// Returns true if an error is caused by the content of the object, not by the rule itself.
+/// Returns true if an error comes from the content of the object and not from the rule itself.
 fn is_of_the_object(error: &KclDiagnostic) -> bool {
     error.name == "EvaluationError"
 }
 
-/// The message that the author of the rule wrote: for a failed check it is beside the position of the check.
+/// Returns the message that the author of the rule wrote. In a failed check, KCL has it beside the position of the
+/// check.
 fn describe_errors(errors: &[KclDiagnostic]) -> String {
     let Some(error) = errors.first() else {
         return "an assertion fails".to_owned();

@@ -1,4 +1,4 @@
-//! The user's readiness rules: files of the revision whose `konverge.yaml` names them. In `ci` that is the
+//! The user's readiness rules, read from the revision whose `konverge.yaml` names their folder. In `ci` that is the
 //! default branch.
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_kubernetes::health::HealthRules;
 
-/// The rules in `apply.health_rules`; none if it is not set.
+/// Reads the rules in the folder `apply.health_rules`; none if the key is not set.
 ///
 /// # Errors
 /// The folder has no rule, or an invalid one.
@@ -44,12 +44,12 @@ pub fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<He
     }
 }
 
-/// Returns true if two revisions have the same rules in the folder that the configuration names.
+/// Returns true if two revisions have the same rules in the configured folder.
 pub fn same(config: &Config, one: &dyn Source, other: &dyn Source) -> bool {
     list_rules(config, one) == list_rules(config, other)
 }
 
-/// The rules in the folder: path inside it, path, content.
+/// Lists the rules: the path inside the folder, the path in the repository, and the content.
 fn list_rules(config: &Config, source: &dyn Source) -> Vec<(PathBuf, RepoPath, BlobId)> {
     let Some(folder) = config.apply.health_rules.as_deref().and_then(RepoPath::normalize) else {
         return Vec::new();

@@ -8,7 +8,7 @@ use konverge_base::{
 };
 use konverge_engine::spec::hooks::HookError;
 
-/// Names the file and the line in an error about a hook, if they are found. Other errors are not changed.
+/// Adds the file and the line to an error about a hook, if they are found. Other errors stay unchanged.
 pub(super) fn locate(failure: UserError, head: &OpenRevision, stack: &Stack) -> UserError {
     let Some(id) = failure.room_error::<HookError>().and_then(HookError::object) else {
         return failure;
@@ -24,7 +24,8 @@ pub(super) fn locate(failure: UserError, head: &OpenRevision, stack: &Stack) -> 
     }
 }
 
-/// The first line with the name in quotes, of a KCL file that speaks of hooks; the first folder comes first.
+/// Returns the first line that has the name in quotes, in a KCL file with hook annotations. The first folder is
+/// searched first.
 fn find(source: &dyn Source, folders: [&RepoPath; 2], name: &str) -> Option<(RepoPath, u32)> {
     let quoted = [format!("\"{name}\""), format!("'{name}'")];
     let files = source.files();

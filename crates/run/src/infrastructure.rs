@@ -33,17 +33,17 @@ pub(super) struct InfrastructureSettings<'a> {
     pub run: &'a RunContext,
     /// The effective configuration.
     pub config: &'a Config,
-    /// The revision of the configuration: the readiness rules are read from there.
+    /// The revision from which the readiness rules are read.
     pub rule_files: Option<&'a dyn Source>,
     /// A cluster from the command line.
     pub given: &'a GivenCluster,
-    /// The states, with the key of their secrets.
+    /// The states. Their key encrypts the secrets in the Terraform state.
     pub backend: Option<&'a StateBackend>,
-    /// True if an apply waits for readiness.
+    /// True if an apply waits until its objects are ready.
     pub waits: bool,
 }
 
-/// Clusters and Terraform; each is connected to on demand, and once.
+/// The Kubernetes and Terraform runtimes. Each connects on demand, and only once.
 pub struct Infrastructure {
     /// The runtime of Kubernetes objects.
     pub kubernetes: Kubernetes,
@@ -51,7 +51,7 @@ pub struct Infrastructure {
     pub terraform: Terraform,
 }
 
-/// The readers of the Secrets of clusters; without clusters they read nothing.
+/// Returns a factory of readers for the Secrets of clusters. Without clusters, the readers read nothing.
 pub fn cluster_secrets(
     kubernetes: Option<Kubernetes>,
 ) -> impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets> {
@@ -63,9 +63,9 @@ pub fn cluster_secrets(
     }
 }
 
-/// Reads Secrets of a configured cluster.
+/// Reads Secrets of one configured cluster.
 struct ClusterReader {
-    /// `None` if no cluster is queried in this run.
+    /// The clusters of the run; `None` if the run queries no cluster.
     kubernetes: Option<Kubernetes>,
     cluster: Option<ClusterName>,
 }
@@ -97,10 +97,10 @@ impl ClusterSecrets for ClusterReader {
     }
 }
 
-/// Creates the runtimes of clusters and Terraform. Each connects with its first request.
+/// Creates the Kubernetes and Terraform runtimes. Each connects with its first request.
 ///
 /// # Errors
-/// An invalid setting.
+/// A setting is invalid.
 pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Infrastructure, UserError> {
     let InfrastructureSettings {
         run,
@@ -111,7 +111,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         waits,
     } = *settings;
     let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
-    // No executable comes from the checkout, because a pull request could have put it there.
+    // No executable may come from the checkout, because a pull request could have put it there.
     let checkout = run.checkout();
     let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
         checkout.trust(what, path.as_ref())?;
@@ -135,6 +135,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
             requests: None,
         });
     }
+    // Only a user's machine has such kubeconfigs: in `ci` a stack must not name a file.
     for (name, path) in given.of_stacks.iter().flatten() {
         clusters.push(ClusterAccess {
             name: name.clone(),
@@ -171,6 +172,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         .binary
         .as_ref()
         .map(|path| {
+            // Only a path can be checked here. A name is looked up in `PATH` later.
             if path.contains('/') {
                 trusted("`terraform.binary`", path)
             } else {
@@ -182,6 +184,7 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
     terraform.mirror = mirror
         .map(|path| trusted("`terraform.mirror`", path))
         .transpose()?;
+    // Plugins are executed, so a pull request must not be able to write into their cache.
     let caches = caches::trusted_folder(run);
     terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
     terraform.key = backend
@@ -203,8 +206,8 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
     })
 }
 
-/// Refuses an identity or an address that a Spec sets for a provider. It runs before any login, and in each kind of
-/// preview.
+/// Returns an error if a Spec sets an identity or an address of a provider that the configuration does not allow.
+/// Checked before any login, and in every kind of preview.
 pub(super) fn check_provider_settings(
     config: &Config,
     rules: &EffectiveStack,
@@ -219,7 +222,7 @@ pub(super) fn check_provider_settings(
     Ok(())
 }
 
-/// Returns the rules for what a Spec may set for its providers, as options with defaults for everything else.
+/// Returns options that hold only the rules for what a Spec may set on its providers; everything else is a default.
 fn provider_rules(config: &Config, secrets: Secrets) -> TerraformOptions {
     let mut options = TerraformOptions::new(secrets);
     let rules = &config.terraform;
@@ -229,7 +232,7 @@ fn provider_rules(config: &Config, secrets: Secrets) -> TerraformOptions {
     options
 }
 
-/// Encrypts Terraform's part of the state with the key of the state.
+/// Encrypts the Terraform part of the state with the key of the state.
 pub(super) struct StateSeal(pub(super) Sealer);
 
 impl StateEncryption for StateSeal {
@@ -287,7 +290,7 @@ fn access(
     })
 }
 
-/// Returns how an apply treats the objects of a cluster, by the configuration.
+/// Returns the configured options for objects of a cluster.
 fn configured_options(config: &Config) -> Options {
     let apply = &config.apply;
     let defaults = Options::default();

@@ -1,4 +1,4 @@
-//! The key services of `state.encrypt_to`, with the credentials of the job. No request is sent yet.
+//! Opens the key services of `state.encrypt_to`, with the credentials of the job. No request is sent yet.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use konverge_cloud::secret_stores::{AzureKeyPlace, KeyService, TransitKeyPlace, 
 use konverge_config::{Config, StateRecipient};
 use konverge_state::NamedKeyService;
 
-/// The services in the order of `state.encrypt_to`, and the age recipients.
+/// Returns the key services in the order of `state.encrypt_to`, and the age recipients.
 pub(crate) fn open(run: &RunContext, config: &Config) -> (Vec<NamedKeyService>, Vec<String>) {
     let (mut services, mut age) = (Vec::new(), Vec::new());
     for (name, recipient) in config.state.recipients() {

@@ -1,5 +1,5 @@
-//! Applies a stack alternately with Kusion: checks for newer releases of Kusion, holds its lock, and writes the release
-//! of an apply.
+//! Lets Kusion and Konverge apply a stack alternately: checks for newer releases of Kusion, holds Kusion's lock, and
+//! writes each apply as a release.
 
 use crate::RunContext;
 use konverge_base::{
@@ -18,20 +18,20 @@ use konverge_state::{
     store::{self, StoreOptions},
 };
 
-/// The releases of a stack, in which no operation of Kusion is in progress.
+/// The right to apply a stack after Kusion: its releases, with no operation of Kusion in progress.
 pub(crate) struct ReleaseTurn {
     releases: Releases,
     last: KusionRelease,
     newest: Option<NewestRelease>,
     begun: Option<BegunRelease>,
-    /// The mark of a release that an earlier run of Konverge did not end.
+    /// The mark of a release that an earlier run of Konverge began and did not end.
     left: Option<String>,
 }
 
-/// Reads the releases of a stack before it is planned; `None` if none are written for it.
+/// Reads the releases of a stack before it is planned; `None` if no releases are written for the stack.
 ///
 /// # Errors
-/// An operation of Kusion is in progress, or it released since; the backend does not answer.
+/// An operation of Kusion is in progress, or Kusion has released since the last apply; the backend does not answer.
 pub(crate) async fn open_turn(
     run: &RunContext,
     config: &Config,
@@ -49,6 +49,7 @@ pub(crate) async fn open_turn(
     let store = store::open_foreign(url, &options).await?;
     let releases = Releases::new(store, &last.project, &last.workspace);
     let newest = releases.newest().await?;
+    // Fails closed: without a release, this run would not see the lock of an operation of Kusion.
     if newest.is_none() {
         return Err(UserError::new(
             ErrorKind::State,
@@ -65,6 +66,7 @@ pub(crate) async fn open_turn(
     if let Some(newest) = &newest {
         let found = &newest.release;
         let refuse = |what: String| UserError::new(ErrorKind::State, format!("{}: {what}", releases.place()));
+        // The mark is the id of the lease under which Konverge began the release. Kusion writes releases without it.
         let is_ours = found.revision == last.revision
             && last.mark.as_deref().is_some_and(|mark| newest.is_marked(mark));
         if let (Some(phase), false) = (&found.under_way, is_ours) {
@@ -73,7 +75,7 @@ pub(crate) async fn open_turn(
                 found.revision,
                 phase.escape_debug()
             ))
-            .hint("wait for it; if nothing runs any more, `kusion release unlock` ends it"));
+            .hint("wait for the operation; if none runs any more, `kusion release unlock` ends it"));
         }
         if found.stack != last.stack {
             return Err(refuse(format!(
@@ -83,7 +85,7 @@ pub(crate) async fn open_turn(
             ))
             .hint("give each stack a workspace of its own, or remove `state.kusion_releases`"));
         }
-        // The run that began the next release was stopped before Kusion could see that release.
+        // An earlier run was stopped between the record of its release in the state and the write to Kusion's store.
         let is_before_ours = last.mark.is_some() && found.revision + 1 == last.revision;
         let is_known = found.revision == last.revision && (is_ours || last.mark.is_none());
         if !is_known && !is_before_ours {
@@ -97,6 +99,7 @@ pub(crate) async fn open_turn(
                 state.stack
             )));
         }
+        // This run may replace the release, because an earlier run of Konverge began it and did not end it.
         if found.under_way.is_some() || is_before_ours {
             left.clone_from(&last.mark);
         }
@@ -110,7 +113,7 @@ pub(crate) async fn open_turn(
     }))
 }
 
-/// The URL of the folder of releases, for `state import`.
+/// Returns the URL of the folder of releases, for `state import`.
 fn folder_url(backend: &str, release: &KusionRelease) -> String {
     let (path, query) = backend.split_once('?').unwrap_or((backend, ""));
     let query = if query.is_empty() {
@@ -126,7 +129,7 @@ fn folder_url(backend: &str, release: &KusionRelease) -> String {
 }
 
 impl ReleaseTurn {
-    /// Refuses what Konverge and Kusion cannot share.
+    /// Checks that Konverge and Kusion can both apply the stack.
     ///
     /// # Errors
     /// The stack has Terraform resources.
@@ -149,7 +152,7 @@ impl ReleaseTurn {
             ErrorKind::State,
             format!("`{id}` is a Terraform resource: Kusion keeps its values and Konverge its state, so the two cannot apply the stack alternately"),
         )
-        .hint("apply it with one of them; without `state.kusion_releases` Konverge writes no release"))
+        .hint("apply the stack with only one of the two tools; without `state.kusion_releases` Konverge writes no release"))
     }
 
     /// Returns true if an earlier run of Konverge began a release and did not end it.
@@ -161,10 +164,10 @@ impl ReleaseTurn {
         self.begun.is_some()
     }
 
-    /// Begins the next release, which holds Kusion back, and records it in the state.
+    /// Begins the next release, which locks Kusion out, and records the release in the state.
     ///
     /// # Errors
-    /// Somebody else began it; errors of the stores.
+    /// Another writer began this release; errors of the stores.
     pub(crate) async fn begin(
         &mut self,
         lease: &Lease,
@@ -182,7 +185,7 @@ impl ReleaseTurn {
             mark: Some(lease.id().to_owned()),
             ..self.last.clone()
         };
-        // A release that an earlier run left has its mark until it is replaced.
+        // A release that an earlier run left keeps the mark of that run until this run replaces it.
         let phase = if is_destroy { "destroying" } else { "applying" };
         let noted = match &self.left {
             Some(mark) => KusionRelease {
@@ -191,7 +194,8 @@ impl ReleaseTurn {
             },
             None => release,
         };
-        // Journaled before Kusion's store is written: after a kill the next run recognizes the release by its mark.
+        // Recorded in the journal before Kusion's store is written, so that after a kill the next run recognizes the
+        // release by its mark.
         let entry = JournalEntry::Release {
             release: noted.clone(),
         };
@@ -202,10 +206,10 @@ impl ReleaseTurn {
         Ok(())
     }
 
-    /// Ends the release that was begun.
+    /// Ends the release that this run began, if there is one.
     ///
     /// # Errors
-    /// Somebody else wrote it; errors of the store.
+    /// Another writer changed the release; errors of the store.
     pub(crate) async fn end(
         self,
         result: StackResult,

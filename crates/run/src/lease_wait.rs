@@ -1,4 +1,4 @@
-//! While another run holds a stack's lease: shows the holder, and asks the forge whether that run has ended.
+//! Waits for a stack's lease that another run holds: shows the holder, and asks the forge whether the holder has ended.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -15,12 +15,12 @@ use konverge_base::{
 use konverge_forge::{Forge, ForgeError, ForgeKind};
 use konverge_state::{Holder, LeaseWatch, WaitVerdict};
 
-/// The interval of the line about the holder; the first one comes at once.
+/// The interval of the message about the holder. The first message is printed at once.
 const NOTE_INTERVAL: Duration = Duration::from_secs(30);
-/// The interval of queries to the forge; the first one is sent at once. Most answers are *not modified*, which
-/// do not count against the limit.
+/// The interval of the queries to the forge. The first one is sent at once. Most responses are *not modified*, which do
+/// not count against the rate limit.
 const QUERY_INTERVAL: Duration = Duration::from_secs(15);
-/// The deadline of the forge's answer: in the meantime this run does not read the lease.
+/// The deadline for a response of the forge. It is short, because the lease is not read while this run waits for it.
 const FORGE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Watches the holder of one stack's lease.
@@ -31,7 +31,7 @@ pub struct HolderWatch {
     last_actions: Mutex<WaitTimes>,
 }
 
-/// The times of the last actions, as time since the wait began.
+/// The times of the last message and the last query, counted from the start of the wait.
 #[derive(Default)]
 struct WaitTimes {
     said: Option<Duration>,
@@ -40,7 +40,7 @@ struct WaitTimes {
 }
 
 impl HolderWatch {
-    /// Creates a watch for a run that waits for a stack's lease.
+    /// Creates the watch for a run that waits for a stack's lease.
     pub fn new(run: &RunContext, stack: &StackId) -> Self {
         Self {
             run: run.clone(),
@@ -58,8 +58,8 @@ impl HolderWatch {
         self.run.notes.say(Note::info(text).of(&self.stack));
     }
 
-    /// Returns the forge if it says that the holder's run has ended. If no forge knows, the lease stays with its
-    /// holder.
+    /// Returns the kind of the forge if the forge says that the holder's run has ended. If the forge does not know, the
+    /// holder keeps the lease.
     async fn says_over(&self, holder: &Holder) -> Option<ForgeKind> {
         let forge = self
             .forge
@@ -80,7 +80,7 @@ impl HolderWatch {
 fn unanswered(forge: ForgeKind, error: &ForgeError, holder: &Holder) -> String {
     let may = match error {
         ForgeError::Forbidden { permission, .. } | ForgeError::NotFound { permission, .. } => {
-            format!(" (`permissions: {permission}` lets it ask)")
+            format!(" (`permissions: {permission}` allows the request)")
         }
         _ => String::new(),
     };
@@ -91,7 +91,7 @@ fn unanswered(forge: ForgeKind, error: &ForgeError, holder: &Holder) -> String {
     )
 }
 
-/// Returns true if an action is due again, and then counts it as done.
+/// Returns true if an action is due again, and then sets its last time to `now`.
 fn is_due(last: &mut Option<Duration>, now: Duration, every: Duration) -> bool {
     let due = last.is_none_or(|last| now.saturating_sub(last) >= every);
     if due {
@@ -106,6 +106,7 @@ impl LeaseWatch for HolderWatch {
         if self.run.cancel.is_cancelled() {
             return WaitVerdict::GiveUp;
         }
+        // The lock is released before the request to the forge, which may take seconds.
         let (say, ask) = {
             let mut times = self.lock_times();
             (

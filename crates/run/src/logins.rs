@@ -1,5 +1,5 @@
-//! [`Logins`]: the identities of a stack at its providers and its cluster, by the rule of its folder. Each login of a
-//! run asks for credentials once. Applies and previews have different identities.
+//! [`Logins`]: the identities with which a stack uses its providers and its cluster, by the rule for its folder. Each
+//! login requests credentials once per run. Applies and previews have different identities.
 
 use std::{
     collections::BTreeMap,
@@ -26,23 +26,23 @@ use konverge_terraform::{ProviderCredentials, ProviderLogin};
 /// The purpose of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoginUse {
-    /// Previews and drift checks, which only read.
+    /// For previews and drift checks, which only read.
     Preview,
-    /// Applies.
+    /// For applies.
     Apply,
 }
 
-/// The identity of a stack.
+/// The identity that a stack uses.
 pub enum StackLoginChoice {
-    /// The job itself: no rule names a login.
+    /// The identity of the job itself, because no rule names a login.
     Job,
-    /// This login.
+    /// The identity of this login.
     Login(Arc<StackLogin>),
-    /// The login has no identity for previews, for this reason.
+    /// No identity, because the login has none for previews; the text says why.
     NoPreview(String),
 }
 
-/// The logins of a run.
+/// The logins of a run, by name and use.
 pub struct Logins {
     run: RunContext,
     secrets: Secrets,
@@ -52,7 +52,7 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// Creates the logins of a configuration; `secrets` learns their credentials. No request is sent yet.
+    /// Creates the logins of a configuration. Their credentials are added to `secrets`. No request is sent yet.
     pub fn new(run: &RunContext, config: &Config, secrets: Secrets) -> Self {
         Self {
             run: run.clone(),
@@ -63,10 +63,10 @@ impl Logins {
         }
     }
 
-    /// Returns the identity of a stack with these rules.
+    /// Returns the identity for a stack with these rules.
     ///
     /// # Errors
-    /// The configuration has no such login.
+    /// The configuration does not have the login that a rule names.
     pub fn choose(&self, rules: &EffectiveStack, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
         let Some(name) = &rules.login else {
             return Ok(StackLoginChoice::Job);
@@ -84,7 +84,7 @@ impl Logins {
                 ErrorKind::Config,
                 format!("there is no login `{}`", name.escape_debug()),
             )
-            .hint("define it under `logins` in konverge.yaml")
+            .hint("define the login under `logins` in konverge.yaml")
         })?;
         if usage == LoginUse::Preview && !login.has_preview() {
             let keys: Vec<_> = login.missing_preview_keys();
@@ -96,7 +96,7 @@ impl Logins {
         Ok(StackLoginChoice::Login(self.open(name, login, usage)))
     }
 
-    /// Returns each login of the configuration, once for each use.
+    /// Returns every login of the configuration, for both uses.
     pub fn all(&self) -> Vec<Arc<StackLogin>> {
         let uses = [LoginUse::Preview, LoginUse::Apply];
         let all = self.configured.iter();
@@ -121,7 +121,7 @@ impl Logins {
     }
 }
 
-/// The identity of a login for one use.
+/// Returns the identity of a login for one use.
 fn identity(
     name: &str,
     login: &LoginConfig,
@@ -173,9 +173,9 @@ fn identity(
     identity
 }
 
-/// A login, for one use.
+/// A login for one use.
 pub struct StackLogin {
-    /// Its name and its use.
+    /// The name and the use of the login.
     pub(crate) key: (String, LoginUse),
     pub(crate) identity: Arc<StackIdentity>,
     environment: CloudEnvironment,
@@ -189,20 +189,20 @@ impl std::fmt::Debug for StackLogin {
 }
 
 impl StackLogin {
-    /// Its name, and what it is used for.
+    /// Returns the name of the login.
     pub fn name(&self) -> &str {
         &self.identity.name
     }
 
-    /// The identities that the login contains.
+    /// Describes the identities that the login contains.
     pub fn describe(&self) -> String {
         self.identity.describe()
     }
 
-    /// Logs in at each of its clouds. The variables for providers hold credentials, which are masked from now on.
-    ///
+    /// Logs in at each cloud of the login. Returns the provider variables with the credentials, which are masked from
+    /// now on.
     /// # Errors
-    /// A cloud refuses the job. The error names the subject that the cloud saw.
+    /// A cloud refuses the identity of the job. The error names the token subject that the cloud received.
     pub async fn log_in(&self) -> Result<ProviderCredentials, UserError> {
         let (given, lifetime) = match self.identity.provider_variables().await {
             Ok(given) => given,
@@ -259,7 +259,7 @@ impl ProviderLogin for StackLogin {
                 self.name(),
                 self.describe()
             ),
-            "what was done is recorded, and the next run logs in again and continues; if they expire each time, split the stack".to_owned(),
+            "completed changes are recorded, and the next run logs in again and continues; if the credentials expire each time, split the stack".to_owned(),
         ]
     }
 }

@@ -1,5 +1,5 @@
-//! Policy sets for a manual apply. The sets of the applied revision are evaluated, and a denial stops the stack.
-//! Findings cannot be overridden here, because an override needs a second person: it is only possible on GitHub.
+//! Policy sets for an apply by hand. The sets of the applied revision are evaluated, and a denial stops the stack. A
+//! finding cannot be overridden here, because an override needs a second person and is only possible on GitHub.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ use konverge_base::{
 use konverge_engine::LatePlan;
 use konverge_policy_sets::PolicySets;
 
-/// Approves what another approver approves and no rule denies.
+/// Approves a plan that another approver approves and that no rule denies.
 pub struct WithPolicySets {
     approver: Arc<dyn Approver>,
     sets: PolicySets,
@@ -27,7 +27,7 @@ pub struct WithPolicySets {
 }
 
 impl WithPolicySets {
-    /// Adds the sets to an approver.
+    /// Adds policy sets to an approver.
     pub fn new(approver: Arc<dyn Approver>, sets: PolicySets, secrets: &Secrets) -> Self {
         Self {
             approver,
@@ -63,7 +63,7 @@ impl Approver for WithPolicySets {
     }
 }
 
-/// An approved stack, with the sets that were in force then.
+/// The late approver of a stack, with the policy sets that were in force when the stack was approved.
 struct LateWithSets {
     late: Box<dyn LateApprover>,
     sets: ActiveSets,
@@ -82,7 +82,7 @@ impl LateApprover for LateWithSets {
     }
 }
 
-/// Collects the findings to show with the confirmation prompt.
+/// Collects the findings that the confirmation prompt shows.
 pub struct PromptFindings {
     sets: PolicySets,
     evaluator: RuleEvaluator,
@@ -99,7 +99,7 @@ impl PromptFindings {
         }
     }
 
-    /// The findings, by stack.
+    /// Returns the findings, sorted by stack.
     pub fn into_findings(self) -> Vec<PolicyFinding> {
         let mut found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         found.sort_by(|a, b| (&a.stack, a).cmp(&(&b.stack, b)));

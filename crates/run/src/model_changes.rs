@@ -1,4 +1,5 @@
-//! Changes of the generated models of `models.sources`: which properties come and go, and which stacks import them.
+//! Finds changes of the generated models of `models.sources`: properties that are added or removed, and the stacks that
+//! import them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +19,14 @@ use konverge_base::{
 use konverge_config::{Config, ModelSourceConfig};
 use konverge_models::{HEAD, ModelDifference, PropertyChange, differences};
 
-/// The records of one folder.
+/// The import records of one folder, at the base and at the head.
 #[derive(Default)]
 struct Records {
     base: Option<ModelSourceConfig>,
     head: Option<ModelSourceConfig>,
 }
 
-/// Returns the changes by folder; nothing without a base. A file that cannot be read gets a note; it does not stop the
+/// Returns the changes by folder; empty without a base. A file that cannot be read gets a note and does not stop the
 /// preview.
 pub fn find(
     run: &RunContext,
@@ -46,7 +47,7 @@ pub fn find(
     })
 }
 
-/// The changes by folder. A file belongs to the nearest record above it.
+/// Compares the models of two revisions by folder. A file belongs to the nearest import record above it.
 fn compare(
     base: &OpenRevision,
     head: &OpenRevision,
@@ -87,7 +88,7 @@ fn compare(
     Ok(changes)
 }
 
-/// Reads the records of both revisions, by folder. A configuration that cannot be read has no records.
+/// Reads the import records of both revisions, by folder. An unreadable configuration counts as one without records.
 fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> {
     let sources = |revision: &dyn Source| Config::load(revision).unwrap_or_default().models.sources;
     let mut records: BTreeMap<RepoPath, Records> = BTreeMap::new();
@@ -104,7 +105,7 @@ fn records(base: &dyn Source, head: &dyn Source) -> BTreeMap<RepoPath, Records> 
     records
 }
 
-/// The KCL files whose content differs, or that only one revision has.
+/// Returns the KCL files whose content differs, or that only one revision has.
 fn different_files(base: &dyn Source, head: &dyn Source) -> BTreeSet<RepoPath> {
     let (was, is) = (base.files(), head.files());
     let new = is.iter().filter(|(path, entry)| was.get(*path) != Some(*entry));
@@ -133,8 +134,8 @@ fn record_change(folder: RepoPath, records: Records) -> ModelChange {
     }
 }
 
-/// The change of one package; `None` if no generated file is among the files. All files of a package are compared
-/// together, because a schema moves between them when a second kind uses it.
+/// Returns the change of one package; `None` if no generated file is among the files. All files of a package are
+/// compared together, because a schema moves to another file when a second kind starts to use it.
 fn package_change(
     base: &dyn Source,
     head: &dyn Source,
@@ -186,7 +187,7 @@ fn generated_texts(
     Ok((was.trim_end().to_owned(), is.trim_end().to_owned()))
 }
 
-/// A file as text; empty if it is not there.
+/// Returns the text of a file; empty if the file does not exist.
 fn text(source: &dyn Source, file: &RepoPath) -> Result<String, SourceError> {
     let content = source.read_path(file)?;
     let text = content.map(|content| String::from_utf8_lossy(&content).into_owned());
@@ -224,8 +225,8 @@ fn property_change(found: &ModelDifference) -> ModelPropertyChange {
     }
 }
 
-/// Returns the changed files that each affected stack imports. For an added or removed stack, which has no reasons, its
-/// imports are looked up.
+/// Returns the changed files that each affected stack imports. An added or removed stack has no reasons that name
+/// files, so its imports are looked up.
 fn imported_files(
     base: &OpenRevision,
     head: &OpenRevision,
@@ -237,7 +238,7 @@ fn imported_files(
             .layout
             .stack_near(&stack.stack, &stack.id)
             .map(|stack| revision.analysis.closure(stack));
-        // A stack that cannot be resolved fails in the plan.
+        // A stack whose imports cannot be resolved fails in the plan anyway.
         let files = closure.and_then(Result::ok).unwrap_or_default().files;
         files.into_iter().map(|file| file.path).collect::<Vec<_>>()
     };

@@ -1,4 +1,4 @@
-//! The module binaries of a revision: those in its files, and those pinned by `kcl.mod.lock`.
+//! The binaries of Kusion modules in a revision: files of the repository, and binaries that `kcl.mod.lock` pins.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,10 +17,10 @@ use konverge_base::{
 use konverge_kcl::platform;
 use konverge_repo::konfig::{DeclaredDependency, FileTreeView};
 
-/// The start of the name of each module's binary.
+/// The prefix of the file name of every module binary.
 const PREFIX: &str = "kusion-module-";
 
-/// Returns true for the name of the binary of a module, `kusion-module-<name>_<version>`.
+/// Returns true if a file name is that of a module's binary, `kusion-module-<name>_<version>`.
 pub(crate) fn is_binary_of(file: &str, module: &str) -> bool {
     let named = file.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('_'));
     named.is_some_and(|(name, version)| name.replace('-', "_") == module && !version.is_empty())
@@ -30,18 +30,18 @@ pub(crate) fn is_binary_of(file: &str, module: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct ModuleBinaries(BTreeMap<String, ModuleBinary>);
 
-/// The binary of one module, as the revision declares it. A package from outside has its own binary inside, and
+/// The binaries of one module, as the revision declares them. A package from outside contains its own binary, and
 /// `kcl.mod.lock` pins the package as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleBinary {
-    /// The files of that name in the folder of the package in the repository.
+    /// The binaries in the package's folder of the repository.
     pub files: Vec<(RepoPath, BlobId)>,
-    /// `binaries` of its entry in `kcl.mod.lock`: by platform, as `linux-amd64`.
+    /// The field `binaries` of the module in `kcl.mod.lock`: digests by platform, for example `linux-amd64`.
     pins: BTreeMap<String, String>,
 }
 
 impl ModuleBinary {
-    /// The digest that the binary for this machine must have: `sha256:…`.
+    /// Returns the digest that the binary for this platform must have, `sha256:…`.
     pub fn pin(&self) -> Option<&str> {
         let (system, architecture) = platform();
         self.pins
@@ -59,7 +59,7 @@ impl ModuleBinaries {
         let lock_file = stack.folder.child(LOCK_FILE);
         let lock = tree.read(&lock_file);
         let lock = lock?;
-        // A broken lock is already reported with the packages.
+        // An invalid lock file is already reported with the packages.
         let lock = PackageLock::parse(lock.as_deref().unwrap_or_default()).unwrap_or_default();
         let mut found = BTreeMap::new();
         for dependency in dependencies {
@@ -95,7 +95,7 @@ impl ModuleBinaries {
         self.0.get(module).cloned().unwrap_or_default()
     }
 
-    /// The binaries in the repository.
+    /// Returns the paths of the binaries in the repository.
     pub fn files(&self) -> impl Iterator<Item = &RepoPath> {
         self.0
             .values()
@@ -103,7 +103,8 @@ impl ModuleBinaries {
             .map(|(file, _)| file)
     }
 
-    /// Joins the digest of the binaries with another digest. Returns that one if no binary is known.
+    /// Combines another digest with the digest of the binaries. Without binaries, the other digest is returned as it
+    /// is.
     pub fn joined(&self, platform: Digest) -> Digest {
         if self.0.is_empty() {
             return platform;
@@ -123,7 +124,7 @@ impl ModuleBinaries {
         digest.finish()
     }
 
-    /// Adds the digests of all binaries: of those in the repository, and of those that are pinned.
+    /// Adds the digests of all binaries: those in the repository, and the pinned ones.
     pub fn add_known(&self, source: &dyn Source, known: &mut HashSet<String>) -> Result<(), UserError> {
         for binary in self.0.values() {
             known.extend(binary.pins.values().cloned());
@@ -137,7 +138,7 @@ impl ModuleBinaries {
     }
 }
 
-/// The digest of a binary, as a lock has it.
+/// Returns the digest of a binary in the format of `kcl.mod.lock`.
 pub(crate) fn digest_of(content: &[u8]) -> String {
     let hash = Sha256::digest(content);
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,5 +1,5 @@
-//! [`ModuleRunner`]: runs the binaries of Kusion modules. It decides which binary is used and for whose code it may
-//! run.
+//! [`ModuleRunner`]: runs the binaries of Kusion modules. It decides which binary is used, and whether the code of a
+//! revision may run it.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -31,63 +31,63 @@ use konverge_kusion::{
 };
 use konverge_repo::konfig::{DeclaredDependency, DependencySource};
 
-/// The trust in the code that asks for a module.
+/// The trust in the code that uses a module.
 #[derive(Debug, Clone)]
 pub enum ModuleTrust {
-    /// Code of this repository.
+    /// Code of this repository: it may run any binary of its modules.
     Own,
-    /// Code from outside: it runs the binaries with these digests, which its base has. The network is closed.
+    /// Code from outside: it may run only the binaries with these digests, which the base has, and without a network.
     Outside(HashSet<String>),
 }
 
-/// Runs modules.
+/// Runs the binaries of Kusion modules.
 pub struct ModuleRunner {
-    /// The program of Konverge, which starts the module.
+    /// The `konverge` executable, which starts the module in a sandbox.
     pub executable: PathBuf,
-    /// The mode of the sandbox: what happens if a layer of it is not available.
+    /// The mode of the sandbox: it decides if a module may run although a layer of the sandbox is not available.
     pub sandbox: SandboxMode,
-    /// The binaries that may run.
+    /// The trust that decides which binaries may run.
     pub trust: ModuleTrust,
-    /// The folder of binaries of this machine, in the layout of KUSION_MODULE_PATH.
+    /// The folder of module binaries on this machine, in the layout of KUSION_MODULE_PATH.
     pub folder: Option<PathBuf>,
-    /// The binaries that were checked, by digest. Nobody else writes here.
+    /// The folder of checked binaries, by digest. Only this process can write to it.
     pub checked: TempDir,
 }
 
 /// The inputs for the module calls of a stack.
 pub struct CallContext<'a> {
-    /// The stack that the call is for.
+    /// The stack that the modules are called for.
     pub stack: &'a Stack,
-    /// The packages of its `kcl.mod`.
+    /// The dependencies in `kcl.mod` of the stack.
     pub dependencies: &'a [DeclaredDependency],
     /// The binaries of the modules.
     pub binaries: &'a ModuleBinaries,
-    /// The files of the program, which the module may read.
+    /// The files of the KCL program, which the module may read.
     pub request: &'a CompileRequest,
     /// The files of the revision.
     pub source: &'a dyn Source,
-    /// `modules` of its konverge.yaml.
+    /// The section `modules` of `konverge.yaml`.
     pub settings: &'a BTreeMap<String, ModuleConfig>,
-    /// The file of its workspace, which may not exist.
+    /// The path of the stack's workspace file, which need not exist.
     pub workspace: RepoPath,
 }
 
-/// A binary, and where it was found.
+/// A binary, with the trust that follows from where it was found.
 struct FoundBinary {
     file: String,
     content: Arc<[u8]>,
-    /// True if `kcl.mod.lock` pins it with its whole package, or git has it.
+    /// True if the content is fixed: `kcl.mod.lock` pins the whole package, or git contains the file.
     is_pinned: bool,
-    /// True if code from outside cannot have chosen it.
+    /// True if code from outside cannot have chosen the content.
     is_checked: bool,
 }
 
-/// Returns the hint that names the settings which a module may need from the platform.
+/// Returns the hint that names the platform settings that a module may need.
 fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
     let (file, module) = (&context.workspace, &call.module);
     if !call.platform_config.is_empty() {
         return format!(
-            "what the platform sets for it is in `{file}`, under `modules.{module}.configs.default`; a region is `AWS_REGION` or \
+            "the platform's settings for it are in `{file}`, under `modules.{module}.configs.default`; a region is `AWS_REGION` or \
              `ALICLOUD_REGION` under `context`"
         );
     }
@@ -103,13 +103,13 @@ fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
         .unwrap_or("VERSION");
     let block = json!({"path": path, "version": version, "configs": {"default": {"KEY": "VALUE"}}});
     format!(
-        "the platform sets nothing for it: if it asks for that, write `{file}`: `{}`",
+        "the platform has no settings for it: if the module needs some, write them into `{file}`: `{}`",
         json!({"modules": {module.as_str(): block}})
     )
 }
 
 impl ModuleRunner {
-    /// A runner that has checked no binary yet.
+    /// Creates a runner that has checked no binary yet.
     pub fn new(
         run: &RunContext,
         executable: PathBuf,
@@ -131,7 +131,7 @@ impl ModuleRunner {
         })
     }
 
-    /// Answers the calls of a stack one after the other. Returns notes for the user, too.
+    /// Runs the module calls of a stack one after the other. Returns the responses, and notes for the user.
     pub async fn answer(
         &self,
         calls: &[ForeignCall],
@@ -148,6 +148,7 @@ impl ModuleRunner {
                 context.stack.id
             ))
         };
+        // The modules get a copy of the program's files, and never the checkout itself.
         let mut files = Workdir::new().map_err(io)?;
         files.lay(context.request).map_err(io)?;
         let work_dir = files.root().join(&context.stack.folder);
@@ -167,7 +168,7 @@ impl ModuleRunner {
                 work_dir: work_dir.clone(),
                 readable: Vec::new(),
                 environment: call.environment.clone(),
-                // Closed for code from outside, whatever the configuration opens.
+                // Code from outside gets no network, whatever `konverge.yaml` allows.
                 network: setting.network && matches!(self.trust, ModuleTrust::Own),
                 sandbox: self.sandbox,
                 limits,
@@ -176,6 +177,7 @@ impl ModuleRunner {
             let run = run.map_err(|error| {
                 let hint = matches!(error, ModuleError::Refused { .. }).then(|| settings_hint(call, context));
                 let failure = error.into_user_error(&call.module);
+                // The message of a module may quote values of the program, which may be secret.
                 let message = without_secrets(&failure.message);
                 let failure = UserError { message, ..failure }.context(format!("`{}`", call.part.app));
                 hint.into_iter().fold(failure, UserError::hint)
@@ -196,24 +198,27 @@ impl ModuleRunner {
         Ok((answers, notes))
     }
 
-    /// The binary of a call, checked and copied to where only this process writes.
+    /// Checks the binary of a call, and copies it to a folder that only this process can write to.
     fn checked_binary(&self, call: &ForeignCall, context: &CallContext<'_>) -> Result<PathBuf, UserError> {
         let known = context.binaries.find(&call.module);
         let found = self.found_binary(call, context, &known)?;
         let digest = digest_of(&found.content);
+        // A pin in `kcl.mod.lock` holds for the binary wherever it was found.
         if let Some(pin) = known.pin()
             && pin != digest
         {
             return Err(refuse(call, &format!("its binary is {digest}, and kcl.mod.lock pins {pin}"))
                 .hint("if the change is wanted, write the new digest into kcl.mod.lock and have it reviewed; else ask who changed the binary"));
         }
+        // Without a pin, the content must be fixed in another way: by git, or with the whole package.
         if known.pin().is_none() && !found.is_pinned {
             let (system, architecture) = platform();
             return Err(refuse(call, &format!("its binary `{}` is not pinned", found.file)).hint(format!(
-                "review it, then add to `[dependencies.{}]` of kcl.mod.lock: `binaries = {{ {system}-{architecture} = \"{digest}\" }}`",
+                "review the binary, then add to `[dependencies.{}]` of kcl.mod.lock: `binaries = {{ {system}-{architecture} = \"{digest}\" }}`",
                 call.module
             )));
         }
+        // A pull request from outside could bring a binary with its pin, so only binaries of the base may run.
         if let ModuleTrust::Outside(known) = &self.trust
             && !found.is_checked
             && !known.contains(&digest)
@@ -225,7 +230,7 @@ impl ModuleRunner {
             .map_err(|error| refuse(call, &format!("its binary could not be copied: {error}")))
     }
 
-    /// Copies a binary under its own name, once for each digest.
+    /// Copies a binary under its own file name, once for each digest.
     fn copy(&self, found: &FoundBinary, digest: &str) -> std::io::Result<PathBuf> {
         let root = self.checked.path().canonicalize()?;
         let folder = root.join(digest.trim_start_matches("sha256:"));
@@ -237,7 +242,7 @@ impl ModuleRunner {
         let fresh = tempfile::NamedTempFile::new_in(&folder)?;
         std::fs::write(fresh.path(), &found.content)?;
         std::fs::set_permissions(fresh.path(), std::fs::Permissions::from_mode(0o500))?;
-        // The file must be closed, or it cannot be executed.
+        // The file must be closed first: Linux does not execute a file that is open for writing.
         fresh
             .into_temp_path()
             .persist(&target)
@@ -251,6 +256,7 @@ impl ModuleRunner {
         context: &CallContext<'_>,
         known: &ModuleBinary,
     ) -> Result<FoundBinary, UserError> {
+        // A binary in the repository comes first, because git fixes its content.
         match known.files.as_slice() {
             [(file, blob)] => {
                 let content = context.source.read(*blob);
@@ -282,9 +288,10 @@ impl ModuleRunner {
                     ),
                 );
             }
-            // The package was verified when it was resolved, also for code from outside.
+            // The whole package was verified against `kcl.mod.lock` when it was resolved, for code from outside, too.
             return read(call, &path, true, true);
         }
+        // The folder of this machine comes last, because the revision does not fix what it contains.
         let declared = context
             .dependencies
             .iter()
@@ -348,7 +355,7 @@ fn read(
     })
 }
 
-/// The one binary of a module in the folder of a package.
+/// Returns the only binary of a module in the folder of a package.
 fn binary_in(folder: &Path, module: &str) -> Result<Option<PathBuf>, String> {
     let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
     let mut found: Vec<PathBuf> = Vec::new();
@@ -365,8 +372,8 @@ fn binary_in(folder: &Path, module: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Returns true for a program of Linux that is built for another processor. A package of another platform stands in
-/// where a module has none for this one.
+/// Returns true for a Linux executable of another processor architecture. A package may contain such a binary where it
+/// has none for this architecture.
 fn is_of_another_architecture(path: &Path) -> bool {
     let own: u16 = match std::env::consts::ARCH {
         "x86_64" => 62,
@@ -407,7 +414,8 @@ fn offline_path(folder: &Path, declared: &DeclaredDependency) -> Option<PathBuf>
     Some(folder.join(format!("kusion-module-{name}_{version}")))
 }
 
-/// The binary of a module of this machine, by the name of the module; the one whose path sorts last of several.
+/// Returns the binary of a module on this machine, by the name of the module. Of several paths, the one that sorts last
+/// is used.
 pub fn offline_binary(run: &RunContext, name: &str) -> Result<Option<PathBuf>, UserError> {
     let Some(folder) = offline_folder(run)? else {
         return Ok(None);
@@ -429,7 +437,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Returns the folder KUSION_MODULE_PATH, or else `modules` of KUSION_HOME.
+/// Returns the folder KUSION_MODULE_PATH, or else the folder `modules` in KUSION_HOME.
 fn offline_folder(run: &RunContext) -> Result<Option<PathBuf>, UserError> {
     let home = || {
         run.var(variables::KUSION_HOME)

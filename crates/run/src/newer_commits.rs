@@ -1,5 +1,5 @@
-//! Handles a run whose commit is no longer the newest: it was re-run, or is late. A stack with a newer
-//! applied commit is skipped; a plan for the older commit would only revert it.
+//! Handles a run whose commit is no longer the newest, because the run was repeated or is late. A stack to which a
+//! newer commit was applied is skipped, because a plan for the older commit would revert it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,37 +16,37 @@ use konverge_base::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// The number of states read concurrently.
+/// The number of states that are read concurrently.
 const AT_ONCE: usize = 8;
 
 /// The history of the branch that is applied.
 #[async_trait]
 pub trait BranchHistory: Send + Sync {
-    /// The commits of the branch that the applied commit does not contain.
+    /// Returns the commits of the branch that the applied commit does not contain.
     ///
     /// # Errors
-    /// They cannot be determined.
+    /// The commits cannot be determined.
     async fn newer_commits(&self) -> Result<BTreeSet<CommitId>, UserError>;
 
-    /// Asks again, because another run has applied these commits in the meantime.
+    /// Reads the branch again, because another run has applied these commits in the meantime.
     ///
     /// # Errors
-    /// They cannot be determined.
+    /// The commits cannot be determined.
     async fn newer_commits_now(&self, applied: &[CommitId]) -> Result<BTreeSet<CommitId>, UserError>;
 }
 
-/// The commits of the branch after the applied one, and the stacks that have them.
+/// The commits of the branch that are newer than the applied one, and the stacks to which they were applied.
 pub struct NewerCommits {
     run: RunContext,
     history: Box<dyn BranchHistory>,
-    /// The serials of the states at the start.
+    /// The serial of each state when this run started.
     looked_at: BTreeMap<StackId, u64>,
     after: Mutex<BTreeSet<CommitId>>,
     found: Mutex<BTreeMap<StackId, CommitId>>,
 }
 
 impl NewerCommits {
-    /// Asks the history for the commits after the applied one.
+    /// Reads the commits that are newer than the applied one.
     ///
     /// # Errors
     /// Errors of the history.
@@ -66,8 +66,8 @@ impl NewerCommits {
         })
     }
 
-    /// Returns the targets to which no newer commit was applied or tried, in their order. The others get a note.
-    /// `renamed` are the recorded identities that targets continue.
+    /// Returns the targets to which no newer commit was applied or attempted, in the given order. Each of the others
+    /// gets a note. `renamed` has the recorded identities that targets continue.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -93,7 +93,7 @@ impl NewerCommits {
         Ok(kept.into_iter().flatten().collect())
     }
 
-    /// The skipped stacks, each with its newer commit.
+    /// Returns the skipped stacks, each with the newer commit that was applied to it.
     pub fn superseded_stacks(&self) -> BTreeMap<StackId, CommitId> {
         lock(&self.found).clone()
     }
@@ -105,20 +105,20 @@ impl NewerCommits {
         newer
     }
 
-    /// Returns true if one of the commits that were applied to a stack is newer, and says so in a note.
+    /// Returns true if a commit that was applied to a stack is newer, and prints a note then.
     fn is_superseded(&self, stack: &StackId, commits: &[CommitId]) -> bool {
         let newer = commits.iter().find(|commit| lock(&self.after).contains(*commit));
         let Some(newer) = newer else { return false };
         self.run.notes.note(&format!(
-            "{stack} has the newer commit {}, so it is left as it is",
+            "{stack} has the newer commit {}, so this run does not apply it",
             newer.short()
         ));
         lock(&self.found).insert(stack.clone(), newer.clone());
         true
     }
 
-    /// Asks the history again. Returns an error if it does not answer: a plan for a commit that is not the
-    /// newest shows a rollback, and would be reported as an unreviewed change.
+    /// Reads the branch again. If that fails, the stack must stop: a plan for an older commit would show a rollback,
+    /// which would be reported as an unreviewed change.
     async fn ask_again(&self, stack: &StackId, commits: &[CommitId]) -> Result<(), UserError> {
         let after = self.history.newer_commits_now(commits).await;
         let after = after.map_err(|failure| {
@@ -141,7 +141,7 @@ impl NewerCommitCheck for NewerCommits {
         if self.is_superseded(stack, commits) {
             return Ok(true);
         }
-        // Another run has written the state since: this run may not know its commit.
+        // The state was written after this run started, perhaps with a commit that this run does not know yet.
         if commits.is_empty() || self.looked_at.get(stack) == Some(&serial) {
             return Ok(false);
         }

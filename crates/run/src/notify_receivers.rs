@@ -1,4 +1,4 @@
-//! The receivers of notifications, with the addresses and keys of the environment.
+//! Opens the receivers of notifications, with the addresses and keys from the environment.
 
 use crate::RunContext;
 use konverge_base::{
@@ -8,10 +8,10 @@ use konverge_base::{
 use konverge_config::Notify;
 use konverge_notify::{Notification, NotifyDetail, NotifyError, NotifyEvent, NotifyTarget, Sender};
 
-/// A receiver, complete and checked. Nothing is sent.
+/// Returns a checked receiver with its address and key. Nothing is sent.
 ///
 /// # Errors
-/// A variable is not set, or something may not be sent to the address in it.
+/// A variable is not set, or its address is not allowed.
 pub fn target(run: &RunContext, notify: &Notify) -> Result<NotifyTarget, NotifyError> {
     let set = |name: &str| {
         let value = run.var(name).map(str::to_owned);
@@ -33,10 +33,10 @@ pub fn target(run: &RunContext, notify: &Notify) -> Result<NotifyTarget, NotifyE
     Ok(target)
 }
 
-/// Sends a notification to a receiver. A run that was asked to stop does not wait for it.
+/// Sends a notification to a receiver. An interrupted run does not wait for the delivery.
 ///
 /// # Errors
-/// It was not delivered.
+/// The notification was not delivered.
 pub async fn send(
     run: &RunContext,
     sender: &Sender,
@@ -51,10 +51,10 @@ pub async fn send(
     }
 }
 
-/// Sends a message to a receiver that says that nothing happened.
+/// Sends a test message to a receiver, which says that nothing happened.
 ///
 /// # Errors
-/// It was not delivered.
+/// The message was not delivered.
 pub async fn send_sample(run: &RunContext, notify: &Notify) -> Result<(), UserError> {
     let message = Notification {
         topic: NotifyEvent::ApplyDone,

@@ -1,5 +1,4 @@
-//! Finds objects that two stacks of one plan would create or adopt: each stack alone can be applied, but not
-//! both.
+//! Finds objects that two stacks of one plan would create or adopt. Each stack alone could be applied, but not both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,12 +15,12 @@ use konverge_base::{
     secrets::Secrets,
 };
 
-/// Claims of a stack that its Spec has and its plan does not show.
+/// The claims that are in a stack's Spec, but not visible in its plan.
 #[derive(Debug, Default)]
 pub struct DeclaredClaims {
-    /// The claims of the imports of its Terraform resources.
+    /// The claims of the Terraform imports.
     imports: BTreeMap<ResourceId, Claim>,
-    /// The resources that it shares with the other stacks of its project.
+    /// The resources that the stack shares with the other stacks of its project.
     shared: BTreeSet<ResourceId>,
 }
 
@@ -41,10 +40,10 @@ impl DeclaredClaims {
     }
 }
 
-/// A claim that an apply of a planned resource would make.
+/// A claim on an object that the apply of a planned resource would make.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum NewClaim<'a> {
-    /// An object, by its cluster, kind and the rest of its id.
+    /// A Kubernetes object: its cluster, its kind and the rest of its id.
     Object(&'a ClusterName, GroupKind<'a>, &'a str),
     Import(&'a Claim),
 }
@@ -124,7 +123,7 @@ fn shares(declared: &BTreeMap<StackId, DeclaredClaims>, stack: &StackId, id: &Re
         .is_some_and(|declared| declared.shared.contains(id))
 }
 
-/// Returns the short hashes of the claims that a stack would make.
+/// Returns the short hashes of all claims that the apply of a stack would make.
 pub(crate) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     let new = stack
         .resources
@@ -152,7 +151,8 @@ pub(crate) fn refuse_conflicts_with_other_jobs(
             let declared = declared.get(&stack.id);
             let new = NewClaim::from_plan(resource, declared)?;
             let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
-            // It is not known here whether the other stack shares the object; the apply of either stack checks that.
+            // This job does not know whether the other stack shares the object, so the apply of either stack checks
+            // that.
             let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
             let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
             let other = others.find(|other| **other != stack.id && !is_shared(other))?;
@@ -164,7 +164,7 @@ pub(crate) fn refuse_conflicts_with_other_jobs(
     }
 }
 
-/// Sets the error of a stack, or adds the error to the one that the stack already has.
+/// Adds an error to a stack, or sets it if the stack has none.
 fn set_error(stack: &mut StackPlan, failure: &UserError) {
     match &mut stack.error {
         Some(error) => error.add(failure.body()),

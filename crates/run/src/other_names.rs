@@ -1,8 +1,8 @@
-//! All names of a stack, for its guards: policy sets, approvals, reviewers, limits, freezes and workflow hooks. A pull
-//! request chooses folders and identities, so a guard follows the thing that it guards.
+//! Finds all names of a stack under which guards apply: policy sets, approvals, reviewers, limits, freezes and workflow
+//! hooks. A pull request may rename folders and identities, so a guard must follow the resources that it guards.
 //!
-//! What the index says of other stacks only adds names, so it only makes an apply stricter. The names that a plan was
-//! judged under are recorded in the state.
+//! The index can only add names, so a wrong entry can only make an apply stricter. The state records the names under
+//! which a plan was checked.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +26,14 @@ pub(crate) struct NameLookup<'a> {
     pub wanted: &'a SpecSource,
     pub backend: Option<&'a StateBackend>,
     pub claims: &'a StackClaims,
-    /// The cluster of the target, if it is known.
+    /// The cluster of the target; `None` if it is unknown.
     pub cluster: Option<ClusterName>,
-    /// True if an earlier version is applied again.
+    /// True for a rollback, which applies an earlier version again.
     pub rolls_back: bool,
     pub target: &'a Target,
 }
 
-/// The records of all stacks.
+/// The recorded stacks of the store.
 #[derive(Clone, Copy)]
 struct Records<'a> {
     backend: &'a StateBackend,
@@ -41,8 +41,8 @@ struct Records<'a> {
 }
 
 impl NameLookup<'_> {
-    /// Returns the other names of the target: those in its files, before this change, and in its record; those of each
-    /// recorded stack whose folder is or was this one; and those of the stacks that it continues by its resources or
+    /// Returns the other names of the target. They come from its files, before and after this change, from its record,
+    /// from each recorded stack whose folder is or was this one, and from the stacks that it continues by resources or
     /// files.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl NameLookup<'_> {
             names.ids.extend([stack.names.clone(), stack.id.clone()]);
             names.folders.insert(stack.folder.clone());
         }
-        // A Spec from a file has no folder to recognize the stack by. Its objects cannot do it either: an object that
-        // another stack records is refused.
+        // A Spec from a file has no folder to find other stacks by. Its objects do not help either, because an object
+        // that another stack records is refused.
         if let (Some(backend), SpecSource::Compiled { .. }) = (self.backend, self.wanted) {
             let known = backend.states.known().await?;
             let records = Records { backend, known };
@@ -89,7 +89,7 @@ impl NameLookup<'_> {
         here.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The stacks that record an object which this one wants and does not record.
+    /// Returns the stacks that record an object which this stack wants but does not record.
     async fn by_objects(
         &self,
         records: Records<'_>,
@@ -104,7 +104,7 @@ impl NameLookup<'_> {
                 continue;
             };
             let holders = self.claims.holders_of(&claim, records.backend).await?;
-            // An object that all stacks of a project share does not show that one of them was renamed.
+            // An object that all stacks of a project share is no sign that one of these stacks was renamed.
             let moves = |other: &&StackId| {
                 **other != self.target.id
                     && !(resource.is_shared() && self.target.id.is_sibling_of(other.as_str()))
@@ -114,8 +114,8 @@ impl NameLookup<'_> {
         Ok(others)
     }
 
-    /// Returns the recorded stacks that are gone at the head and that the target continues: a Terraform resource has
-    /// the same id, or git sees one of their files renamed into the folder of a new stack.
+    /// Returns the recorded stacks that are missing at the head and that the target continues: both have a Terraform
+    /// resource with the same id, or git sees a file renamed from one folder to the other.
     async fn removed(
         &self,
         records: Records<'_>,
@@ -160,8 +160,8 @@ impl NameLookup<'_> {
         Ok(others)
     }
 
-    /// Returns true if git sees a file of a removed stack in the folder of the target. Also returns true if the commit
-    /// that was applied to that stack cannot be read: the files may be the same then.
+    /// Returns true if git sees a file of a removed stack in the folder of the target. Also returns true if the applied
+    /// commit of that stack cannot be read, because the files may be the same then.
     async fn has_files_of(&self, removed: &IndexEntry) -> bool {
         let SpecSource::Compiled { head, .. } = self.wanted else {
             return false;

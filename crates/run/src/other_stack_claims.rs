@@ -1,9 +1,9 @@
-//! The claims of other stacks. Finds which stack claims or shares an object that this stack deletes (the CRDs of
-//! `<project>/crd` and a generated Namespace belong to every stack of a project), and whether the owner of an object
-//! that this stack claims has released it.
+//! The claims of other stacks on objects of this stack. Finds the stack that claims or shares an object which this
+//! stack deletes: the CRDs of `<project>/crd` and a generated Namespace belong to every stack of a project. Also finds
+//! whether the owner of an object that this stack claims has released the object.
 //!
-//! Only a stack whose recorded inputs differ from the head's can claim an object that it does not record yet. So only
-//! those stacks are compiled, once per run, and only when an object leaves a stack.
+//! Only a stack whose inputs differ from the recorded ones can claim an object that it does not record yet. So only
+//! such stacks are compiled, once per run, and only when an object leaves a stack.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -27,19 +27,18 @@ use konverge_state::IndexedStates;
 /// The claims and objects of the other stacks, each looked up once per run.
 #[derive(Default)]
 pub struct StackClaims {
-    /// The claims of the stacks whose inputs differ from the recorded ones; `None` for a stack that does not
-    /// compile.
+    /// The claims of each stack whose inputs differ from the recorded ones; `None` for a stack that does not compile.
     wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
-    /// The owners of each claim's short hash, from the index.
+    /// The stacks that record each claim, by the short hash of the claim, from the index.
     holders: OnceCell<HashMap<String, Vec<StackId>>>,
-    /// The stacks with objects in a container, by its short hash, from the index.
+    /// The stacks that have objects in a container (a Namespace or a kind), by its short hash, from the index.
     inhabitants: OnceCell<Inhabitants>,
-    /// Stacks that, as the user confirms, claim nothing that others delete. Their Specs need not compile for that.
+    /// The stacks that need no deleted object of another stack, as the user confirms. So their Specs need not compile.
     without: BTreeSet<StackId>,
 }
 
 impl StackClaims {
-    /// The stacks that record a claim, by its short hash.
+    /// Returns the stacks that record a claim.
     ///
     /// # Errors
     /// Errors of the store.
@@ -57,7 +56,7 @@ impl StackClaims {
         Ok(marks.filter_map(|mark| holders.get(&mark)).flatten().collect())
     }
 
-    /// The owners of each claim, from the short hashes in the index.
+    /// Returns the stacks that record each claim, by the short hash of the claim.
     async fn holders(&self, backend: &StateBackend) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
         let holders = self.holders.get_or_try_init(|| async {
             let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
@@ -72,7 +71,7 @@ impl StackClaims {
         holders.await
     }
 
-    /// Sets the stacks that claim nothing that others delete.
+    /// Creates claims with the stacks that need no deleted object of another stack.
     pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
         Self {
             without: stacks.into_iter().collect(),
@@ -80,17 +79,17 @@ impl StackClaims {
         }
     }
 
-    /// Returns true if the user confirms that a stack needs nothing of what is removed.
+    /// Returns true if the user confirms that a stack needs no deleted object of another stack.
     pub(crate) fn is_without(&self, stack: &StackId) -> bool {
         self.without.contains(stack)
     }
 }
 
-/// The stacks with objects in Namespaces and of kinds, from the index.
+/// The stacks that have objects in each Namespace and of each custom kind, from the index.
 #[derive(Default)]
 struct Inhabitants {
     by_container: HashMap<String, Vec<StackId>>,
-    /// The stacks whose entries an earlier version wrote: they may have objects anywhere.
+    /// The stacks whose index entry was written by an earlier version, which lists no containers.
     unknown: Vec<StackId>,
 }
 
@@ -112,10 +111,10 @@ impl Inhabitants {
     }
 }
 
-/// The claims of a Spec, as far as they can be compared with other stacks.
+/// The claims of a Spec, in a form that can be compared with other stacks.
 #[derive(Default)]
 struct SpecClaims {
-    /// The namespaces as written, by cluster, group, kind and name.
+    /// The namespaces as written in the Spec, by cluster, group, kind and name.
     objects: HashMap<[String; 4], Vec<String>>,
     terraform: HashSet<ResourceId>,
 }
@@ -139,8 +138,8 @@ impl SpecClaims {
         wants
     }
 
-    /// Returns true if the Spec has an object. The key is in the normal form: it has a namespace if and only
-    /// if the kind is namespaced.
+    /// Returns true if the Spec has an object. The key must be normalized: it has a namespace if and only if the kind
+    /// is namespaced.
     fn holds(&self, cluster: Option<&ClusterName>, key: ObjectKeyRef<'_>) -> bool {
         let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
         let written = [cluster, key.group, key.kind, key.name].map(str::to_owned);
@@ -159,14 +158,14 @@ type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Syn
 /// Returns the cluster of a stack, if it is known.
 type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>;
 
-/// The purpose of a plan. It decides which stack, of those that share a Namespace, deletes it.
+/// The purpose of a plan. It decides which of the stacks that share a Namespace deletes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanPurpose<'a> {
-    /// The plan is shown only. These stacks are destroyed together, one after the other in the order of their names.
+    /// The plan is only shown. The stacks in `leaving` are destroyed together, in the order of their names.
     Show { leaving: &'a BTreeSet<StackId> },
-    /// It is a drift check, and is never applied. Of a shared Namespace the records of the others count, as for `Apply`.
+    /// The plan is a drift check, which is never applied. As for `Apply`, the records of the other stacks count.
     Drift,
-    /// The plan is applied, under the lease of its stack: the present records of the other stacks count.
+    /// The plan is applied under the lease of its stack. The present records of the other stacks count.
     Apply,
 }
 
@@ -180,8 +179,7 @@ impl PlanPurpose<'_> {
     }
 }
 
-/// Answers the questions of one plan about the other stacks. Each owner is looked up once, however many objects it
-/// had.
+/// Finds the owners of objects for one plan. Each owner is read once, however many objects it has.
 pub(crate) struct OwnershipLookup<'a> {
     claims: &'a StackClaims,
     wanted: &'a SpecSource,
@@ -189,7 +187,7 @@ pub(crate) struct OwnershipLookup<'a> {
     cluster: ClusterOfStack<'a>,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
-    /// The stacks that record objects in a container which this plan deletes.
+    /// The stacks that record objects in a Namespace or CRD which this plan deletes.
     awaited: BTreeSet<StackId>,
 }
 
@@ -212,12 +210,12 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// Returns the stacks that must be applied before the containers of their objects can be deleted.
+    /// Returns the stacks that must be applied before this plan can delete the Namespace or CRD of their objects.
     pub(crate) fn into_awaited(self) -> BTreeSet<StackId> {
         self.awaited
     }
 
-    /// The claims of the other stacks on the objects of a stack's plan, in the order of the questions.
+    /// Returns the claim of another stack for each question of a plan, in the same order.
     pub(crate) async fn claims(
         &mut self,
         stack: &StackId,
@@ -243,8 +241,8 @@ impl<'a> OwnershipLookup<'a> {
         claims
     }
 
-    /// Returns the other stack that records an object which this stack is about to create or adopt, unless it released
-    /// the object. Terraform objects are never released by themselves.
+    /// Returns the other stack that records an object which this stack is about to create or adopt, unless that stack
+    /// released the object. A Terraform object is never released automatically.
     async fn recorded_by(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let desired = item.desired.as_ref();
         let is_object = desired.is_some_and(|desired| desired.runtime == RuntimeKind::Kubernetes);
@@ -254,7 +252,7 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// The owner, unless it released the object.
+    /// Returns the owner of an object, or nobody if the owner released the object.
     async fn kept_by(&mut self, owner: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         if !self.owners.contains_key(owner) {
             let released = self.released_by(owner).await?;
@@ -268,8 +266,8 @@ impl<'a> OwnershipLookup<'a> {
         })
     }
 
-    /// Returns the other stack that wants an object which this stack is about to delete. If certainly none does,
-    /// returns the objects of others in it.
+    /// Returns the other stack that wants an object which this stack is about to delete. If no stack wants it, returns
+    /// the objects of other stacks that are inside the object.
     async fn deleted(&mut self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let claim = self.wanted_by(stack, item).await?;
         if matches!(claim, OwnerClaim::By(_) | OwnerClaim::SharedWith(_)) {
@@ -283,11 +281,11 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// Returns the objects that other stacks record in a Namespace or of a kind; `None` if there are none, or if the
-    /// item is neither a Namespace nor a CRD.
+    /// Returns the objects of other stacks inside a Namespace, or of the kind of a CRD. `None` if there are none, or if
+    /// the item is neither of both.
     ///
-    /// A plan that is shown lets objects go that their stack gives up in the same change. Under the lease, the present
-    /// records of the others count: their guards decide before the objects are gone.
+    /// A plan that is only shown may delete objects that their stack gives up in the same change. Under the lease, the
+    /// records of the other stacks count, so that the guards of these stacks decide before the objects are deleted.
     async fn held_in(&mut self, stack: &StackId, item: &Item) -> Result<Option<Vec<HeldObjects>>, UserError> {
         let prior = item
             .prior
@@ -302,7 +300,7 @@ impl<'a> OwnershipLookup<'a> {
             Ok::<_, UserError>(Inhabitants::from_index(known))
         });
         let inhabitants = inhabitants.await?;
-        // An imported record may name no cluster: its objects may be in this container.
+        // An imported record may have no cluster, so its objects may be in this Namespace.
         let cluster = item.cluster.as_ref();
         let marks = [container.mark(cluster), container.mark(None)];
         let hits = marks.iter().filter_map(|mark| inhabitants.by_container.get(mark));
@@ -325,7 +323,7 @@ impl<'a> OwnershipLookup<'a> {
                     .partition(|recorded| !wants.holds(cluster, object_key(&recorded.attributes))),
                 None => (Vec::new(), inside),
             };
-            // If this run applies the other stack too, that stack must come first.
+            // If this run also applies the other stack, that stack must be applied first.
             self.awaited.insert(other.clone());
             let may_go = matches!(self.purpose, PlanPurpose::Show { .. });
             for (objects, is_leaving) in [(leaving, true), (staying, false)] {
@@ -343,8 +341,8 @@ impl<'a> OwnershipLookup<'a> {
         Ok((!held.is_empty()).then_some(held))
     }
 
-    /// Returns the claims of a stack at the head: recorded objects that are not among them are given up. `None` if
-    /// nobody knows.
+    /// Returns the claims of a stack at the head; the stack gives up each recorded object that is not among them.
+    /// `None` if the claims are unknown.
     async fn given_up(&self, stack: &StackId) -> Option<SpecClaims> {
         if matches!(self.purpose, PlanPurpose::Show { leaving } if leaving.contains(stack)) {
             return Some(SpecClaims::default());
@@ -353,7 +351,7 @@ impl<'a> OwnershipLookup<'a> {
             return None;
         };
         if head.layout.stack(stack).is_none() {
-            // The stack was removed, unless its folder is left out or cannot be read. Only a removed stack claims
+            // A missing stack was removed only if its folder is readable and not left out. Only a removed stack claims
             // nothing.
             let is_removed = head.layout.identities_certain();
             let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
@@ -388,7 +386,8 @@ impl<'a> OwnershipLookup<'a> {
             };
             let claimed = match prior.runtime {
                 RuntimeKind::Kubernetes => wants.holds(item.cluster.as_ref(), object_key(&prior.attributes)),
-                // Ids of Terraform resources are local to a stack: one has moved only if it is new there.
+                // Ids of Terraform resources are local to a stack, so a resource has moved to the other stack only if
+                // that stack does not record it yet.
                 RuntimeKind::Terraform => {
                     wants.terraform.contains(&item.id)
                         && !self.records(other, |theirs| theirs.id == item.id).await?
@@ -416,7 +415,7 @@ impl<'a> OwnershipLookup<'a> {
             if other == stack {
                 continue;
             }
-            // Kusion made an imported Namespace for the whole project, too.
+            // Before its import, Kusion created such a Namespace for the whole project, too.
             let shares = |theirs: &Recorded| theirs.is_shared() || theirs.private.is_none();
             let is_shared = item.is_shared() && stack.is_sibling_of(other.as_str());
             let state = backend.states.load(other).await?.map(|prior| prior.state);
@@ -432,16 +431,16 @@ impl<'a> OwnershipLookup<'a> {
         Ok(same_id)
     }
 
-    /// The objects that their owner no longer manages.
+    /// Returns a function that tells whether the owner released an object.
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {
         let (SpecSource::Compiled { head, base, .. }, Some(backend)) = (self.wanted, self.backend) else {
             return Ok(nothing_released());
         };
-        // An owner that was never recorded here is a stack of another repository.
+        // An owner without a record here may be a stack of another repository, so it releases nothing.
         let Some(prior) = backend.states.load(owner).await? else {
             return Ok(nothing_released());
         };
-        // If some folders cannot be read, a missing stack may still exist: it releases nothing.
+        // If some folders cannot be read, a missing stack may still exist, so it releases nothing.
         if head.layout.stack(owner).is_none() && !head.layout.identities_certain() {
             return Ok(nothing_released());
         }
@@ -466,14 +465,15 @@ impl<'a> OwnershipLookup<'a> {
                     && object_key(&recorded.attributes) == key
             });
             match &before {
-                // Otherwise this revision may be older than the record: it did not remove the object.
+                // An object is released by this change only if the base wanted it. Otherwise this revision may be older
+                // than the record.
                 Some(before) if recorded => before.as_ref().map(wanted).map_err(Clone::clone),
                 _ => Ok(true),
             }
         }))
     }
 
-    /// The claims of a stack at a revision; `None` if the stack does not exist there.
+    /// Returns the claims of a stack at a revision; `None` if the stack does not exist there.
     async fn wants(&self, revision: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
         let (SpecSource::Compiled { compilers, .. }, Some(stack)) =
             (self.wanted, revision.layout.stack(stack))
@@ -504,7 +504,7 @@ impl<'a> OwnershipLookup<'a> {
         Ok(claims.await?)
     }
 
-    /// Returns the claim of the owner of a generated object, a stack of the same project. The owner shares the object
+    /// Returns the claim on a generated object of its owner, a stack of the same project. The owner shares the object
     /// if it records the object as shared, or no longer records it.
     async fn shared_by(&self, owner: StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let key = item
@@ -519,8 +519,8 @@ impl<'a> OwnershipLookup<'a> {
         })
     }
 
-    /// Returns another stack of the project that keeps an object which this stack is about to delete: a Namespace,
-    /// which holds the objects of the other stack too, or a CRD.
+    /// Returns another stack of the project that needs an object which this stack is about to delete: a Namespace,
+    /// because it also contains objects of the other stack, or a CRD.
     async fn shares(
         &self,
         stack: &StackId,
@@ -534,9 +534,9 @@ impl<'a> OwnershipLookup<'a> {
         }
     }
 
-    /// Returns another stack of the project that records a Namespace. Its objects are in the Namespace, whatever its
-    /// Spec says by now, so only the last stack deletes it. A plan that is shown has the last of the stacks that leave
-    /// delete it.
+    /// Returns another stack of the project that records the same Namespace. The objects of that stack are inside, even
+    /// if its Spec has changed, so only the last stack deletes the Namespace. In a plan that is only shown, this is the
+    /// last of the stacks that are destroyed together.
     async fn shares_namespace(
         &self,
         stack: &StackId,
@@ -576,7 +576,7 @@ impl<'a> OwnershipLookup<'a> {
         Ok(keeper)
     }
 
-    /// Returns false if the head certainly does not have the object in a stack.
+    /// Returns false only if it is certain that a stack does not have the object at the head.
     async fn may_want(&self, stack: &StackId, mine: &Recorded) -> bool {
         let SpecSource::Compiled { compilers, head, .. } = self.wanted else {
             return true;
@@ -588,8 +588,8 @@ impl<'a> OwnershipLookup<'a> {
         compilers.for_revision(head).spec(stack).await.map_or(true, wants)
     }
 
-    /// A stack of the same project that has a CRD on the same cluster, by its state, and desires it, by its Spec. A
-    /// stack that does not compile may desire everything.
+    /// Returns another stack of the project that records the CRD on the same cluster and has it in its Spec. A stack
+    /// that does not compile may have every CRD.
     async fn shares_definition(
         &self,
         stack: &StackId,
@@ -617,14 +617,15 @@ impl<'a> OwnershipLookup<'a> {
     }
 }
 
-/// Returns true if a record is of this object. A record without a cluster may be.
+/// Returns true if a record is of this object. A record without a cluster matches every cluster.
 fn is_object(recorded: &Recorded, key: Option<ObjectKeyRef<'_>>, cluster: Option<&ClusterName>) -> bool {
     recorded.runtime == RuntimeKind::Kubernetes
         && Some(object_key(&recorded.attributes)) == key
         && recorded.cluster.as_ref().or(cluster) == cluster
 }
 
-/// The object that an import names by its id, as the state of the stack that created it has it: by a hash of that id.
+/// Returns the claim by which the stack that created an imported object records it: a hash of the object's id. `None`
+/// for any other claim.
 fn object_of_import(claim: &Outside, backend: &StateBackend) -> Option<Outside> {
     match claim {
         Outside::Import { kind, id } => {

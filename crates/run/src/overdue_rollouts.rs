@@ -1,4 +1,4 @@
-//! Rollouts that should have continued long ago. Every run reports them.
+//! Rollouts whose next step is overdue. Every run reports them.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub async fn overdue_rollouts(config: &Config, backend: &StateBackend) -> Vec<St
     overdue_records(config, &stored.map_err(UserError::from))
 }
 
-/// Returns one line for each overdue rollout, from records that a run has read already, by the names of the rollouts.
+/// Returns one line for each overdue rollout, from records that the run has already read, sorted by name.
 pub fn overdue_records(
     config: &Config,
     stored: &Result<BTreeMap<String, StoredRollout>, UserError>,
@@ -37,7 +37,7 @@ pub fn overdue_records(
     }
 }
 
-/// The line about a rollout, if it is overdue.
+/// Returns the line about a rollout if it is overdue.
 pub fn overdue(config: &Config, stored: &StoredRollout) -> Option<String> {
     let record = &stored.record;
     let mut rollouts = config.rollouts.iter();

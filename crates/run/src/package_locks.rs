@@ -1,4 +1,4 @@
-//! The locks of packages: the pins of a stack, and the hints for a package without one.
+//! The lock files of packages: the pins of a stack, and the hints for an unpinned package.
 
 use crate::{OpenRevision, RunContext};
 use konverge_base::{
@@ -12,11 +12,11 @@ use konverge_base::{
 use konverge_kcl::KclError;
 use konverge_repo::git::Repository;
 
-/// The hint if git ignores the locks.
+/// The hint if git ignores `kcl.mod.lock`.
 pub const IGNORED: &str = "git ignores kcl.mod.lock: remove its line from .gitignore, or add the files by `git add -f '*kcl.mod.lock'`";
 
-/// Reads the locks of a stack. The lock of its module comes first; the locks of the repository's packages add only the
-/// packages that it does not pin.
+/// Reads the lock files that apply to a stack. The lock file of its module comes first. The lock files of packages in
+/// the repository only add packages that the first one does not pin.
 pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLock, UserError> {
     let mut all = PackageLock::default();
     if setup.remote_packages.is_empty() {
@@ -33,25 +33,25 @@ pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLoc
     Ok(all)
 }
 
-/// A lock that cannot be read.
+/// Returns the error for a lock file that cannot be read.
 pub fn broken(file: &RepoPath, why: PackageLockError) -> UserError {
     UserError::new(ErrorKind::Layout, format!("it cannot be read: {why}"))
         .at(file.to_string(), None, None)
         .hint("correct the file, or delete it and run `konverge kcl lock`")
 }
 
-/// Converts the error of a package. The hint says if git ignores the lock.
+/// Converts the error of a package, and adds a hint if git ignores the lock file.
 pub fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserError {
     let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
     let mut failure = UserError::from(error);
     if let Some(hint) = ignored_hint(run, setup).filter(|_| of_lock) {
-        // The first hint is the command that writes the file; this hint follows it.
+        // The first hint is the command that writes the lock file, so this hint comes second.
         failure.hints.insert(failure.hints.len().min(1), hint);
     }
     failure
 }
 
-/// The lines below the first warning about a package that is not locked.
+/// Returns the hints for the first warning about an unpinned package.
 pub fn hints(run: &RunContext, setup: &CompileSetup) -> String {
     let lock = "\n  hint: run `konverge kcl lock` and commit kcl.mod.lock";
     match ignored_hint(run, setup) {
@@ -60,8 +60,8 @@ pub fn hints(run: &RunContext, setup: &CompileSetup) -> String {
     }
 }
 
-/// Returns the hint if git ignores the lock of a stack. It is the same for every stack, so that equal errors are shown
-/// once.
+/// Returns a hint if git ignores the lock file of a stack. The text is the same for every stack, so that equal errors
+/// are shown only once.
 pub fn ignored_hint(run: &RunContext, setup: &CompileSetup) -> Option<String> {
     let file = setup.module_root.as_ref()?.child(LOCK_FILE);
     let repository = Repository::discover(&run.dir).ok()?;

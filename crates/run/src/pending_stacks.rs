@@ -1,7 +1,7 @@
 //! The stacks with pending changes: `konverge ci` applies them after a merge, and `--pending` selects them.
 //!
-//! Pending changes follow from the recorded input digests, never from `before..after`: the next run completes what a
-//! cancelled, failed or skipped run did not.
+//! A change is pending if the recorded input digest differs from the head's, never because of `before..after` of a
+//! push. So the next run also applies what a cancelled, failed or skipped run did not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,14 +21,14 @@ use konverge_state::{IndexEntry, IndexedStates, Proven};
 
 /// The stacks with pending changes.
 pub struct PendingStacks {
-    /// The stacks to apply; without those to which a newer commit was applied.
+    /// The stacks to apply, without those to which a newer commit was applied.
     pub targets: Vec<Target>,
     /// The stacks to which a newer commit was applied.
     pub newer: Arc<NewerCommits>,
 }
 
 impl PendingStacks {
-    /// Compares a revision with what is recorded, and keeps the selected stacks.
+    /// Finds the pending stacks of a revision, and keeps those that are selected.
     ///
     /// # Errors
     /// Errors of the store and of the history.
@@ -51,11 +51,11 @@ impl PendingStacks {
     }
 }
 
-/// The stacks whose recorded digest differs from the head's, and those that are recorded but missing at the
-/// head. `renamed` are the recorded identities that stacks of the head continue.
+/// Returns the stacks whose recorded input digest differs from the head's, and the recorded stacks that are missing at
+/// the head. `renamed` has the recorded identities that stacks of the head continue.
 ///
-/// The record of a folder that no longer defines a stack stays, and that of a Spec from a file: only what was
-/// removed from the repository is destroyed.
+/// Only a stack that was removed from the repository is destroyed. Not destroyed are a stack whose folder is now left
+/// out, and a Spec from a file.
 ///
 /// # Errors
 /// Errors of the store.
@@ -84,9 +84,9 @@ pub async fn pending_targets(
     Ok(targets)
 }
 
-/// Returns true if a record is of a Spec from a file (`--spec`), or imported without a folder: such a stack
-/// was never in the repository.
+/// Returns true if a record comes from a Spec file (`--spec`), or was imported without a folder: such a stack was never
+/// in the repository.
 fn is_of_spec_file(entry: &IndexEntry, prior: &StackState) -> bool {
-    // An entry without a serial comes from a run that was killed, so the folder of the stack is unknown.
+    // An entry without a serial comes from a run that was killed, so the folder of its stack is unknown.
     entry.serial > 0 && prior.folder.path().is_none()
 }

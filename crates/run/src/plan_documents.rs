@@ -1,4 +1,4 @@
-//! The plan documents of targets. Policy sets judge true values, in memory alone; what is printed is masked.
+//! The plan documents of targets. Policy sets get true values, only in memory; printed documents are masked.
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -14,18 +14,18 @@ use konverge_base::{
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask, TruePlan};
 use konverge_policy_sets as policy_sets;
 
-/// Receives each stack of a preview as soon as it is planned, so that the plan need not stay in memory.
+/// Receives each stack of a preview as soon as it is planned, so that no plan must stay in memory.
 #[async_trait]
 pub trait DocumentVisitor: Send + Sync {
-    /// Looks at a planned stack.
+    /// Receives a planned stack.
     async fn visit(&self, planned: PlannedDocument<'_>);
 }
 
-/// A planned stack, from which each visitor takes the document that it needs.
+/// A planned stack, from which a visitor takes the document that it needs.
 pub struct PlannedDocument<'a> {
     /// The plan.
     pub planned: &'a TargetPlan,
-    /// The secrets to mask.
+    /// The secrets that are masked in a printed document.
     pub secrets: &'a Secrets,
 }
 
@@ -43,7 +43,7 @@ impl PlannedDocument<'_> {
         for_rules(truth)
     }
 
-    /// Returns the document for printing: with all known secrets masked.
+    /// Returns the document for printing, with all known secrets masked.
     pub fn masked(&self) -> StackDocument {
         let desired = match self.planned {
             TargetPlan::Live(plan) => plan.desired(),
@@ -60,7 +60,7 @@ impl PlannedDocument<'_> {
     }
 }
 
-/// A document with true values.
+/// Creates a document with true values.
 pub fn for_rules(truth: TruePlan) -> StackDocument {
     StackDocument {
         hidden: truth.hidden,

@@ -52,12 +52,12 @@ pub struct PlanStart<'a> {
     pub state: &'a StackState,
     /// The serial of the state, if the state comes from the store.
     pub serial: Option<u64>,
-    /// The secrets of the stack, if the plan may have their values.
+    /// The secrets of the stack, if the plan may read their values.
     pub secrets: Option<&'a StackSecrets>,
 }
 
 impl<'a> PlanStart<'a> {
-    /// A state whose serial does not matter, without values of secrets.
+    /// Creates a start without a serial and without values of secrets.
     fn from_state(state: &'a StackState) -> Self {
         Self {
             state,
@@ -67,7 +67,7 @@ impl<'a> PlanStart<'a> {
     }
 }
 
-/// The common input of all plans of a run.
+/// Plans the targets of a run, from inputs that all plans share.
 pub struct Planner {
     /// The run that the plans are made in.
     pub run: RunContext,
@@ -75,43 +75,43 @@ pub struct Planner {
     pub config: Config,
     /// The source of Specs.
     pub wanted: SpecSource,
-    /// The prior states; `None` if there is no state (a pull request from a fork).
+    /// The recorded states; `None` if the run has none (a pull request from a fork).
     pub backend: Option<StateBackend>,
-    /// The live infrastructure.
+    /// The Kubernetes and Terraform runtimes of each stack.
     pub(crate) runtimes: StackRuntimes,
-    /// The identities of the stacks at the live infrastructure.
+    /// The login of each stack for its live infrastructure.
     pub(crate) logins: Logins,
-    /// The references to secrets.
+    /// The references to secrets, with the stores that are read.
     pub references: Arc<SecretReferences>,
-    /// The choice whether the live infrastructure is queried.
+    /// The setting that decides if plans query the live infrastructure.
     pub live: Live,
-    /// A cluster from the command line.
+    /// The setting that decides if plans query the live infrastructure.
     pub given: GivenCluster,
     /// The claims of the other stacks, loaded on demand.
     pub claims: StackClaims,
     /// The recorded identities that stacks continue, loaded on demand.
     pub renamed: Renamed,
-    /// True if an earlier version is applied again.
+    /// True for a rollback, which applies an earlier version again.
     pub rolls_back: bool,
 }
 
 /// The plan of a target.
 pub enum TargetPlan {
-    /// Compared with the live infrastructure: it can be applied.
+    /// A comparison with the live infrastructure, which can be applied.
     Live(Box<EnginePlan>),
-    /// Compared with the Spec of the base.
+    /// A comparison with the Spec of the base, which is only shown.
     Spec(Box<SpecPlan>),
 }
 
-/// A plan against the Spec of the base.
+/// A plan that compares a Spec with the Spec of the base.
 pub struct SpecPlan {
     pub public: StackPlan,
-    /// The Specs of the base and of the head, in clear. Never print or store them.
+    /// The Specs of the base and of the head, with secrets in clear text. Never print or store them.
     pub compared: (Spec, Spec),
 }
 
 impl TargetPlan {
-    /// The plan that is shown.
+    /// Returns the plan with masked secrets.
     pub fn public(&self) -> &StackPlan {
         match self {
             Self::Live(plan) => &plan.public,
@@ -121,17 +121,17 @@ impl TargetPlan {
 }
 
 impl Planner {
-    /// The secrets of this run, for masking.
+    /// Returns the secrets of this run, for masking.
     pub fn secrets(&self) -> &Secrets {
         self.backend
             .as_ref()
             .map_or(&self.run.secrets, |backend| &backend.secrets)
     }
 
-    /// The desired Spec of a target; empty if it was removed.
+    /// Returns the desired Spec of a target; empty if the stack was removed.
     ///
     /// # Errors
-    /// It does not compile.
+    /// The stack does not compile.
     pub async fn spec(&self, target: &Target) -> Result<Spec, UserError> {
         if let Some(recorded) = &target.recorded {
             return Ok(recorded.spec.clone());
@@ -144,7 +144,7 @@ impl Planner {
         }
     }
 
-    /// The Spec of a target at the base; empty if it did not exist.
+    /// Returns the Spec of a target at the base; empty if the stack did not exist there.
     pub async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
         match &self.wanted {
             SpecSource::Compiled {
@@ -156,8 +156,8 @@ impl Planner {
         }
     }
 
-    /// Compiles the Spec of the base to compare with. One that does not compile counts as empty, with a note: the
-    /// change may repair it.
+    /// Compiles the Spec of the base for a comparison. If it does not compile, an empty Spec is used with a note,
+    /// because the change may repair the stack.
     async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
         let failure = match self.spec_before(target).await {
             Ok(before) => return Ok((before, None)),
@@ -169,14 +169,14 @@ impl Planner {
         let what = if target.head.is_some() {
             "everything is shown as new"
         } else {
-            "what is removed is not shown"
+            "removals are not shown"
         };
         let note = format!("the base does not compile{place}, so there is nothing to compare with: {what}");
         Ok((Spec::default(), Some(note)))
     }
 
-    /// Plans a target to show it: compares its Spec with its prior state and the live infrastructure, or with the base's
-    /// Spec if no cluster is queried. `leaving` are the stacks that are destroyed together.
+    /// Plans a target to show the plan: compares its Spec with its recorded state and the live infrastructure, or with
+    /// the base's Spec if no cluster is queried. `leaving` has the stacks that are destroyed together.
     ///
     /// # Errors
     /// Compiling, reading the state, or reaching the infrastructure failed.
@@ -199,14 +199,13 @@ impl Planner {
             .await
     }
 
-    /// The file for what a run could not store; `None` if there is no state or no place for it.
+    /// Returns the rescue file of a stack; `None` if there is no state or no folder for the file.
     pub fn rescue(&self, stack: &StackId) -> Option<Rescue> {
         let backend = self.backend.as_ref()?;
         Rescue::open_for(&self.run, backend.states.repository().as_str(), stack)
     }
 
-    /// Adds to a state what an earlier run on this machine could not store. Returns true if there was
-    /// something.
+    /// Adds data that an earlier run on this machine could not store to a state. Returns true if there was such data.
     pub fn take_up_rescue(&self, state: &mut StackState) -> Result<bool, UserError> {
         match self.rescue(&state.stack) {
             Some(rescue) => rescue.take_up(state),
@@ -214,7 +213,7 @@ impl Planner {
         }
     }
 
-    /// The state of a target, recorded under its identity or under the one it continues.
+    /// Returns the state of a target, recorded under its identity or under the identity that it continues.
     ///
     /// # Errors
     /// Errors of the store.
@@ -240,7 +239,7 @@ impl Planner {
         }
     }
 
-    /// Plans a target from a given state, to apply the plan.
+    /// Plans a target from a given state, for an apply.
     ///
     /// # Errors
     /// See [`Planner::plan`].
@@ -253,7 +252,7 @@ impl Planner {
         self.plan_for(PlanPurpose::Apply, target, wanted, start).await
     }
 
-    /// Compares a target with the live infrastructure from a given state, with the identity of previews. The plan is
+    /// Compares a target with the live infrastructure from a given state, with the identity of previews. This plan is
     /// never applied.
     ///
     /// # Errors
@@ -268,17 +267,17 @@ impl Planner {
         self.plan_for(PlanPurpose::Drift, target, wanted, start).await
     }
 
-    /// Returns the rules of a target. The folder decides about its login and its environment.
+    /// Returns the rules for a target. Its folder decides about its login and its environment.
     fn rules(&self, target: &Target) -> EffectiveStack {
         self.config.for_place(&target.id, target.folder())
     }
 
-    /// Returns true if a controller applies the objects of a target. A removed stack has none.
+    /// Returns true if Argo CD or Flux applies the objects of a target. A removed stack is never delivered.
     pub(crate) fn is_delivered(&self, target: &Target) -> bool {
         target.head.is_some() && self.rules(target).deliver.is_some()
     }
 
-    /// Returns the identity of a target.
+    /// Returns the identity for a target and a use.
     fn login(&self, target: &Target, usage: LoginUse) -> Result<StackLoginChoice, UserError> {
         match self.live {
             Live::Never => Ok(StackLoginChoice::Job),
@@ -286,10 +285,10 @@ impl Planner {
         }
     }
 
-    /// The runtimes of a target and its clusters, to read its live objects.
+    /// Returns the runtimes and the clusters of a target, for reading its live objects.
     ///
     /// # Errors
-    /// A cloud refuses the login of the stack, or it has none for this.
+    /// A cloud refuses the login of the stack, or the login has no identity for previews.
     pub(crate) async fn runtimes_to_read(
         &self,
         target: &Target,
@@ -300,10 +299,11 @@ impl Planner {
         }
     }
 
-    /// Asks the controller of a target; `None` if no controller delivers it, or the last delivery has not ended.
+    /// Returns the status of the delivery controller of a target; `None` if no controller delivers the target, or the
+    /// last delivery has not ended.
     ///
     /// # Errors
-    /// The cluster of the controller cannot be asked, a cloud refuses the login, or the record cannot be read.
+    /// The cluster of the controller cannot be queried, a cloud refuses the login, or the record cannot be read.
     pub(crate) async fn controller_status(
         &self,
         target: &Target,
@@ -326,13 +326,13 @@ impl Planner {
                 self.run.warn(&format!("an apply of {stack} would stop"), refusal);
             }
             DeliveryWarning::Unwell(says) => {
-                let note = format!("{stack}: the last delivery is not well: {says}");
+                let note = format!("{stack}: the last delivery is not healthy: {says}");
                 self.run.notes.warning(&note);
             }
         }
     }
 
-    /// The clusters of a target, with the login of applies.
+    /// Returns the clusters of a target, with the login for applies.
     ///
     /// # Errors
     /// A cloud refuses the login of the stack.
@@ -341,7 +341,7 @@ impl Planner {
         Ok(self.runtimes_as(target, &login).await?.1)
     }
 
-    /// Returns the runtimes of a target with a login. If the cloud refuses the login, no request is sent.
+    /// Returns the runtimes of a target with a login. If the cloud refuses the login, no runtime sends a request.
     async fn runtimes_as(
         &self,
         target: &Target,
@@ -406,7 +406,7 @@ impl Planner {
         check_folder(target, state)?;
         let (backend, specs) = (self.backend.as_ref(), &self.wanted);
         stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
-        // Checked before the login: a Spec must not choose the identity or the address.
+        // Checked before the login, so that a Spec cannot choose the identity or the address of the login.
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
         infrastructure::check_provider_settings(&self.config, &rules, secrets, &wanted)?;
@@ -418,10 +418,10 @@ impl Planner {
                 .iter()
                 .any(|r| r.runtime == RuntimeKind::Kubernetes);
         if !on_clusters && self.live == Live::Auto && state.resources.is_empty() {
-            // Neither the head nor the state has objects. If the base has some, they are shown as deletions.
+            // Neither the head nor the state has Kubernetes objects. Objects of the base are shown as deletions.
             on_clusters = has_objects(&self.compared(target).await?.0);
         }
-        // A stack without Kubernetes resources can be compared with the live infrastructure without a cluster.
+        // A stack without Kubernetes resources can be compared with live infrastructure without a configured cluster.
         let live = if on_clusters || self.live == Live::Never {
             self.live
         } else {
@@ -436,7 +436,7 @@ impl Planner {
         };
         let lacking = match (&login, purpose) {
             (StackLoginChoice::NoPreview(why), PlanPurpose::Show { .. }) => Some(format!(
-                "{why}, and a preview never gets the one of applies: this compares the compiled Specs"
+                "{why}, and a preview never gets the identity for applies, so only the compiled Specs are compared"
             )),
             (StackLoginChoice::NoPreview(why), PlanPurpose::Drift | PlanPurpose::Apply) => {
                 return Err(no_identity(target, why));
@@ -445,7 +445,8 @@ impl Planner {
         };
         let real = self.live != Live::Never && (cluster.is_some() || !on_clusters) && lacking.is_none();
         if !real {
-            // Nothing is resolved: only texts are compared. Whether the stack may use its references is judged nevertheless.
+            // Only texts are compared, so no secret is read. The check whether the stack may use its references runs
+            // nevertheless.
             let (before, note) = self.compared(target).await?;
             let mut before =
                 stack_outputs::without_values(target.base.as_ref().map(|stack| &stack.reads), before);
@@ -473,9 +474,9 @@ impl Planner {
             let compared = (before, wanted);
             return Ok(TargetPlan::Spec(Box::new(SpecPlan { public, compared })));
         }
-        // The login comes first: a refusal of the cloud stops the stack before anything is asked or written.
+        // The login comes first, so that a refusal of the cloud stops the stack before any other request or write.
         let (runtimes, kubernetes) = self.runtimes_as(target, &login).await?;
-        // A controller is in the place of the Kubernetes runtime if one delivers the stack.
+        // If Argo CD or Flux delivers the stack, the delivery replaces the Kubernetes runtime.
         let delivery = DeliveryChoice {
             env: &self.run.env,
             interrupt: Interrupt::new(self.run.cancel.clone()),
@@ -493,7 +494,7 @@ impl Planner {
         if let Some(warning) = warning {
             self.warn_of_delivery(&target.id, warning);
         }
-        // Done before the engine plans, so that runtimes, secrets and rules see plain values.
+        // Done before the engine plans, so that runtimes, secrets and rules get final values.
         let FilledSpec {
             spec: wanted,
             outputs,
@@ -509,7 +510,7 @@ impl Planner {
         )
         .await?;
         let wanted = stack_secrets.admit(wanted)?;
-        // A version that cannot be read is reported at its resource.
+        // A secret version that cannot be read is reported later, at the resource that uses it.
         let _ = stack_secrets.ask_versions().await;
         let ignore = target.rules().map(|stack| self.config.for_stack(stack).ignore);
         let ignore = ignore.unwrap_or_default();
@@ -530,7 +531,7 @@ impl Planner {
             only_compares: matches!(purpose, PlanPurpose::Drift),
         })
         .await?;
-        // The engine knows no other stacks: it stops with its questions about them.
+        // The engine knows only one stack. Its questions about objects of other stacks are answered by `ownership`.
         let mut ownership = self.ownership(purpose);
         loop {
             step = match step {
@@ -551,12 +552,12 @@ impl Planner {
         }
     }
 
-    /// Returns what a preview says of a stack that is recorded under an earlier identity.
+    /// Returns the note of a preview for a stack that is recorded under an earlier identity.
     async fn identity_note(&self, target: &Target) -> Result<Option<String>, UserError> {
         let earlier = self.earlier_identity(&target.id).await?;
         Ok(earlier.map(|earlier| {
             format!(
-                "this stack is recorded as {earlier}; its next apply records it as {}, and nothing is deleted or created for that",
+                "this stack is recorded as {earlier}; its next apply records it as {}, without deleting or creating anything",
                 target.id
             )
         }))
@@ -592,7 +593,7 @@ impl Planner {
         )
     }
 
-    /// Returns each stack of the head that continues another recorded identity, with that identity.
+    /// Returns each stack of the head that is recorded under another identity, with that identity.
     ///
     /// # Errors
     /// Errors of the store.
@@ -608,7 +609,7 @@ impl Planner {
         }
     }
 
-    /// The recorded identity that a stack of the head continues, if it differs now.
+    /// Returns the identity under which a stack of the head is recorded, if that differs from the stack's identity.
     ///
     /// # Errors
     /// Errors of the store.
@@ -621,7 +622,7 @@ impl Planner {
         }
     }
 
-    /// Returns the basis of the comparison, as far as the Spec determines it.
+    /// Returns the basis of the comparison that follows from the Spec.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
         let stack = target.rules().filter(|_| has_objects(wanted));
         let cluster =
@@ -630,16 +631,17 @@ impl Planner {
         match (self.live, cluster) {
             _ if matches!(login, Ok(StackLoginChoice::NoPreview(_))) => Basis::Spec,
             (Live::Never, _) | (_, Some(Ok(None))) => Basis::Spec,
-            // A cluster that could not be determined should have been queried, so this is no comparison of Specs alone.
+            // If the cluster could not be determined, it should have been queried, so the basis is not a comparison of
+            // Specs.
             _ => Basis::Live,
         }
     }
 
-    /// The input digest of a target at the head; `None` if it was removed. A Spec from a file is its own
-    /// input.
+    /// Returns the input digest of a target at the head; `None` if the stack was removed. For a Spec from a file, this
+    /// is the digest of the Spec.
     ///
     /// # Errors
-    /// Its files cannot be read.
+    /// The files of the stack cannot be read.
     pub fn input_digest(&self, target: &Target) -> Result<Option<Digest>, UserError> {
         if let Some(recorded) = &target.recorded {
             return Ok(Some(recorded.input_digest));
@@ -659,7 +661,7 @@ impl Planner {
         }
     }
 
-    /// The number of stacks at the head, selected or not; 0 for a Spec from a file.
+    /// Returns the number of stacks at the head, selected or not; 0 for a Spec from a file.
     pub fn stacks_in_repository(&self) -> usize {
         match &self.wanted {
             SpecSource::Compiled { head, .. } => head.layout.stacks.len(),
@@ -667,7 +669,7 @@ impl Planner {
         }
     }
 
-    /// The version of the core that compiles the Specs.
+    /// Returns the version of the KCL core that compiles the Specs; `None` for a Spec from a file.
     pub fn core(&self) -> Option<&str> {
         match &self.wanted {
             SpecSource::Compiled { head, .. } => Some(head.analysis.core()),
@@ -676,8 +678,8 @@ impl Planner {
     }
 }
 
-/// Refuses a stack that only its state knows under another folder than that of the state: logins, policies and
-/// approvals depend on the folder.
+/// Returns an error if only the state knows the stack and records another folder: logins, policies and approvals depend
+/// on the folder.
 fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
     if target.rules().is_some() || state.is_blank() || state.folder.or_root() == target.folder() {
         return Ok(());
@@ -692,7 +694,7 @@ fn check_folder(target: &Target, state: &StackState) -> Result<(), UserError> {
         .hint("run `konverge state doctor --repair` to write the index again from the states"))
 }
 
-/// The error for a stack that is only compared with the live infrastructure, and has no identity for that.
+/// Returns the error for a stack whose login has no identity for the comparison with live infrastructure.
 fn no_identity(target: &Target, why: &str) -> UserError {
     UserError::new(
         ErrorKind::Config,

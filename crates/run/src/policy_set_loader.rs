@@ -1,4 +1,4 @@
-//! Reads the policy sets of a revision. In `ci` that is the default branch, and a revision under which a pull
+//! Reads the policy sets of a revision. In `ci` these are the default branch, and the revision under which a pull
 //! request was reviewed.
 
 use konverge_base::{
@@ -11,8 +11,8 @@ use konverge_base::{
 use konverge_config::{Config, PolicyLanguage, PolicySetConfig};
 use konverge_policy_sets::{PolicyFile, PolicySet, PolicySets};
 
-/// The sets of a configuration, with their files from a revision. A set that cannot be read denies, and says
-/// why.
+/// Loads the sets of a configuration from the files of a revision. A set that cannot be read denies every plan, with
+/// the reason.
 pub fn load(config: &Config, source: &dyn Source) -> PolicySets {
     let sets = config.policy.sets.iter().map(|set| load_set(set, source));
     PolicySets::new(sets.collect(), &config.policy.exceptions).ending_names(&config.policy.ended_names)
@@ -51,7 +51,7 @@ fn read(set: &PolicySetConfig, source: &dyn Source, endings: &[&str]) -> Result<
     Ok((files, data))
 }
 
-/// Returns the file at a path, or the files below it. Links are not followed.
+/// Returns the file at a path, or all files below a folder. Links are not followed.
 fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, String> {
     let Some(path) = RepoPath::normalize(path) else {
         return Err(format!("`{path}` is not a path of the repository"));
@@ -65,7 +65,7 @@ fn files_at(source: &dyn Source, path: &str, endings: &[&str]) -> Result<Files, 
         if !is_meant(found) {
             continue;
         }
-        // A rule behind a link would be missing, and what it denies would pass.
+        // A rule behind a link would be skipped, and what the rule denies would pass. So a link is an error.
         if entry.kind != FileKind::File {
             return Err(format!("{found} is a link: write the file itself"));
         }

@@ -1,4 +1,4 @@
-//! The `preview` use case: plans each target. It writes nothing; `ci` records the review.
+//! The `preview` use case: plans each target. A preview writes nothing to the store; `ci` records the review.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use konverge_base::{
 };
 use konverge_config::{BrokenBase, Config, WorkflowTime};
 
-/// Returns true if a preview fails because of a stack.
+/// Returns true if the whole preview fails because of this stack.
 pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
     let passes = stack.fails_as_before && config.policy.broken_base == BrokenBase::Pass;
     stack.error.is_some() && !passes
@@ -32,7 +32,7 @@ pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
 
 /// Returns a note for each workflow that a merge starts around the apply of a stack.
 fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> Vec<String> {
-    // Without resources there is no apply, and the removal of a stack starts no workflow.
+    // A stack without changes is not applied, and the removal of a stack starts no workflow.
     if plan.resources.is_empty() || target.head.is_none() {
         return Vec::new();
     }
@@ -51,31 +51,31 @@ fn started_workflows(planning: &Planner, target: &Target, plan: &StackPlan) -> V
     before.chain(of_time(WorkflowTime::Post, "after")).collect()
 }
 
-/// The number of stacks planned concurrently.
+/// The number of stacks that are planned concurrently.
 const AT_ONCE: usize = 8;
 
 /// A preview: the plan to show, and the record of the review.
 pub struct Preview {
     /// The plan with masked secrets.
     pub plan: Plan,
-    /// The content of the review record: what could be planned and was shown.
+    /// The content of the review record: the plans that were made and shown.
     pub reviewed: Vec<ReviewedStack>,
-    /// The desired values that were not shown.
+    /// The desired values that are masked, so that nobody can review them.
     pub hidden: Vec<UnreviewableValue>,
     /// The claims of the Terraform imports, by stack.
     pub declared: BTreeMap<StackId, DeclaredClaims>,
 }
 
 impl Preview {
-    /// Counts every failure, even where the base fails, too: a change that adds `konverge.yaml` asks whether Konverge
-    /// can be used here.
+    /// Counts every failure, even if the base fails in the same way. Used for a change that adds `konverge.yaml`,
+    /// because its author wants to see whether Konverge can be used here.
     pub fn count_every_failure(&mut self) {
         for stack in &mut self.plan.stacks {
             stack.fails_as_before = false;
         }
     }
 
-    /// Sets an error on stacks that would create or adopt what another job has previewed.
+    /// Sets an error on each stack that would create or adopt an object which the preview of another job has, too.
     pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
         object_conflicts::refuse_conflicts_with_other_jobs(
             &mut self.plan,
@@ -86,8 +86,8 @@ impl Preview {
     }
 }
 
-/// Previews the targets; a stack that fails does not affect the others. The visitor sees each stack that could be
-/// planned.
+/// Previews the targets. An error of one stack does not affect the others. The visitor receives each stack that could
+/// be planned.
 ///
 /// # Errors
 /// The run was interrupted.
@@ -120,10 +120,10 @@ pub async fn run(
         reviewed.extend(record);
     }
     let mut plan = Plan { version: 1, stacks };
-    // A stack that is refused cannot be applied, so its review is not recorded.
+    // A stack with a conflict cannot be applied, so its review is not recorded.
     let refused = object_conflicts::refuse(&mut plan, &declared);
     reviewed.retain(|stack| !refused.contains(&stack.id));
-    // All secrets are known only after all stacks were planned.
+    // Every stack may add secrets while it is planned, so masking comes after all of them.
     let secrets = planning.secrets();
     for stack in &mut reviewed {
         stack.units.retain(|unit| redact::is_seen(unit, secrets));
@@ -146,7 +146,7 @@ async fn one(
     let failed = |basis, failure: UserError| {
         StackPlan::failed(target.folder().clone(), target.id.clone(), basis, failure.body())
     };
-    // A stack without a Spec was not compared.
+    // Without a Spec there is nothing to compare, so the error is the plan.
     let wanted = match planning.spec(target).await {
         Ok(wanted) => wanted,
         Err(failure) => {
@@ -176,7 +176,7 @@ async fn one(
                 };
                 visitor.visit(planned).await;
             }
-            // The planned part of a stack was shown, and may be applied without the rest.
+            // The part of a stack that was planned is shown and reviewed, so it may be applied without the rest.
             let shown = plan.error.is_none() || plan.fails_in_part();
             let reviewed = shown.then(|| record(&plan, spec_digest, &declared));
             (plan, reviewed, declared)

@@ -1,4 +1,4 @@
-//! Reads the recorded objects of a stack as they are now.
+//! Reads the live state of a stack's recorded objects.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use konverge_base::{
 };
 use konverge_engine::runtime::{Item, Needs, ObservedObject, StackScope};
 
-/// Reads the recorded objects of one runtime; each with the item that it was asked by.
+/// Reads the recorded objects of one runtime, each with the item of the request.
 ///
 /// # Errors
-/// The cluster of the stack is not known, or cannot be asked.
+/// The cluster of the stack is unknown, or cannot be reached.
 pub async fn observe_recorded(
     planning: &Planner,
     target: &Target,

@@ -1,7 +1,7 @@
-//! Masks plans and reports: every known secret is masked in the data, once and before rendering. In a
-//! finished text it may be escaped, truncated or split over lines, and would not be recognized.
+//! Masks plans and reports: every known secret is masked in the data, before it is rendered. In a rendered text, a
+//! secret may be escaped, truncated or split over lines, so that it would not be found.
 //!
-//! Values and messages are masked. Identities, paths and names never are, because rows are found by them.
+//! Values and messages are masked. Identities, paths and names are not, because rows are found by them.
 
 use serde_json::Value;
 
@@ -19,19 +19,19 @@ use konverge_base::{
     secrets::{Secrets, mask_resource, without_secrets},
 };
 
-/// A desired value that is masked although its path is not secret, so reviewers cannot see it.
+/// A desired value that is masked although its path is not secret, so that reviewers cannot see it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreviewableValue {
-    /// Stack of the resource.
+    /// The stack of the resource.
     pub stack: StackId,
     /// The resource.
     pub resource: ResourceId,
-    /// The path in the resource, as in RFC 6901.
+    /// The path in the resource, in the format of RFC 6901.
     pub path: String,
 }
 
-/// Masks the resources of Specs, as a preview does without a provider: what is secret by shape, type and name, and then
-/// every known secret, wherever it stands.
+/// Masks the resources of Specs: first fields that are secret by shape, type or name, then every known secret in any
+/// value. Used where no provider has planned the resources.
 #[must_use]
 pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
     secrets.learn_names(resources);
@@ -39,7 +39,7 @@ pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
         .iter()
         .map(|resource| mask_resource(secrets, resource))
         .collect();
-    // All secrets are known only now.
+    // Masking the resources above found more secrets, so all values are masked again.
     let values = |map: serde_json::Map<String, Value>| {
         let members = map.into_iter();
         members
@@ -77,7 +77,8 @@ pub fn specs(specs: &[Spec], secrets: &Secrets) -> Vec<Spec> {
     specs.iter().map(of_spec).collect()
 }
 
-/// Masks a plan and returns the values that nobody can review. Its digests stay those of the unmasked plan.
+/// Masks a plan, and returns the values that nobody can review. The digests of the plan stay those of the unmasked
+/// plan.
 pub fn plan(plan: &mut Plan, secrets: &Secrets) -> Vec<UnreviewableValue> {
     let stacks = plan.stacks.iter_mut();
     stacks.flat_map(|plan| stack(plan, secrets)).collect()
@@ -106,7 +107,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
         }
         paths.sort();
         paths.dedup();
-        // Our own note is added after the masking, so that no secret can mask it.
+        // This note is added after the masking, so that no secret can mask a part of it.
         let note = |path: &String| {
             format!("{path} contains the value of a Secret and is masked: check it in the code")
         };
@@ -120,7 +121,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
     all
 }
 
-/// Returns true if a reviewer can see the new value of a unit.
+/// Returns true if a reviewer can see the new value of a review unit.
 pub fn is_seen(unit: &ReviewUnit, secrets: &Secrets) -> bool {
     let mut paths = Vec::new();
     if let Some(to) = &unit.to {
@@ -179,7 +180,7 @@ fn body(error: &mut ErrorBody, secrets: &Secrets) {
     }
 }
 
-/// Masks both sides of a change. If a difference is masked, the hashes still show it.
+/// Masks the old and the new value of a change. If they differ only in a secret, their hashes still differ.
 fn mask(change: &mut FieldChange, secrets: &Secrets) {
     let masked = |value: &Option<Value>| {
         value
@@ -194,7 +195,7 @@ fn mask(change: &mut FieldChange, secrets: &Secrets) {
     (change.from, change.to) = (from, to);
 }
 
-/// The paths in a value where a known secret is in clear text.
+/// Collects the paths in a value where a known secret is in clear text.
 fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
     match value {
         Value::String(text) if secrets.hides(path, text) => found.push(path.to_owned()),

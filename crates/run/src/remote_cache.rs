@@ -1,6 +1,6 @@
-//! The shared compile cache in the store of the states: entries under `cache/<digest>`, each in a
-//! [`SealedBox`]. A Spec may contain what a Secret contains, and what the default branch reads from here must
-//! have been written by a run with the identity.
+//! The shared compile cache in the store of the states: entries under `cache/<digest>`, each in a [`SealedBox`]. A Spec
+//! may contain the data of a Secret, and the default branch must only read entries that a run with the age identity
+//! wrote.
 
 use std::sync::{
     Arc,
@@ -21,21 +21,21 @@ use konverge_state::{
     store::{Key, Store, StoreError},
 };
 
-/// A store with compiled values.
+/// A compile cache in a store.
 pub(crate) struct RemoteCache {
     store: Arc<dyn Store>,
     vault: SealedBox,
-    /// Set by the first failure: a store that does not answer, or has too few permissions, costs time only
+    /// Set by the first failure, so that a store that does not respond, or has too few permissions, costs time only
     /// once.
     broken: AtomicBool,
 }
 
 impl RemoteCache {
-    /// The cache beside these states; `None` for a run without an age identity, which cannot read the
-    /// entries.
+    /// Opens the cache in the store of these states; `None` for a run without an age identity, because it cannot read
+    /// the entries.
     ///
     /// # Errors
-    /// A damaged identity.
+    /// The age identity is damaged.
     pub(crate) fn open(states: &StateStore, run: &RunContext) -> Result<Option<Self>, UserError> {
         let vault = SealedBox::from_identity(run.var(IDENTITY_VARIABLE))?;
         Ok(vault.map(|vault| Self::new(states.shared_store(), vault)))
@@ -72,8 +72,8 @@ impl SharedCache for RemoteCache {
             return Ok(None);
         }
         let found = self.give_up_on_error(self.store.get(&entry_key(key)).await)?;
-        // An entry that cannot be opened is damaged, like an empty one: from an earlier identity, truncated,
-        // or forged.
+        // An entry that cannot be decrypted counts as damaged, like an empty one: an earlier identity wrote it, or it
+        // is truncated or forged.
         Ok(found.map(|shut| self.vault.open(&key.to_string(), &shut).unwrap_or_default()))
     }
 
@@ -85,7 +85,7 @@ impl SharedCache for RemoteCache {
             .vault
             .seal(&key.to_string(), &entry)
             .map_err(|error| chain(&error))?;
-        // An existing entry has the same content.
+        // An existing entry has the same content, so it is not an error.
         let created = self.store.create(&entry_key(key), Bytes::from(shut)).await;
         self.give_up_on_error(created).map(|_| ())
     }

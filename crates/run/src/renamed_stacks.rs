@@ -1,5 +1,5 @@
-//! Stacks whose identity differs from the recorded one, because other folders got or lost the same names, or
-//! because konverge.yaml names them. The record moves along; live objects are not deleted or recreated.
+//! Finds stacks whose identity differs from the recorded one, because other folders got or lost the same names, or
+//! because `konverge.yaml` names them. The record moves to the new identity; live objects are not deleted or recreated.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,12 +13,12 @@ use konverge_base::{
 use konverge_repo::konfig::Layout;
 use konverge_state::{IndexedStates, Proven};
 
-/// The recorded identity that a stack continues, by the stack's identity.
+/// The recorded identities that stacks continue, by the present identity of the stack.
 #[derive(Default)]
 pub struct Renamed(OnceCell<BTreeMap<StackId, StackId>>);
 
 impl Renamed {
-    /// The recorded identity that a stack of a layout continues, if it differs now.
+    /// Returns the recorded identity that a stack of a layout continues, if it differs from the present one.
     ///
     /// # Errors
     /// Errors of the store.
@@ -44,7 +44,7 @@ pub async fn renamed_stacks(
     layout: &Layout,
     known: &Proven<IndexedStates>,
 ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-    // A run that has only begun to work on a stack has recorded nothing of it yet.
+    // An entry without resources and digest comes from a run that has only begun, so the stack is not recorded yet.
     let is_recorded = |id: &StackId| {
         let entry = known.entries.get(id);
         entry.is_some_and(|entry| {
@@ -69,12 +69,13 @@ pub async fn renamed_stacks(
         let Some(stack) = new.get(entry.folder.or_root()) else {
             continue;
         };
+        // The index may be behind, so the state decides whether the present identity is recorded.
         let own = backend.states.load(&stack.id).await?;
         if own.is_some_and(|own| !own.state.is_blank()) {
             continue;
         }
         let named_by = match backend.states.load(id).await? {
-            // A Spec from a file is recorded in no folder: no stack continues it.
+            // A Spec from a file is recorded without a folder, so no stack of the repository continues it.
             Some(prior) if prior.state.folder.path().is_none() => continue,
             Some(prior) => prior.state.named_by,
             None => continue,

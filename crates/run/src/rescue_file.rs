@@ -1,5 +1,5 @@
-//! The rescue file: runtime data of a stack that a run could not store (the Terraform state, encrypted as in
-//! the store). It is kept in a file on this machine until the next run uses it.
+//! The rescue file: runtime data of a stack that a run could not store (the Terraform state, encrypted as in the
+//! store). The file stays on this machine until the next run uses it.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ pub struct Rescue {
     stack: StackId,
 }
 
-/// The content of the file.
+/// The content of the rescue file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RescueDocument {
@@ -36,17 +36,18 @@ struct RescueDocument {
     data: BTreeMap<String, RescueFile>,
 }
 
-/// The data of one runtime, newer than in the store.
+/// The data of one runtime that is newer than the stored data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RescueFile {
-    /// The digests of the store's data that `value` may follow. If the store has another one, somebody has written since.
+    /// The digests of the stored data that may be replaced by `value`. With any other digest, another run has written
+    /// since.
     follows: Vec<Digest>,
     value: Value,
 }
 
 impl Rescue {
-    /// The file of a stack. `None` if the environment has no folder for such files.
+    /// Returns the rescue file of a stack; `None` if the environment has no folder for such files.
     pub fn open_for(run: &RunContext, repository: &str, stack: &StackId) -> Option<Self> {
         let folder = run.xdg_folder(variables::XDG_STATE_HOME, ".local/state").ok()?;
         let name = format!("{}.json", Key::from_components(&[stack.as_str()]).as_str());
@@ -63,7 +64,7 @@ impl Rescue {
         &self.path
     }
 
-    /// Adds what an earlier run could not store to a state. Returns true if there was something.
+    /// Adds the data that an earlier run could not store to a state. Returns true if there was such data.
     ///
     /// # Errors
     /// The file cannot be read, or another run changed the state in the meantime.
@@ -73,7 +74,7 @@ impl Rescue {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(self.failure(format!("cannot be read: {error}"))),
         };
-        // The parser's own message could quote the content of the file.
+        // The message of the JSON parser is dropped, because it could quote the content of the file.
         let document: RescueDocument =
             serde_json::from_slice(&text).map_err(|_| self.failure("is damaged".to_owned()))?;
         if document.version != VERSION || document.stack != self.stack {
@@ -84,7 +85,7 @@ impl Rescue {
             stored == Some(&saved.value) || saved.follows.contains(&digest(stored))
         };
         if !document.data.iter().all(follows) {
-            return Err(self.failure("is outdated: another run has changed the state since".to_owned()));
+            return Err(self.failure("is outdated: another run has changed the state since then".to_owned()));
         }
         let data = document.data.into_iter();
         state.runtime.extend(data.map(|(key, saved)| (key, saved.value)));
@@ -95,7 +96,7 @@ impl Rescue {
     fn failure(&self, what: String) -> UserError {
         UserError::new(
             ErrorKind::State,
-            format!("`{}` contains data that an earlier run of `{}` could not store, and it {what}", self.path.display(), self.stack),
+            format!("`{}` has data that an earlier run of `{}` could not store, but the file {what}", self.path.display(), self.stack),
         )
         .hint("compare the ids that the earlier run printed with what exists at the provider: import an object with \
                `kusionstack.io/import-id` in the extensions of its resource, or delete it by hand")
@@ -111,7 +112,7 @@ impl Rescue {
         atomic_file::write_durable(&self.path, serde_json::to_string(&document)?.as_bytes())
     }
 
-    /// Deletes the file, once the store has everything.
+    /// Deletes the file. Called once the store has all data.
     pub fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path)
             && error.kind() != std::io::ErrorKind::NotFound
@@ -125,15 +126,15 @@ fn digest(value: Option<&Value>) -> Digest {
     Digest::of_json(value.unwrap_or(&Value::Null))
 }
 
-/// Tracks which runtime data a run has stored, and keeps the file while the store lacks some of it.
+/// Tracks which runtime data the store has accepted, and keeps the rescue file while some is missing there.
 pub(crate) struct Unstored {
     rescue: Option<Rescue>,
-    /// The data in the store.
+    /// The runtime data that the store has.
     stored: BTreeMap<String, Value>,
     lacking: BTreeMap<String, RescueFile>,
-    /// True if there is a file, of this run or of an earlier one.
+    /// True if a rescue file exists, from this run or an earlier one.
     file: bool,
-    /// Why the file could not be written.
+    /// The reason why the file could not be written.
     trouble: Option<String>,
 }
 
@@ -152,7 +153,7 @@ impl Unstored {
         }
     }
 
-    /// Notes that a value is being stored. Until that has succeeded, nobody knows whether the store has it.
+    /// Marks a value as being stored. Until the write succeeds, it is unknown whether the store has the value.
     pub(crate) fn begin_store(&mut self, key: &str, value: &Value) {
         let before = self.lacking.remove(key);
         let follows = match before {
@@ -169,7 +170,7 @@ impl Unstored {
         }
     }
 
-    /// Writes the file, because storing takes long or failed.
+    /// Writes the file, because the store is slow or failed.
     pub(crate) fn write_file(&mut self) {
         self.trouble = match &self.rescue {
             None => Some("neither XDG_STATE_HOME nor HOME is set".to_owned()),
@@ -178,7 +179,7 @@ impl Unstored {
         self.file |= self.trouble.is_none();
     }
 
-    /// Notes that the store has this value.
+    /// Marks a value as stored.
     pub(crate) fn end_store(&mut self, key: &str) {
         if let Some(saved) = self.lacking.remove(key) {
             self.stored.insert(key.to_owned(), saved.value);
@@ -188,7 +189,7 @@ impl Unstored {
         }
     }
 
-    /// Notes that the store has everything.
+    /// Marks all values as stored, and deletes the file.
     pub(crate) fn all_stored(&mut self) {
         self.lacking.clear();
         self.trouble = None;
@@ -199,7 +200,7 @@ impl Unstored {
         }
     }
 
-    /// Returns the hint for the end of the run if the store lacks something.
+    /// Returns a hint for the error of the run if the store lacks some data.
     pub(crate) fn hint(&self) -> Option<String> {
         if self.lacking.is_empty() {
             return None;

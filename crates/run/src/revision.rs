@@ -1,4 +1,4 @@
-//! Opens a revision of the monorepo: its files, its configuration, its stacks.
+//! Opens a revision of the monorepo with its files, its configuration and its stacks.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -24,12 +24,12 @@ use konverge_repo::{
 };
 use konverge_state::{IndexedStates, Proven};
 
-/// The source of the files.
+/// The revision to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RevisionSpec {
     /// The working tree.
     Worktree,
-    /// The content of the next commit: the index, or another file of that kind (`GIT_INDEX_FILE`).
+    /// The content of the next commit: the git index, or another index file (`GIT_INDEX_FILE`).
     Staged(Option<PathBuf>),
     /// A commit.
     Commit(CommitId),
@@ -39,9 +39,9 @@ pub enum RevisionSpec {
 pub struct OpenRevision {
     /// The files of the revision.
     pub source: Arc<dyn Source>,
-    /// Its `konverge.yaml`; in `ci` the effective configuration.
+    /// The `konverge.yaml` of the revision; in `ci` the effective configuration.
     pub config: Config,
-    /// Its projects and stacks.
+    /// The projects and stacks of the revision.
     pub layout: Arc<Layout>,
     /// The inputs of each stack.
     pub analysis: Arc<Analysis>,
@@ -51,24 +51,24 @@ pub struct OpenRevision {
     pub scans: Arc<ScanCache>,
 }
 
-/// The analysis cache: scan results by content, and opened revisions. Shared by the revisions of a run and
-/// kept between runs.
+/// The analysis cache: scan results by content, and opened revisions. All revisions of a run share it, and later runs
+/// read it again.
 pub struct AnalysisCache {
     index: Arc<ScanCache>,
     reader: LayoutReader,
-    /// The revision that an earlier run saved, then those of this run.
+    /// The revision that an earlier run saved, followed by the revisions of this run.
     revisions: Mutex<Vec<CachedRevision>>,
-    /// The tree of the revision that is saved, or about to be.
+    /// The tree of the revision that is saved or being saved.
     saved: Mutex<Option<TreeId>>,
-    /// The files of the scan results and of the saved revision; `None` if no folder can be trusted.
+    /// The paths of the saved scan results and of the saved revision; `None` if no cache folder can be trusted.
     files: Option<(PathBuf, PathBuf)>,
     writers: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A revision from which another one can be derived.
+/// An opened revision, from which another one can be derived faster.
 #[derive(Clone)]
 struct CachedRevision {
-    /// True if an earlier run saved it.
+    /// True if an earlier run saved this revision.
     is_earlier: bool,
     rules: LayoutRules,
     analysis: Arc<Analysis>,
@@ -81,7 +81,7 @@ impl CachedRevision {
 }
 
 impl AnalysisCache {
-    /// The cache that earlier runs left for a repository; empty if there is no place for it.
+    /// Opens the cache that earlier runs left for a repository; empty if there is no cache folder.
     pub fn open(run: &RunContext, repository: &Repository) -> Self {
         let root = repository.root();
         let files = caches::trusted_folder(run)
@@ -102,7 +102,7 @@ impl AnalysisCache {
         }
     }
 
-    /// The files of a revision.
+    /// Returns the files of a revision.
     ///
     /// # Errors
     /// The revision cannot be read.
@@ -114,8 +114,8 @@ impl AnalysisCache {
         Ok(source(self, repository, at)?.0)
     }
 
-    /// Saves a revision for the next run, which probably starts from it. It is written in the background, at
-    /// the latest when this is dropped. A failure only makes the next run slower.
+    /// Saves a revision for the next run, which probably opens a similar one. The file is written in the background, at
+    /// the latest when this cache is dropped. A failure only makes the next run slower.
     pub fn save(&self, workspace: &OpenRevision) {
         let Some((_, snapshot)) = self.files.clone() else {
             return;
@@ -128,9 +128,9 @@ impl AnalysisCache {
         }
     }
 
-    /// Opens and saves the commit that is checked out, unless an earlier run saved it, this run opened a commit, or the
-    /// cache cannot be written. A working tree is derived from it, and cannot be saved itself. A failure only makes this run
-    /// and the next one slower.
+    /// Opens and saves the commit that is checked out, because a working tree is derived from this commit and cannot be
+    /// saved itself. Does nothing if an earlier run saved the commit, this run opened a commit, or the cache cannot be
+    /// written. A failure only makes this run and the next one slower.
     fn save_checked_out(&self, repository: &Repository, config: &Config) {
         let Ok(commit) = repository.resolve("HEAD") else {
             return;
@@ -155,7 +155,7 @@ impl AnalysisCache {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Saves the scan results of single files, as [`AnalysisCache::save`] saves a revision.
+    /// Saves the scan results of single files, in the same way as [`AnalysisCache::save`].
     pub fn save_scans(&self) {
         let Some((scans, _)) = self.files.clone() else {
             return;
@@ -174,7 +174,7 @@ impl AnalysisCache {
         }
     }
 
-    /// Waits until everything is written, including what was learned since.
+    /// Waits until everything is written, including results that were added after the last save.
     pub fn wait_until_saved(&self) {
         self.wait();
         self.save_scans();
@@ -203,7 +203,7 @@ impl AnalysisCache {
         self.writers().push(writer);
     }
 
-    /// The cached revision to start from: the one with the same tree, or else the one opened last.
+    /// Returns the cached revision to derive from: the one with the same tree, or else the one that was opened last.
     fn nearest(&self, tree: Option<TreeId>) -> Option<CachedRevision> {
         let revisions = self.revisions();
         let same =
@@ -220,7 +220,7 @@ impl AnalysisCache {
         });
     }
 
-    /// Forgets all revisions but the last one: a long run opens many.
+    /// Drops all revisions but the last one, because a long run (an editor, `watch`) opens many.
     pub fn forget_earlier(&self) {
         let mut revisions = self.revisions();
         let last = revisions.pop();
@@ -262,8 +262,8 @@ impl OpenRevision {
         Ok(workspace)
     }
 
-    /// Opens a revision with the configuration of another one (the default branch's, or the head's for its
-    /// base).
+    /// Opens a revision with the configuration of another one: that of the default branch, or that of the head for its
+    /// base.
     ///
     /// # Errors
     /// The revision cannot be read.
@@ -279,8 +279,8 @@ impl OpenRevision {
         Ok(workspace)
     }
 
-    /// Opens a revision with the permissions of another configuration, the default branch's. Its stacks, their
-    /// identities and the keys that its Specs depend on come from its own file, unless that is invalid.
+    /// Opens a revision with the permissions of another configuration, that of the default branch. Its stacks, their
+    /// identities and the settings that its Specs depend on come from its own file, unless that file is invalid.
     ///
     /// # Errors
     /// The revision cannot be read.
@@ -300,8 +300,8 @@ impl OpenRevision {
         Ok(workspace)
     }
 
-    /// Opens one of several revisions, with the cached results of the others. The caller saves the new
-    /// results ([`AnalysisCache::save`]).
+    /// Opens one of several revisions, using the cached results of the others. The caller saves the new results with
+    /// [`AnalysisCache::save`].
     ///
     /// # Errors
     /// The revision cannot be read, or, without a given configuration, its `konverge.yaml` is invalid.
@@ -326,10 +326,10 @@ impl OpenRevision {
         Self::analyze(known, source, near, config)
     }
 
-    /// The working tree after writes, derived from an earlier revision of it.
+    /// Returns the working tree after files were written, derived from an earlier revision of it.
     ///
     /// # Errors
-    /// It cannot be read, or its `konverge.yaml` is invalid.
+    /// The working tree cannot be read, or its `konverge.yaml` is invalid.
     pub fn after_writes(
         &self,
         known: &AnalysisCache,
@@ -341,7 +341,7 @@ impl OpenRevision {
         Self::analyze(known, source, Some(self.as_known()), config)
     }
 
-    /// This revision with the contents of another source, which differs in a few files.
+    /// Returns this revision with the contents of another source, which differs only in a few files.
     pub(crate) fn with_source(
         &self,
         known: &AnalysisCache,
@@ -350,7 +350,7 @@ impl OpenRevision {
         Self::analyze(known, source, Some(self.as_known()), self.config.clone())
     }
 
-    /// Returns this revision as a base from which another one is derived.
+    /// Returns this revision as a cached one, from which another one is derived.
     fn as_known(&self) -> CachedRevision {
         CachedRevision {
             is_earlier: false,
@@ -390,7 +390,7 @@ impl OpenRevision {
         Ok(revision)
     }
 
-    /// Completes an analysis with the parts of the configuration that concern its stacks.
+    /// Completes an analysis with the configuration of its stacks.
     fn from_analysis(
         analysis: Analysis,
         source: Arc<dyn Source>,
@@ -414,7 +414,7 @@ impl OpenRevision {
         }
     }
 
-    /// The same files and configuration with other stacks: variants of its own, for example with other options.
+    /// Returns the same files and configuration with other stacks, for example variants with other options.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -436,7 +436,7 @@ impl OpenRevision {
         ))
     }
 
-    /// Notes once what is unusual about the stacks of this revision.
+    /// Prints notes about unusual properties of the stacks of this revision.
     pub fn note_layout(&self, run: &RunContext) {
         let notes = [
             self.layout.empty_note(),
@@ -454,12 +454,12 @@ impl OpenRevision {
         }
     }
 
-    /// The commit, or `None` for the working tree.
+    /// Returns the commit; `None` for the working tree.
     pub fn commit(&self) -> Option<&CommitId> {
         self.source.commit()
     }
 
-    /// The stacks whose recorded inputs differ from the current ones, or are unknown.
+    /// Returns the stacks whose recorded inputs differ from the current ones, or are unknown.
     ///
     /// # Errors
     /// An input digest is unknown.
@@ -473,7 +473,7 @@ impl OpenRevision {
                 changed.push(stack);
             }
         }
-        // Stacks that read outputs of these stacks are applied after them, and may get other values.
+        // Stacks that read outputs of the changed stacks are applied after them, and may get other values.
         let readers = self.layout.readers();
         let mut seen: HashSet<&StackId> = changed.iter().map(|stack| &stack.id).collect();
         let mut at = 0;
@@ -485,10 +485,10 @@ impl OpenRevision {
         Ok(changed)
     }
 
-    /// The stacks that selectors match, relative to the current folder or to the root. Sorted by folder.
+    /// Returns the stacks that selectors match, relative to the current folder or to the root, sorted by folder.
     ///
     /// # Errors
-    /// A selector that matches no stack; the most similar name is suggested.
+    /// A selector matches no stack; the error suggests the most similar name.
     pub fn find_stacks(
         &self,
         run: &RunContext,
@@ -546,7 +546,7 @@ impl OpenRevision {
     }
 }
 
-/// Returns the error for names that several stacks have, so that they are the identity of none.
+/// Returns the error for names that several stacks have, so that the names cannot be an identity.
 fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     const SHOWN: usize = 3;
     let mut shown: Vec<_> = stacks
@@ -571,7 +571,7 @@ fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     ))
 }
 
-/// Returns the contents of all files that stacks may consist of.
+/// Returns the contents of all files that can be part of a stack.
 fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     let loaded = |path: &RepoPath| path.as_str().ends_with(".k") && !path.as_str().ends_with("_test.k");
     let files = source.files().iter();
@@ -579,7 +579,7 @@ fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     files.map(|(_, entry)| entry.blob).collect()
 }
 
-/// The files, and the cached revision that they are derived from.
+/// Returns the files of a revision, and the cached revision that they are derived from.
 fn source(
     known: &AnalysisCache,
     repository: &Repository,

@@ -1,5 +1,5 @@
-//! Evaluates policy sets in processes of their own, and masks the messages of their rules. Such a process runs scripts of
-//! readiness, too.
+//! Evaluates policy sets in worker processes, and masks the messages of their rules. The workers also run Lua scripts
+//! of readiness rules.
 
 use std::{
     collections::BTreeSet,
@@ -19,24 +19,24 @@ use konverge_policy_sets::{
     workers::{self, RuleLimits, RuleWorkers, ServeError},
 };
 
-/// Evaluates rules. Cheap to clone; the clones share the workers.
+/// Evaluates rules. Cheap to clone; all clones share the workers.
 #[derive(Debug, Clone)]
 pub struct RuleEvaluator {
     workers: Workers,
-    /// The registry of secrets. Rules judge true values, so their messages are masked.
+    /// The registry of secrets. Rules see true values, so their messages must be masked.
     secrets: Secrets,
 }
 
 #[derive(Debug, Clone)]
 enum Workers {
     Processes(RuleWorkers),
-    /// This process, which is not a `konverge` binary.
+    /// In this process, because it is not a `konverge` binary that could be started again.
     #[cfg(test)]
     Here,
 }
 
 impl RuleEvaluator {
-    /// An evaluator with workers on all processors.
+    /// Creates an evaluator with one worker per processor.
     pub fn new(secrets: &Secrets) -> Self {
         Self {
             workers: Workers::Processes(RuleWorkers::new(None, RuleLimits::default())),
@@ -44,7 +44,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// An evaluator without processes.
+    /// Creates an evaluator without worker processes.
     #[cfg(test)]
     pub fn here(secrets: &Secrets) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// Returns the findings of several versions of the sets. An unchanged stack has none.
+    /// Returns the findings of several versions of the sets. A stack without changes has none.
     pub async fn findings(
         &self,
         versions: &[PolicySets],
@@ -66,7 +66,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// Evaluates the sets as [`Self::findings`] does, but for an unchanged stack, too.
+    /// Evaluates the sets as [`Self::findings`] does, but also for a stack without changes.
     pub async fn judge(&self, versions: &[PolicySets], document: &Arc<StackDocument>) -> Vec<PolicyFinding> {
         let now = Timestamp::now();
         let mut findings = BTreeSet::new();
@@ -87,7 +87,7 @@ impl RuleEvaluator {
         findings.into_iter().collect()
     }
 
-    /// The tests of a set that fail. A set that cannot be read fails as a whole, as a test of `path`.
+    /// Returns the failed tests of a set. A set that cannot be read counts as one failed test of `path`.
     pub async fn failed_tests(&self, set: &PolicySet, path: &str) -> Vec<FailedTest> {
         match &self.workers {
             Workers::Processes(workers) => workers.failed_tests(set, path).await,
@@ -97,7 +97,7 @@ impl RuleEvaluator {
     }
 }
 
-/// Runs as a worker, with limits as JSON, until the input ends.
+/// Runs as a worker until the input ends. `limits` is JSON.
 ///
 /// # Errors
 /// The limits cannot be read or set, or the pipes fail.

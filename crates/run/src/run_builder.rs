@@ -1,5 +1,5 @@
-//! [`RunBuilder`]: the only way to open a run. A command or a job sets its inputs, and takes what it needs: the
-//! infrastructure alone, or the planner of all its plans. Each cluster is connected to once.
+//! [`RunBuilder`]: the only way to open a run. A command or a job sets its inputs, and then opens the infrastructure
+//! alone, or the planner for all plans of the run. Each cluster is connected to once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 use konverge_base::{error::UserError, model::file_source::Source};
 use konverge_config::Config;
 
-/// A run that is not open yet.
+/// A run whose inputs are being set.
 pub struct RunBuilder<'a> {
     run: &'a RunContext,
     config: Config,
@@ -31,7 +31,7 @@ pub struct RunBuilder<'a> {
 }
 
 impl<'a> RunBuilder<'a> {
-    /// A run with this effective configuration. It has no states and no readiness rules, and waits for readiness.
+    /// Creates a run with this effective configuration, without states and readiness rules. It waits for readiness.
     pub fn new(run: &'a RunContext, config: Config) -> Self {
         Self {
             run,
@@ -57,7 +57,7 @@ impl<'a> RunBuilder<'a> {
         Self { given, ..self }
     }
 
-    /// Sets the revision from which the files are read that the configuration names.
+    /// Sets the revision from which files that the configuration names are read, such as readiness rules.
     #[must_use]
     pub fn rule_files(self, files: Arc<dyn Source>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl<'a> RunBuilder<'a> {
         }
     }
 
-    /// Lets an apply end without waiting for readiness.
+    /// Makes an apply end without waiting for readiness.
     #[must_use]
     pub fn without_wait(self) -> Self {
         Self { waits: false, ..self }
@@ -87,15 +87,15 @@ impl<'a> RunBuilder<'a> {
         Self { claims, ..self }
     }
 
-    /// Compilers with the limits of this configuration.
+    /// Returns compilers with the limits of this configuration.
     pub fn compilers(&self) -> Compilers {
         Compilers::new(self.run, &self.config)
     }
 
-    /// Creates the infrastructure alone, whatever [`RunBuilder::live`] says.
+    /// Opens the infrastructure alone, whatever [`RunBuilder::live`] says.
     ///
     /// # Errors
-    /// An invalid setting.
+    /// A setting is invalid.
     pub async fn connect(&self) -> Result<Infrastructure, UserError> {
         infrastructure::connect(&InfrastructureSettings {
             run: self.run,
@@ -108,10 +108,10 @@ impl<'a> RunBuilder<'a> {
         .await
     }
 
-    /// Creates the planner for a source of Specs. With [`Live::Never`] nothing is connected to.
+    /// Opens the planner for a source of Specs. With [`Live::Never`], no cluster or provider is connected to.
     ///
     /// # Errors
-    /// An invalid setting.
+    /// A setting is invalid.
     pub async fn planner(self, wanted: SpecSource) -> Result<Planner, UserError> {
         let infrastructure = match self.live {
             Live::Never => None,
@@ -127,7 +127,7 @@ impl<'a> RunBuilder<'a> {
             claims,
             ..
         } = self;
-        // Files that SOPS encrypted belong to the planned revision. A Spec from a file has none of its own.
+        // References to SOPS files are resolved in the planned revision. A Spec from a file has no such files.
         let files = match &wanted {
             SpecSource::Compiled { head, .. } => Some(Arc::clone(&head.source)),
             SpecSource::File(_) => rule_files,

@@ -1,4 +1,4 @@
-//! Decides which code may be compiled on a system without a sandbox: only that of a person's own checkout.
+//! Decides which code may be compiled on a system without a sandbox: only that of the user's own checkout.
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_config::Sandbox;
@@ -9,28 +9,28 @@ use konverge_kcl::{SANDBOX_SUPPORTED, SandboxMode};
 pub(crate) enum CodeOrigin {
     /// The checkout of the person who runs the command.
     OwnCheckout,
-    /// A job's checkout, or a pull request from outside: others chose the code that runs.
+    /// The author of a pull request from outside, or anyone in a job's checkout.
     Others,
 }
 
-/// Returns what happens if a layer of the sandbox is missing, by `kcl.sandbox` and by the system.
+/// Returns what happens if a layer of the sandbox is missing, from `kcl.sandbox` and the system.
 pub(crate) fn mode(configured: Option<Sandbox>, origin: CodeOrigin) -> SandboxMode {
     mode_on(SANDBOX_SUPPORTED, configured, origin)
 }
 
 fn mode_on(is_supported: bool, configured: Option<Sandbox>, origin: CodeOrigin) -> SandboxMode {
     match (configured, origin) {
-        // `best-effort` tolerates one missing layer, not all of them.
+        // `best-effort` tolerates that one layer is missing, but not that there is no sandbox at all.
         (_, CodeOrigin::Others) if !is_supported => SandboxMode::Required,
         (Some(Sandbox::Required), _) => SandboxMode::Required,
         (Some(Sandbox::BestEffort) | None, _) => SandboxMode::BestEffort,
     }
 }
 
-/// Refuses a job on a system without a sandbox.
+/// Returns an error for a job on a system without a sandbox.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no sandbox.
 pub fn require_for_jobs() -> Result<(), UserError> {
     require_on(SANDBOX_SUPPORTED)
 }
@@ -42,7 +42,7 @@ fn require_on(is_supported: bool) -> Result<(), UserError> {
     Err(UserError::new(
         ErrorKind::Config,
         format!(
-            "`konverge ci` compiles what others wrote, and {} has no sandbox for it",
+            "`konverge ci` compiles code of other people, and Konverge has no sandbox for that on {}",
             std::env::consts::OS
         ),
     )

@@ -1,7 +1,7 @@
-//! The secret stores of a run, and the values that were read from them.
+//! The secret stores of a run, and the secrets that were read from them.
 //!
-//! A run asks for each secret at most twice: once for its version, and once for its value. The state of one stack is in
-//! [`StackSecrets`](crate::stack_secrets::StackSecrets).
+//! A run sends at most two requests for each secret: one for its version, and one for its value. The references of one
+//! stack are in [`StackSecrets`](crate::stack_secrets::StackSecrets).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,31 +22,31 @@ use konverge_cloud::secret_stores::{
 use konverge_config::SecretsConfig;
 use konverge_policy as policy;
 
-/// A secret: the store, and what to ask it for.
+/// The key of a secret: the name of its store, and the query for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SecretEntry {
     pub store: String,
     pub query: SecretQuery,
 }
 
-/// The version of a secret, or the reason why there is none. It is asked for once.
+/// The version of a secret, or the reason why there is none. Requested once.
 type VersionCell = Arc<OnceCell<Result<Option<String>, SecretStoreError>>>;
 
-/// The value of a secret, read once.
+/// The value of a secret. Requested once.
 type ValueCell = Arc<OnceCell<Arc<FetchedSecret>>>;
 
-/// The secret stores of a run, and the answers that they gave.
+/// The secret stores of a run, with everything that was read from them.
 pub struct SecretReferences {
     pub(crate) config: SecretsConfig,
     stores: BTreeMap<String, Arc<dyn SecretStore>>,
     pub(crate) copies: SopsCopies,
     pub(crate) secrets: Secrets,
     notes: Arc<dyn crate::Notes>,
-    /// The values that were read.
+    /// The values that were read, by secret.
     values: Mutex<HashMap<SecretEntry, ValueCell>>,
-    /// The stores that gave no version to previews, because of a problem of the whole store.
+    /// The stores that returned no version to a preview because of a problem of the whole store.
     silent: Mutex<BTreeSet<String>>,
-    /// The versions, by secret and by whether the run applies.
+    /// The versions, by secret and by true for an apply.
     versions: Mutex<HashMap<(SecretEntry, bool), VersionCell>>,
 }
 
@@ -55,8 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SecretReferences {
-    /// Opens the stores of the configuration; no request is sent yet. `files` are those of the revision whose Specs are
-    /// planned. `cluster` returns the reader of a cluster's Secrets.
+    /// Opens the stores of the configuration; no request is sent yet. `files` are the files of the planned revision.
+    /// `cluster` returns the reader for the Secrets of a cluster.
     pub fn new(
         run: &RunContext,
         config: &SecretsConfig,
@@ -76,12 +76,12 @@ impl SecretReferences {
         }
     }
 
-    /// Adds the store to each reference of a Spec, without a check: for a Spec that another is compared with.
+    /// Adds the store to each reference of a Spec without a check, for a Spec that is only compared with.
     pub fn name_stores(&self, spec: Spec) -> Spec {
         policy::name_stores(&self.config, spec)
     }
 
-    /// The value of a secret: of this run's first request.
+    /// Returns the value of a secret. Only the first call in a run sends a request.
     pub(crate) async fn read(&self, key: &SecretEntry) -> Result<Arc<FetchedSecret>, UserError> {
         let cell = Arc::clone(lock(&self.values).entry(key.clone()).or_default());
         let SecretEntry { store, query } = key;
@@ -99,19 +99,19 @@ impl SecretReferences {
                 ErrorKind::Secret,
                 format!("there is no secret store `{}`", name.escape_debug()),
             )
-            .hint("define it under `secrets.stores` in the default branch's konverge.yaml")
+            .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
         })
     }
 
-    /// Masks the value from now on, in values and messages but not in finished texts: anyone who may write the secret
-    /// chooses the value, and could hide an alert otherwise.
+    /// Masks the value from now on in values and messages, but not in finished texts: whoever may write the secret
+    /// chooses its value, and could otherwise hide an alert.
     pub(crate) fn learn(&self, value: &SecretValue) {
         if let Some(text) = value.expose_text() {
             self.secrets.learn_fetched(text);
         }
     }
 
-    /// Notes why a version is not shown; only once for a store that has the problem with every secret.
+    /// Prints why a version is not shown. A problem of the whole store is printed only once.
     fn note_no_version(&self, store: &str, error: &SecretStoreError) {
         let what = if error.problem.is_of_store() {
             if lock(&self.silent).insert(store.to_owned()) {
@@ -125,15 +125,15 @@ impl SecretReferences {
         self.notes.note(&format!("{}; {what}", chain(error)));
     }
 
-    /// The value of a secret that was read in this run.
+    /// Returns the value of a secret if this run has read it.
     pub(crate) fn known_value(&self, key: &SecretEntry) -> Option<Arc<FetchedSecret>> {
         lock(&self.values).get(key)?.get().cloned()
     }
 
-    /// Asks for the version of a secret, once for each kind of rights.
+    /// Requests the version of a secret, once for each kind of rights.
     ///
     /// # Errors
-    /// The store cannot be asked, or denies it to an apply.
+    /// The store does not respond, or denies the version to an apply.
     pub(crate) async fn ask_version(
         &self,
         key: &SecretEntry,
@@ -153,7 +153,7 @@ impl SecretReferences {
                 }
                 let version = opened.version(query, rights).await;
                 match version.map_err(|problem| SecretStoreError::new(store, &query.path, problem)) {
-                    // A preview without the right to read versions still shows the reference.
+                    // A preview that may not read the version still shows the reference without it.
                     Err(error) if !applying && !matches!(error.problem, SecretProblem::Missing(_)) => {
                         self.note_no_version(store, &error);
                         Ok(None)
@@ -166,7 +166,7 @@ impl SecretReferences {
     }
 }
 
-/// The secret of a reference.
+/// Returns the key of the secret that a reference names.
 pub(crate) fn secret_key(reference: &SecretReference) -> SecretEntry {
     let store = match &reference.store {
         StoreName::Word(word) => word.clone(),

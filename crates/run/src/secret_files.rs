@@ -1,5 +1,5 @@
-//! The files of SOPS that a stack may refer to: each is an input of it. A reference that KCL computes is not known
-//! before the stack is compiled, so the rules of the store count.
+//! The SOPS files that a stack may refer to: each is an input of the stack. A reference that KCL computes is unknown
+//! before the stack is compiled, so all files that the rules of the store allow count.
 
 use konverge_base::model::{
     RepoPath,
@@ -10,11 +10,11 @@ use konverge_base::model::{
 use konverge_config::{SecretStoreKind, SecretsConfig, StackGlob};
 use konverge_repo::affected::WorkspaceInput;
 
-/// The files that the rules of the stores admit, by rule. A rule is matched as when a reference is admitted.
+/// The SOPS files that each rule of the stores allows, matched in the same way as a reference is checked.
 pub(crate) struct SecretFiles(Vec<(StackGlob, Vec<(RepoPath, BlobId)>)>);
 
 impl SecretFiles {
-    /// The files of a revision.
+    /// Selects the SOPS files of a revision by the rules of the stores.
     pub(crate) fn select(config: &SecretsConfig, source: &dyn Source) -> Self {
         let stores = config.stores.values();
         let sops = stores.filter(|store| store.kind == SecretStoreKind::Sops);
@@ -39,7 +39,7 @@ impl SecretFiles {
         )
     }
 
-    /// Adds the files that a stack may refer to.
+    /// Adds the files that a stack may refer to as its inputs.
     pub(crate) fn added_to(&self, input: Option<WorkspaceInput>, stack: &Stack) -> Option<WorkspaceInput> {
         let folder = stack.folder.as_str();
         let rules = self.0.iter().filter(|(stacks, _)| stacks.is_match(folder));

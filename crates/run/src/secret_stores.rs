@@ -24,7 +24,8 @@ use konverge_config::{
     SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
 };
 
-/// The stores by name. `secrets` learns the tokens of logins; `cluster` gives the reader of a cluster's Secrets.
+/// Opens the stores by name. `secrets` gets the tokens of logins for masking; `cluster` returns the reader for the
+/// Secrets of a cluster.
 pub fn open(
     run: &RunContext,
     config: &SecretsConfig,
@@ -81,7 +82,7 @@ pub fn open(
     stores.collect()
 }
 
-/// The files of the revision whose Specs are planned.
+/// The files of the planned revision, which contain the SOPS files.
 struct HeadFiles(Option<Arc<dyn Source>>);
 
 impl RevisionFiles for HeadFiles {
@@ -93,7 +94,7 @@ impl RevisionFiles for HeadFiles {
     }
 }
 
-/// The keys that files of SOPS may be encrypted to.
+/// Returns the keys that SOPS files may be encrypted with.
 fn sops_keys(
     run: &RunContext,
     config: &SecretsConfig,
@@ -121,13 +122,13 @@ fn sops_keys(
             let service = azure_key(run, place.clone(), secrets.clone());
             Some(SopsKey::AzureKeyVault(place, service))
         }
-        // SOPS does not support these recipients here.
+        // SOPS files cannot be decrypted with these recipients here.
         StateRecipient::AliKms { .. } | StateRecipient::Age(_) => None,
     })
     .collect()
 }
 
-/// A key of AWS KMS, with the credentials of the job.
+/// Returns a key of AWS KMS, with the credentials of the job.
 pub fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AwsKmsKey {
     let environment = CloudEnvironment::new(run.env.clone()).with(variables::AWS_REGION, &region);
     let settings = AwsSettings {
@@ -139,23 +140,23 @@ pub fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets: Secre
     AwsKmsKey::new(arn, settings, secrets)
 }
 
-/// A key of Google Cloud KMS, with the credentials of the job.
+/// Returns a key of Google Cloud KMS, with the credentials of the job.
 pub fn google_kms_key(run: &RunContext, name: String, secrets: Secrets) -> GoogleKmsKey {
     let login = GoogleLogin::new(CloudEnvironment::new(run.env.clone()));
-    // The variable by which Google's own tools take another address.
+    // Google's own tools read another address of the service from this variable, too.
     let address = run
         .var(variables::CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS)
         .map(str::to_owned);
     GoogleKmsKey::new(name, address, login, secrets)
 }
 
-/// A key of a Key Vault, with the credentials of the job.
+/// Returns a key of an Azure Key Vault, with the credentials of the job.
 pub fn azure_key(run: &RunContext, place: AzureKeyPlace, secrets: Secrets) -> AzureKey {
     let login = AzureLogin::new(CloudEnvironment::new(run.env.clone()));
     AzureKey::new(place, login, secrets)
 }
 
-/// A key of Alibaba Cloud KMS, with the credentials of the job.
+/// Returns a key of Alibaba Cloud KMS, with the credentials of the job.
 pub fn alibaba_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AlibabaKmsKey {
     let settings = AlibabaSettings {
         region: Some(region),
@@ -165,7 +166,7 @@ pub fn alibaba_kms_key(run: &RunContext, arn: String, region: String, secrets: S
     AlibabaKmsKey::new(arn, settings, secrets)
 }
 
-/// The settings of a Vault, with the credentials of the job.
+/// Returns the settings of a Vault server, with the credentials of the job.
 pub fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
     let variable = |name: &str| secret_variable(run, name);
     let mount =
@@ -198,7 +199,7 @@ pub fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSetti
     }
 }
 
-/// The settings of a service of AWS, with the credentials of the job.
+/// Returns the settings of an AWS service, with the credentials of the job.
 fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> AwsSettings {
     let variable = |name: &str| run.var(name).map(str::to_owned);
     let region = store

@@ -1,4 +1,4 @@
-//! Opens a request: repository, revisions, stacks, states, infrastructure.
+//! Opens a session: its repository, revisions, stacks, states and infrastructure.
 
 use std::sync::Arc;
 
@@ -31,34 +31,33 @@ use konverge_config::Config;
 use konverge_policy_sets::PolicySets;
 use konverge_repo::git::Repository;
 
-/// A request.
+/// The options of a session, from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct OpenRequest {
     /// The selected stacks.
     pub selection: Selection,
-    /// True if a project's name or a glob also selects stacks that only the states know.
+    /// True if the name of a project or a glob also selects stacks that only the states have.
     pub recorded: bool,
-    /// True if a change that adds `konverge.yaml` affects every stack, to see which compile.
+    /// True if a change that adds `konverge.yaml` affects every stack, to show which of them compile.
     pub introduction: bool,
-    /// True to select only stacks with pending changes. Nothing is compared with a base.
+    /// True to select only stacks with pending changes. Then no base is compared with.
     pub pending: bool,
-    /// The shard that this process handles; `None`: all.
+    /// The shard that this process plans; `None` for all stacks.
     pub shard: Option<Shard>,
-    /// The revision; `None`: the working tree.
+    /// The revision to open; `None` for the working tree.
     pub rev: Option<String>,
-    /// The revision to compare with; `None`: the merge base with the default branch.
+    /// The revision to compare with; `None` for the merge base with the default branch.
     pub base: Option<String>,
-    /// The choice whether the live infrastructure is queried.
+    /// The setting that decides if plans query the live infrastructure.
     pub live: Live,
-    /// True to open no store, so that no credential is needed. Specs are compared with Specs, and the run marks secrets
-    /// with a key of its own.
+    /// True to open no store, so that no credentials are needed. Specs are compared with Specs, and hashes of secrets
+    /// use a key that only this run has.
     pub without_states: bool,
     /// A cluster from the command line.
     pub given: GivenCluster,
     /// True if an apply does not wait for readiness.
     pub no_wait: bool,
-    /// Stacks that, as the user confirms, claim nothing that others delete, although their Specs do not
-    /// compile.
+    /// Stacks that need no deleted object of another stack, as the user confirms, although their Specs do not compile.
     pub without: Vec<StackId>,
 }
 
@@ -84,7 +83,7 @@ impl OpenRequest {
         }
     }
 
-    /// The states, unless the request does without them.
+    /// Opens the states, unless the request excludes them.
     async fn backend(
         &self,
         run: &RunContext,
@@ -101,32 +100,32 @@ impl OpenRequest {
     }
 }
 
-/// An opened request.
+/// An opened session.
 pub struct Session {
-    /// The input of all plans.
+    /// Plans the targets of the session.
     pub planning: Planner,
     /// The stacks, sorted by folder; removed ones that are pending come last.
     pub targets: Vec<Target>,
-    /// The differences from the base; empty for a Spec from a file.
+    /// The stacks that differ from the base; empty for a Spec from a file.
     pub affected: Affected,
-    /// The policy sets of the revision.
+    /// The policy sets of the head.
     pub sets: PolicySets,
-    /// The changed keys of the configuration that have an effect on stacks.
+    /// The changed keys of `konverge.yaml` that affect stacks.
     pub settings: Vec<SettingChange>,
     /// True if every stack is a target because the change adds `konverge.yaml`.
     pub introduces: bool,
-    /// The pending stacks with a newer commit, if only pending stacks were selected.
+    /// The pending stacks that were skipped because of a newer commit; `None` unless only pending stacks were selected.
     pub newer: Option<Arc<NewerCommits>>,
 }
 
 impl Session {
-    /// The check for newer commits that an apply makes under the lease of each stack.
+    /// Returns the check for newer commits, which an apply makes under the lease of each stack.
     pub fn newer_commits(&self) -> Option<Arc<dyn NewerCommitCheck>> {
         let newer = self.newer.clone()?;
         Some(newer)
     }
 
-    /// Returns the changes of generated models. Files that cannot be read get a note.
+    /// Returns the changes of generated models. A file that cannot be read gets a note.
     pub fn models(&self) -> Vec<ModelChange> {
         match &self.planning.wanted {
             SpecSource::Compiled { head, base, .. } => {
@@ -136,7 +135,7 @@ impl Session {
         }
     }
 
-    /// The commit of the head. For a working tree the commit that is checked out, if no file differs from it.
+    /// Returns the commit of the head. For a working tree, this is the checked-out commit if no file differs from it.
     ///
     /// # Errors
     /// The repository cannot be read.
@@ -148,7 +147,7 @@ impl Session {
             return Ok(Some(commit.clone()));
         }
         let repository = Repository::discover(&self.planning.run.dir)?;
-        // A repository without commits has no commit to name.
+        // A repository without commits has no `HEAD`.
         let Ok(commit) = repository.resolve("HEAD") else {
             return Ok(None);
         };
@@ -157,10 +156,10 @@ impl Session {
     }
 }
 
-/// Opens a request on a monorepo.
+/// Opens a session on a monorepo.
 ///
 /// # Errors
-/// Errors of the repository, revisions, configuration, names, core or store.
+/// Errors of the repository, the revisions, the configuration, the selected names, the KCL core or the store.
 pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let at = match &request.rev {
@@ -168,7 +167,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         None => RevisionSpec::Worktree,
     };
     let mut revisions = ComparedRevisions::open(run, &repository, &at, None)?;
-    // Pending changes are those that the states lack, whatever the base is.
+    // Pending changes are found by the states alone, so no base is needed.
     let base = if request.pending {
         None
     } else {
@@ -190,6 +189,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let head = &revisions.head;
     let config = head.config.clone();
     let backend = request.backend(run, &config, Some(&repository), &at, key).await?;
+    // Named stacks may exist only in the states, so they are looked up after the states are open.
     if let Selection::Named(selectors) = &request.selection {
         let repository = NamedStacks {
             run,
@@ -205,6 +205,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     if let (true, Some(backend)) = (request.pending, &backend) {
         let pending = find_pending(run, request, &targets, &repository, head, backend, key).await?;
         targets = pending.targets;
+        // A user names a stack to take it over on purpose, so a named stack is never left alone.
         if !matches!(request.selection, Selection::Named(_)) {
             adoption::leave_alone(run, head, backend, &mut targets).await?;
         }
@@ -213,6 +214,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         shard.keep(&mut targets);
     }
     let settings = setting_changes::find(&config, &revisions);
+    // A removed stack may name a kubeconfig that only the base has.
     let removed = revisions.base.iter().flat_map(|base| &base.layout.stacks);
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
@@ -234,7 +236,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     })
 }
 
-/// Returns the selected stacks that have pending changes at a revision. `named` are those that the request names.
+/// Returns the selected stacks that have pending changes at a revision. `named` has the stacks that the request names.
 async fn find_pending(
     run: &RunContext,
     request: &OpenRequest,
@@ -246,7 +248,7 @@ async fn find_pending(
 ) -> Result<PendingStacks, UserError> {
     if !backend.is_shared {
         run.notes.note(
-            "`state.url` is not set: pending is what the states on this machine do not have as applied",
+            "`state.url` is not set, so only the states on this machine decide which changes are pending",
         );
     }
     if key == KeyUse::Make {
@@ -262,8 +264,8 @@ async fn find_pending(
         Selection::Named(_) => named.iter().any(|named| named.id == target.id),
         Selection::All | Selection::Affected => true,
     };
-    // Select by the stack and not by its place in the list: other shards may have applied stacks already, so the list
-    // is shorter.
+    // Shards are assigned by the identity of a stack and not by its position in the list: the list becomes shorter as
+    // other shards apply their stacks.
     let is_of_shard = |target: &Target| request.shard.is_none_or(|shard| shard.has_stack(&target.id));
     let keep = |target: &Target| is_selected(target) && is_of_shard(target);
     let pending = PendingStacks::find(run, head, backend, history, keep).await?;
@@ -277,10 +279,10 @@ async fn find_pending(
     Ok(pending)
 }
 
-/// Opens stacks by name, also outside a monorepo, where only the states know them.
+/// Opens a session on named stacks, even outside of a monorepo, where only the states have them.
 ///
 /// # Errors
-/// See [`open`]; also if no state knows a name.
+/// See [`open`]; also if no state has a named stack.
 pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Result<Session, UserError> {
     let repository = Repository::discover(&run.dir).ok();
     let files = repository.as_ref().map(Repository::worktree).transpose()?;
@@ -312,7 +314,7 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
     })
 }
 
-/// Opens a Spec from a file as one target; needs neither a repository nor KCL.
+/// Opens a session on a Spec from a file, as its only target. Needs neither a repository nor KCL.
 ///
 /// # Errors
 /// The file is not a Spec; errors of the store.
@@ -366,7 +368,7 @@ pub async fn open_file(
     })
 }
 
-/// The input of plans without compilation, and the policy sets: the Spec is given.
+/// Opens the planner and the policy sets for Specs that need no compilation.
 async fn without_code(
     run: &RunContext,
     repository: Option<&Repository>,
@@ -404,8 +406,8 @@ fn nothing_compared() -> Affected {
     }
 }
 
-/// The commit to compare with. `None` if it was not given and there is no history; then every stack must be
-/// named.
+/// Returns the commit to compare with. `None` if none was given and the repository has no history; then every stack
+/// must be named.
 pub async fn base_commit(
     run: &RunContext,
     repository: &Repository,
@@ -429,7 +431,7 @@ pub async fn base_commit(
         if base == head && by_change {
             let compared = match at {
                 RevisionSpec::Commit(_) => "there is nothing to compare",
-                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only what is not committed is compared",
+                RevisionSpec::Worktree | RevisionSpec::Staged(_) => "only uncommitted changes are compared",
             };
             run.notes.info(&format!(
                 "{}: {compared}. {BEFORE}, `--all` takes every stack",
@@ -445,7 +447,7 @@ pub async fn base_commit(
     }
 }
 
-/// Returns the stacks of a request, except for named ones: only the states know some of those.
+/// Returns the selected stacks, except for named ones, because only the states have some of those.
 fn targets(request: &OpenRequest, revisions: &ComparedRevisions, affected: &Affected) -> Vec<Target> {
     match &request.selection {
         Selection::Named(_) => Vec::new(),

@@ -1,4 +1,4 @@
-//! The effect of a change of the configuration on stacks.
+//! Finds the changes of `konverge.yaml` that affect stacks.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::ComparedRevisions;
 use konverge_base::model::{StackId, setting_change::SettingChange};
 use konverge_config::{Config, StackSides};
 
-/// Returns the keys of `konverge.yaml` whose change has an effect on stacks. `proposed` is the configuration of the
-/// change. Returns nothing without a base, if the change adds the file, or if that of the base cannot be read.
+/// Returns the keys of `konverge.yaml` whose change affects stacks. `proposed` is the configuration of the change.
+/// Returns nothing without a base, if the change adds the file, or if the file of the base cannot be read.
 pub fn find(proposed: &Config, revisions: &ComparedRevisions) -> Vec<SettingChange> {
     let Some(base) = &revisions.base else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Removed stacks that an apply skips: a part of the repository is not readable, so they may still exist.
+//! Removed stacks that an apply skips: a part of the repository cannot be read, so these stacks may still exist there.
 
 use crate::{Planner, SpecSource, Target, apply};
 use konverge_base::{
@@ -13,12 +13,12 @@ use konverge_repo::konfig::Layout;
 /// The removed stacks that an apply skips.
 pub struct SkippedRemovals {
     targets: Vec<Target>,
-    /// The reason.
+    /// The reason why a stack may still exist.
     pub reason: UserError,
 }
 
 impl SkippedRemovals {
-    /// Removes the removed stacks from the targets of an apply, if one of them may still exist.
+    /// Removes the deleted stacks from the targets of an apply, if one of them may still exist.
     pub fn split_off(layout: &Layout, targets: &mut Vec<Target>) -> Option<Self> {
         let reason = reason(layout)?;
         let (removed, there) = targets.drain(..).partition(|target| target.head.is_none());
@@ -29,8 +29,8 @@ impl SkippedRemovals {
         })
     }
 
-    /// Removes the removed stacks from a planned apply, as [`SkippedRemovals::split_off`] does. If nothing is compiled, no
-    /// stack counts as removed.
+    /// Removes the deleted stacks from a planned apply, as [`SkippedRemovals::split_off`] does. If nothing is compiled,
+    /// no stack counts as deleted.
     pub fn split_off_planned(planning: &Planner, targets: &mut Vec<Target>) -> Option<Self> {
         match &planning.wanted {
             SpecSource::Compiled { head, .. } => Self::split_off(&head.layout, targets),
@@ -38,25 +38,26 @@ impl SkippedRemovals {
         }
     }
 
-    /// Finds the removed stacks in a preview, as [`SkippedRemovals::split_off`] does. The stacks are still planned.
+    /// Finds the deleted stacks in a preview, as [`SkippedRemovals::split_off`] does. The preview still plans these
+    /// stacks.
     pub fn in_targets(planning: &Planner, targets: &[Target]) -> Option<Self> {
         let skipped = Self::split_off_planned(planning, &mut targets.to_vec())?;
         (!skipped.targets.is_empty()).then_some(skipped)
     }
 
-    /// The stacks whose removal is skipped.
+    /// Returns the stacks whose removal is skipped.
     pub fn stacks(&self) -> impl Iterator<Item = &StackId> {
         self.targets.iter().map(|target| &target.id)
     }
 
-    /// The outcomes of the skipped stacks.
+    /// Returns the outcomes of the skipped stacks.
     pub fn outcomes(&self) -> impl Iterator<Item = StackOutcome> {
         let outcome = |target| apply::stopped_outcome(target, StackResult::Failed, &self.reason);
         self.targets.iter().map(outcome)
     }
 }
 
-/// Returns why a removed stack may still exist; `None` if no error hides stacks.
+/// Returns the reason why a removed stack may still exist; `None` if no error hides stacks.
 fn reason(layout: &Layout) -> Option<UserError> {
     let first = layout.unseen.first()?;
     let all = layout.unseen.iter();
@@ -70,6 +71,6 @@ fn reason(layout: &Layout) -> Option<UserError> {
     Some(
         failure
             .at(first.file.to_string(), first.line, first.column)
-            .hint("fix that; the next run then destroys the stack, or finds it again"),
+            .hint("fix this error first; the next run then destroys the stack, or finds it again"),
     )
 }

@@ -1,6 +1,7 @@
-//! Copies of files that SOPS encrypted. A file is not bound to its path, and the keys of the job open each copy: so a
-//! stack reads no file that has a data key or an encrypted value in common with one that it may not read, now or in an
-//! earlier commit: who copies a file can change or remove the original in the same pull request.
+//! Finds copies of SOPS files that a stack may not read. An encrypted file is not bound to its path, and the keys of
+//! the job decrypt each copy. So a stack may not read a file that shares a data key or an encrypted value with a
+//! forbidden file. Earlier commits count too, because a pull request could copy a file and change or delete the
+//! original.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -19,7 +20,7 @@ use konverge_cloud::secret_stores::{SopsCommon, SopsFileMark, SopsText};
 use konverge_config::{SecretStoreKind, SecretsConfig};
 use konverge_policy::{self as policy, SecretReader};
 
-/// The word that every file of SOPS contains, whatever its format.
+/// The word that every SOPS file contains in any format.
 const WORD: &[u8] = b"sops";
 
 /// The files of a revision, and of the commits before it, that SOPS may have encrypted.
@@ -27,7 +28,7 @@ const WORD: &[u8] = b"sops";
 pub(crate) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
     encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
-    /// The other files that have a data key or a value of a file, by its path.
+    /// The other files that share a data key or a value with a file, by the path of that file.
     copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
 }
 
@@ -36,7 +37,7 @@ struct EncryptedFile {
     text: Arc<SopsText>,
 }
 
-/// A file; with a commit, a file that has another content by now, or is gone.
+/// A file of the revision, or, with a commit, an earlier version that was changed or deleted since.
 #[derive(Clone)]
 struct FileVersion {
     path: RepoPath,
@@ -63,11 +64,11 @@ impl SopsCopies {
         }
     }
 
-    /// Checks the references to files of SOPS.
+    /// Checks that no reference leads to a copy of a forbidden SOPS file.
     ///
     /// # Errors
-    /// The file of a reference has a data key or a value of a file that the stack may not read; the files or earlier
-    /// commits cannot be read.
+    /// The referenced file shares a data key or a value with a file that the stack may not read; the files or the
+    /// earlier commits cannot be read.
     pub(crate) fn check<'r>(
         &self,
         config: &SecretsConfig,
@@ -109,7 +110,7 @@ impl SopsCopies {
         Ok(())
     }
 
-    /// The other files that have a data key or a value of a file.
+    /// Returns the other files that share a data key or a value with a file.
     fn copies_of(&self, path: &RepoPath) -> Result<Vec<Found>, UserError> {
         let mut known = self.copies.lock().expect("no panic while the lock is held");
         if let Some(copies) = known.get(path) {
@@ -150,7 +151,7 @@ fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
     let mut read = HashMap::new();
     let mut encrypted = Vec::new();
     for (path, commit, blob) in now.chain(before) {
-        // KCL has no file of SOPS, and most files are KCL.
+        // KCL files are skipped, because they are no SOPS files and most files are KCL.
         if path.as_str().ends_with(".k") {
             continue;
         }

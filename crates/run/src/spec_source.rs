@@ -7,19 +7,19 @@ use konverge_base::model::spec::Spec;
 pub enum SpecSource {
     /// Compiled from revisions of a monorepo.
     Compiled {
-        /// Compile the stacks of both.
+        /// Compiles the stacks of both revisions.
         compilers: Box<Compilers>,
-        /// The head, which has the desired resources.
+        /// The head, whose Specs are the desired ones.
         head: Box<OpenRevision>,
-        /// The base, for comparisons without a cluster.
+        /// The base, for comparisons that query no cluster.
         base: Option<Box<OpenRevision>>,
     },
-    /// Read from a file.
+    /// The Spec of a file.
     File(Spec),
 }
 
 impl SpecSource {
-    /// Specs that are compiled.
+    /// Creates a source that compiles Specs.
     pub fn compiled(compilers: Compilers, head: OpenRevision, base: Option<OpenRevision>) -> Self {
         Self::Compiled {
             compilers: Box::new(compilers),
@@ -28,7 +28,7 @@ impl SpecSource {
         }
     }
 
-    /// The head, if the Specs are compiled.
+    /// Returns the head; `None` for a Spec from a file.
     pub fn head(&self) -> Option<&OpenRevision> {
         match self {
             Self::Compiled { head, .. } => Some(head),

@@ -1,4 +1,4 @@
-//! The contexts of stacks for the reports of a preview: where they run, and who is asked about them.
+//! The context of each stack in the report of a preview: where the stack runs, and who is responsible for it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use konverge_base::model::{RepoPath, StackId};
 use konverge_config::Config;
 use konverge_report::StackContext;
 
-/// Returns the contexts of stacks, by the configuration of the default branch.
+/// Returns the contexts of stacks, from the configuration of the default branch.
 pub fn stack_contexts<'a>(
     config: &Config,
     stacks: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,

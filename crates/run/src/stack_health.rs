@@ -1,4 +1,4 @@
-//! The health of the recorded objects of a stack, of each object and of all together.
+//! The health of the recorded objects of a stack: of each object, and of all together.
 
 use crate::{Planner, Target, observe_recorded};
 use konverge_base::{
@@ -8,8 +8,8 @@ use konverge_base::{
 use konverge_policy::rollout::StackReadiness;
 use konverge_state::Versioned;
 
-/// Returns whether the Kubernetes objects of a stack are ready. Terraform knows no health. A stack without a record is
-/// ready.
+/// Returns whether the Kubernetes objects of a stack are ready. Terraform resources have no health, so they do not
+/// count. A stack without a record is ready.
 pub async fn readiness(planning: &Planner, target: &Target) -> StackReadiness {
     match observed(planning, target).await {
         Ok(readiness) => readiness,
@@ -49,15 +49,16 @@ fn of_all(seen: Vec<SeenObject>) -> StackReadiness {
     unready.map_or(StackReadiness::Ready, StackReadiness::Unready)
 }
 
-/// A recorded object as it is now.
+/// The live state of a recorded object.
 pub struct SeenObject {
-    /// Its health.
+    /// The health of the object.
     pub status: ObjectStatus,
     /// The event that the object waits for, if there is one.
     pub waiting: Option<Waiting>,
 }
 
-/// The recorded objects of one runtime as they are now, and the object of the controller that delivers them.
+/// Returns the live state of the recorded objects of one runtime, and of the object of the controller that delivers
+/// them.
 ///
 /// # Errors
 /// The cluster or the provider cannot be reached.

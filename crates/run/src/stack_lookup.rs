@@ -1,4 +1,4 @@
-//! Finds the stacks that the command line names, at the head or only in the recorded states.
+//! Finds the stacks that the command line names, at the head or only in the states.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,9 +9,9 @@ use konverge_base::{
 };
 use konverge_state::{IndexEntry, IndexedStates, Proven};
 
-/// Where named stacks are looked for.
+/// The sources in which named stacks are looked up.
 pub(crate) struct NamedStacks<'a> {
-    /// The run.
+    /// The run that needs the stacks.
     pub run: &'a RunContext,
     /// The repository's root.
     pub root: &'a Path,
@@ -21,15 +21,15 @@ pub(crate) struct NamedStacks<'a> {
     pub base: Option<&'a OpenRevision>,
     /// The states; `None` to look only at the files.
     pub backend: Option<&'a StateBackend>,
-    /// True if a project name or a glob also selects stacks that exist only in the state. A full identity always does.
+    /// True if a project name or a glob also selects stacks that only the state has. A full identity always does.
     pub recorded: bool,
 }
 
 impl NamedStacks<'_> {
-    /// The selected stacks, sorted by folder. Stacks missing at the head are planned for destruction.
+    /// Returns the selected stacks, sorted by folder. Stacks that are missing at the head are planned for destruction.
     ///
     /// # Errors
-    /// A selector that means no stack; the store's.
+    /// A selector matches no stack; errors of the store.
     pub(crate) async fn find(&self, selectors: &[StackSelector]) -> Result<Vec<Target>, UserError> {
         let wants_recorded = self.recorded && selectors.iter().any(|selector| !self.is_at_head(selector));
         let gone = match self.backend.filter(|_| wants_recorded) {
@@ -38,7 +38,8 @@ impl NamedStacks<'_> {
         };
         let mut targets = BTreeMap::new();
         for selector in selectors {
-            // Stacks that only states know may share a folder, and each apply of a single Spec has none.
+            // The key below has the identity, too: stacks of the states may share a folder, and a Spec from a file has
+            // none.
             let found = self.find_one(selector, &gone).await?;
             targets.extend(
                 found
@@ -85,13 +86,13 @@ impl NamedStacks<'_> {
         Ok(found)
     }
 
-    /// Returns true if a selector is the identity of a stack at the head. Then it selects nothing else.
+    /// Returns true if a selector is the identity of a stack at the head. Then it selects no other stack.
     fn is_at_head(&self, selector: &StackSelector) -> bool {
         let id = selector.identity();
         id.is_some_and(|id| self.head.layout.stack(&id).is_some())
     }
 
-    /// Returns the stacks that only the states know, with the folders that they were applied from.
+    /// Returns the stacks that only the states have, each with the folder that it was applied from.
     async fn recorded_alone(&self, backend: &StateBackend) -> Result<Vec<(StackId, StackFolder)>, UserError> {
         let layout = &self.head.layout;
         let known = backend.states.known().await?;
@@ -106,23 +107,23 @@ impl NamedStacks<'_> {
     }
 }
 
-/// Reads the state of a stack. `None` also if it cannot be read: then the stack fails where it is planned.
+/// Reads the state of a stack. `None` also if the state cannot be read: planning the stack reports that error.
 pub async fn recorded_state(backend: &StateBackend, id: &StackId) -> Option<StackState> {
     let prior = backend.states.load(id).await.ok().flatten();
     prior.map(|prior| prior.state)
 }
 
-/// Returns the target of a stack that only the states know. Its folder, on which its rules depend, comes from its
-/// state.
+/// Returns the target of a stack that only the states have. Its folder comes from its state, because the rules for the
+/// stack depend on the folder.
 pub fn forgotten(id: &StackId, entry: &IndexEntry, prior: Option<&StackState>) -> Target {
     let folder = prior.map_or(&entry.folder, |prior| &prior.folder);
     Target::forgotten(id.clone(), folder.clone())
 }
 
-/// Returns the stacks that a selector means outside of a monorepo, where only the states know stacks.
+/// Returns the stacks that a selector matches outside of a monorepo, where only the states have stacks.
 ///
 /// # Errors
-/// A selector that means no stack; the store's.
+/// The selector matches no stack; errors of the store.
 pub(crate) async fn recorded(
     backend: &StateBackend,
     known: &Proven<IndexedStates>,
@@ -141,7 +142,10 @@ pub(crate) async fn recorded(
     if found.is_empty() {
         Err(UserError::new(
             ErrorKind::Usage,
-            format!("no state knows a stack `{}`", selector.as_str().escape_debug()),
+            format!(
+                "no state is recorded for a stack `{}`",
+                selector.as_str().escape_debug()
+            ),
         )
         .hint("run `konverge state list` to see the stacks that were applied"))
     } else {

@@ -1,5 +1,5 @@
-//! The order of stacks: `after` in `konverge.yaml` and `reads` in `stack.yaml`, reversed for stacks that are destroyed. A failure holds
-//! back the dependents; a cycle is an error that names its stacks.
+//! The order of stacks, from `after` in `konverge.yaml` and `reads` in `stack.yaml`. Destroyed stacks have the reverse
+//! order. If a stack fails, its dependents are not applied; a cycle is an error that names its stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use konverge_base::{
 };
 use konverge_config::Config;
 
-/// The order among the given stacks.
+/// The order of the targets of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StackOrder {
     before: BTreeMap<StackId, BTreeSet<StackId>>,
 }
 
 impl StackOrder {
-    /// The order of stacks by the rules of a configuration; removed stacks are included.
+    /// Computes the order of stacks from the rules of a configuration. Removed stacks are included.
     ///
     /// # Errors
-    /// The rules form a cycle among them.
+    /// The rules form a cycle.
     pub fn build(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
         let mut before = BTreeMap::new();
         let rules = config.rules();
@@ -53,8 +53,8 @@ impl StackOrder {
         }
     }
 
-    /// Returns the order if some of the stacks are destroyed: by the rules these wait for their dependents, and nothing
-    /// waits for them.
+    /// Returns the order for a run that destroys the stacks in `leaving`: these wait for their dependents, and no other
+    /// stack waits for them.
     #[must_use]
     pub fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
         let mut before: BTreeMap<StackId, BTreeSet<StackId>> = BTreeMap::new();
@@ -77,12 +77,12 @@ impl StackOrder {
         self.before.keys()
     }
 
-    /// The stacks that a stack waits for.
+    /// Returns the stacks that a stack waits for.
     pub fn before(&self, stack: &StackId) -> impl Iterator<Item = &StackId> {
         self.before.get(stack).into_iter().flatten()
     }
 
-    /// The wave of each stack: 0 waits for nothing, n+1 waits for one of wave n.
+    /// Returns the wave of each stack: 0 waits for no stack, n+1 waits for a stack of wave n.
     pub fn waves(&self) -> BTreeMap<StackId, usize> {
         let mut waves = BTreeMap::new();
         for stack in self.before.keys() {
@@ -136,13 +136,13 @@ impl StackOrder {
     }
 }
 
-/// The stacks that must be applied before a plan is accepted.
+/// An error source: the stacks that must be applied before a plan is accepted.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("other stacks must be applied first")]
 pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
 
-/// Returns the stacks whose outputs each stack reads. Stacks that read each other in a circle are left out, and so are
-/// their readers: each has its own error, and delays no other stack.
+/// Returns the stacks whose outputs each stack reads. Stacks that read each other in a circle are left out with their
+/// readers, because each has an error of its own and must not delay other stacks.
 fn declared_reads(targets: &[Target]) -> BTreeMap<&StackId, BTreeSet<&StackId>> {
     let known: BTreeSet<&StackId> = targets.iter().map(|target| &target.id).collect();
     let reads = targets.iter().map(|target| {

@@ -1,7 +1,7 @@
-//! Values between stacks: puts the outputs that a stack reads into its Spec before it is planned.
+//! Passes outputs between stacks: puts the values that a stack reads into its Spec before the stack is planned.
 //!
-//! A value comes from the marked state of its writer, and only while the writer is applied at the revision. Otherwise
-//! the value is *known after apply*: a preview shows that, and an apply waits for the writer.
+//! A value comes from the state of the stack that writes it, and only while that stack is applied at this revision.
+//! Otherwise the value is *known after apply*: a preview shows that, and an apply waits for the writing stack.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,43 +32,43 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_state::Versioned;
 
-/// The stacks that must be applied first, because the stack reads their outputs.
+/// An error source: the stacks that must be applied first, because the stack reads their outputs.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("it reads outputs of stacks that are not applied yet")]
 pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
 
-/// A Spec with the values that the stack reads, and the outputs that it publishes.
+/// A Spec with the output values that the stack reads, and the outputs that it publishes.
 #[derive(Default)]
 pub(crate) struct FilledSpec {
-    /// The Spec without marks.
+    /// The Spec, with a value in the place of each `$stack_output` mark.
     pub spec: Spec,
-    /// The outputs that the stack publishes: a value, or a text with references.
+    /// The outputs that the stack publishes: each is a value, or a text with references.
     pub outputs: BTreeMap<OutputName, Value>,
-    /// The values that were read.
+    /// The values that were read from other stacks.
     pub read: Vec<RecordedRead>,
-    /// The result of each text with marks.
+    /// The filled text for each text that had marks.
     pub filled: FilledTexts,
     /// Notes for the preview.
     pub notes: Vec<String>,
 }
 
-/// The purpose of the values.
+/// The purpose for which values are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputUse {
     /// Only Specs are compared: every value is unknown, and no state is read.
     Names,
-    /// A plan to show: a value is unknown if its writer changes in the same change.
+    /// A plan that is only shown: a value is unknown if its writer has changes in the same change.
     Show,
-    /// A comparison with what was applied, or a rollback: the recorded values count.
+    /// A comparison with the last apply, or a rollback: recorded values are used.
     Recorded,
-    /// A restore of what was applied last: the recorded values count, as long as they are still those of that apply.
+    /// A restore of the last apply: recorded values are used, if they are still those of that apply.
     Restore,
-    /// A plan to apply: it waits while a value is unknown.
+    /// A plan to apply: the apply waits while a value is unknown.
     Apply,
 }
 
 impl OutputUse {
-    /// Returns the use for a plan of a target.
+    /// Returns the purpose for a plan of a target.
     pub(crate) fn for_plan(purpose: PlanPurpose<'_>, target: &Target, rolls_back: bool) -> Self {
         match purpose {
             PlanPurpose::Show { .. } => Self::Show,
@@ -79,23 +79,23 @@ impl OutputUse {
         }
     }
 
-    /// Returns true if a value is needed now.
+    /// Returns true if every value must be known.
     fn needs_values(self) -> bool {
         matches!(self, Self::Recorded | Self::Restore | Self::Apply)
     }
 }
 
-/// The states of stacks.
+/// Reads the states of stacks.
 #[async_trait]
 pub(crate) trait RecordedStates: Sync {
-    /// The state document of a stack, under its identity or under the one it continues.
+    /// Returns the state document of a stack, recorded under its identity or under the one that it continues.
     ///
     /// # Errors
     /// Errors of the store.
     async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError>;
 }
 
-/// The sources of the values of a plan.
+/// The sources of the values that a plan reads.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputSources<'a> {
     pub config: &'a Config,
@@ -104,11 +104,11 @@ pub(crate) struct OutputSources<'a> {
     pub states: &'a dyn RecordedStates,
 }
 
-/// Puts the values into the Spec of a target.
+/// Puts the output values of other stacks into the Spec of a target.
 ///
 /// # Errors
-/// A mark that cannot be read or stands where none may, a stack or a name that does not exist, or one that the target may
-/// not read. For an apply: a value that is not known yet ([`AwaitsOutputs`]).
+/// A mark is invalid or at a forbidden path; a stack or an output does not exist, or the target may not read it. For an
+/// apply: a value is not known yet ([`AwaitsOutputs`]).
 pub(crate) async fn fill(
     sources: OutputSources<'_>,
     target: &Target,
@@ -152,11 +152,11 @@ pub(crate) async fn fill(
     for (writer, names) in &by_writer(&wanted) {
         lookup.find(writer, names, &mut found).await?;
     }
-    // No value is made up: what a reviewer approves must be what is applied.
+    // An apply never guesses a value, because exactly what a reviewer approved must be applied.
     if usage.needs_values() && !found.awaited.is_empty() {
         return Err(held_back(&found.awaited));
     }
-    // A value that moved is no drift, so a restore does not bring it.
+    // A restore must not bring a changed output value, because such a change is not drift.
     let moved = moved_since(&found.read, applied_with);
     if usage == OutputUse::Restore && !moved.is_empty() {
         return Err(moved_error(&moved));
@@ -183,7 +183,7 @@ pub(crate) async fn fill(
 /// Checks the outputs that a stack publishes and reads, without a store and a cluster.
 ///
 /// # Errors
-/// See [`fill`], as far as git shows it.
+/// See [`fill`], except errors that need the states.
 pub async fn check(
     head: &OpenRevision,
     compilers: &Compilers,
@@ -218,20 +218,20 @@ pub async fn check(
     Ok(())
 }
 
-/// A Spec with values that the user gives for the outputs which it reads.
+/// A Spec with output values that the user provides.
 pub struct GivenOutputs {
-    /// The Spec. An output without a given value is unknown.
+    /// The Spec. An output without a provided value is unknown.
     pub spec: Spec,
-    /// The outputs without a value, as `ALIAS.NAME`.
+    /// The outputs without a provided value, as `ALIAS.NAME`.
     pub missing: BTreeSet<String>,
-    /// The given values that nothing reads, as `ALIAS.NAME`.
+    /// The provided values that the Spec does not read, as `ALIAS.NAME`.
     pub unused: BTreeSet<String>,
 }
 
-/// Puts given values into a Spec, by `ALIAS.NAME`.
+/// Puts output values that the user provides, by `ALIAS.NAME`, into a Spec.
 ///
 /// # Errors
-/// See [`fill`], as far as the Spec and the `reads` of its stack show it.
+/// See [`fill`], as far as the error follows from the Spec and the `reads` of its stack.
 pub fn fill_given(
     secrets: &Secrets,
     stack: &Stack,
@@ -268,7 +268,7 @@ pub fn fill_given(
     })
 }
 
-/// Replaces every mark of a Spec by an unknown value, to compare Specs. A mark that cannot be read stays as it is.
+/// Replaces every mark of a Spec by an unknown value, for a comparison of Specs. An invalid mark is left as it is.
 pub fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
     let none = StackReads::new();
     let mut fill = OutputFill {
@@ -287,7 +287,7 @@ pub fn without_values(reads: Option<&StackReads>, mut spec: Spec) -> Spec {
 /// Returns the outputs that a Spec publishes.
 ///
 /// # Errors
-/// An invalid name, or a value that comes from another stack.
+/// A name is invalid, or a value comes from another stack.
 pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> {
     let outputs = spec
         .outputs()
@@ -304,12 +304,12 @@ pub fn published(spec: &Spec) -> Result<BTreeMap<OutputName, Value>, UserError> 
     let known = |id: &ResourceId| bodies.get(id).map_or(KnownValue::Nothing, KnownValue::Expected);
     for (name, value) in &outputs {
         let one = Map::from_iter([("value".to_owned(), value.clone())]);
-        // A reference that cannot be read is an error of the plan.
+        // An invalid reference is reported by the plan.
         let written = targets.resolve(&one, &|_| false, &known);
         if written.is_ok_and(|written| written.values().any(stack_output::holds_mark)) {
-            let what = format!("the output `{name}` is a value of another stack");
+            let what = format!("the output `{name}` is copied from an output of another stack");
             return Err(UserError::new(ErrorKind::Spec, what)
-                .hint("let the readers read it from the stack that publishes it"));
+                .hint("let other stacks read the output from the stack that publishes it first"));
         }
     }
     Ok(outputs)
@@ -329,7 +329,7 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
         {
             continue;
         }
-        // A mark is no secret by itself, so a plain text is put into its places.
+        // The mark itself is no secret. To see whether a value at its path would be masked, a plain text replaces it.
         let plain = resource.with(plain_map(&resource.attributes));
         let masked = mask_resource(secrets, &plain).attributes;
         let mut marks = MarkCollector {
@@ -344,7 +344,7 @@ fn wanted_outputs(secrets: &Secrets, stack: &Stack, spec: &Spec) -> Result<BTree
     Ok(wanted)
 }
 
-/// The text that replaces a text with marks, to see if a value would be masked there.
+/// The text that replaces a mark, to check whether a value at its path would be masked.
 const PLAIN_TEXT: &str = "a-value-of-another-stack";
 
 fn plain_text(value: &Value) -> Value {
@@ -362,7 +362,7 @@ fn plain_map(map: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Collects the marks of a resource, and refuses those at a path that may have none.
+/// Collects the marks of a resource, and rejects a mark at a path that may not have one.
 struct MarkCollector<'a> {
     resource: &'a Resource,
     reads: &'a StackReads,
@@ -378,7 +378,9 @@ impl MarkCollector<'_> {
     ) -> Result<(), String> {
         for (key, value) in map {
             if key.contains(MARK) {
-                return Err(format!("`{path}`: an output is a value, and never a key"));
+                return Err(format!(
+                    "`{path}`: an output of another stack can be a value, but not a key"
+                ));
             }
             let shown = shown.and_then(|shown| shown.get(key));
             self.in_value(value, shown, &format!("{path}/{key}"))?;
@@ -391,12 +393,12 @@ impl MarkCollector<'_> {
             Value::String(text) if text.contains(MARK) => {
                 if shown.and_then(Value::as_str) != Some(PLAIN_TEXT) {
                     return Err(format!(
-                        "`{path}` is masked, so nobody could review an output of another stack there"
+                        "`{path}` is a masked field, where an output of another stack could not be reviewed"
                     ));
                 }
                 if self.resource.runtime == RuntimeKind::Kubernetes && is_identity(path) {
                     return Err(format!(
-                        "`{path}` says which object it is: no output may stand there"
+                        "`{path}` identifies the object, so it cannot be an output of another stack"
                     ));
                 }
                 for mark in stack_output::marks(text).map_err(|error| format!("`{path}`: {error}"))? {
@@ -428,7 +430,7 @@ impl MarkCollector<'_> {
     }
 }
 
-/// Returns true for a path that identifies an object, or that Konverge itself reads.
+/// Returns true for a path that identifies the object, or whose value Konverge itself reads.
 fn is_identity(path: &str) -> bool {
     ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"].contains(&path)
         || path.starts_with("/metadata/annotations/konverge/")
@@ -448,7 +450,7 @@ fn by_writer(wanted: &BTreeSet<OutputId>) -> BTreeMap<&StackId, BTreeSet<&Output
     writers
 }
 
-/// The values that were found.
+/// The output values that were found.
 #[derive(Default)]
 struct FoundOutputs {
     known: BTreeMap<OutputId, Value>,
@@ -457,7 +459,7 @@ struct FoundOutputs {
 }
 
 impl FoundOutputs {
-    /// Returns one sentence for each stack that is read, and for each value that changed.
+    /// Returns one sentence for each stack whose outputs are read, and for each value that changed.
     fn notes(&self, moved: &BTreeSet<OutputId>) -> Vec<String> {
         let list = |names: Vec<&OutputName>| {
             let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
@@ -482,13 +484,13 @@ impl FoundOutputs {
     }
 }
 
-/// Looks up outputs for one stack.
+/// Looks up output values for one stack.
 struct OutputLookup<'a> {
     sources: OutputSources<'a>,
     declared: DeclaredReads<'a>,
     usage: OutputUse,
-    /// The states, each read once: a value comes from the document that was checked, whatever another run writes
-    /// meanwhile.
+    /// The states, each read once. So a value comes from the document that was checked, even if another run writes the
+    /// state in the meantime.
     documents: BTreeMap<StackId, Option<Arc<Versioned>>>,
 }
 
@@ -535,7 +537,7 @@ impl OutputLookup<'_> {
         Ok(())
     }
 
-    /// The state of a stack, as it was when it was read first.
+    /// Returns the state of a stack. The first read is cached.
     async fn document(&mut self, stack: &StackId) -> Result<Option<Arc<Versioned>>, UserError> {
         if let Some(known) = self.documents.get(stack) {
             return Ok(known.clone());
@@ -545,8 +547,8 @@ impl OutputLookup<'_> {
         Ok(found)
     }
 
-    /// Returns true if a stack is applied at the revision, and every output that the stack reads, directly or not,
-    /// still has the value of that apply.
+    /// Returns true if a stack is applied at the revision, and every output that it reads, directly or through other
+    /// stacks, still has the value of that apply.
     async fn is_applied(&mut self, stack: &StackId) -> Result<bool, UserError> {
         let DeclaredReads { head, compilers, .. } = self.declared;
         let mut open = vec![stack.clone()];
@@ -559,7 +561,7 @@ impl OutputLookup<'_> {
                 return Ok(false);
             };
             let state = &prior.state;
-            // Another input digest does not mean another Spec, so the Specs are compared.
+            // Another input digest may still give the same Spec, so the digests of the Specs are compared.
             if state.input_digest != Some(head.analysis.input_digest(stack)?) {
                 let spec = compilers.for_revision(head).spec(stack).await?;
                 if state.spec_digest != Some(spec.digest()) {
@@ -587,9 +589,9 @@ impl OutputLookup<'_> {
         value: &stack_output::RecordedOutput,
         found: &mut FoundOutputs,
     ) -> Result<(), UserError> {
-        // A rule of masking may have come after it was published.
+        // The value may have become secret after it was published, because of a new masking rule.
         if self.sources.secrets.mask_value(&value.value) != value.value {
-            let what = format!("{output} is a secret value, which nobody may read");
+            let what = format!("{output} is a secret, so no other stack may read it");
             return Err(UserError::new(ErrorKind::Secret, what)
                 .at(self.declared.reader.manifest.to_string(), None, None)
                 .hint("refer to it in a secret store instead: `ref+STORE://PATH`"));
@@ -605,7 +607,7 @@ impl OutputLookup<'_> {
     }
 }
 
-/// The declared `reads` of a stack in the revision.
+/// The declared `reads` of a stack, with the revision that has the stack.
 #[derive(Clone, Copy)]
 struct DeclaredReads<'a> {
     config: &'a Config,
@@ -615,7 +617,7 @@ struct DeclaredReads<'a> {
 }
 
 impl<'a> DeclaredReads<'a> {
-    /// Returns the stack to read from, if it exists and the reader may read it.
+    /// Returns the stack that writes an output, if it exists and the reader may read it.
     fn permitted(&self, writer: &StackId) -> Result<&'a Stack, UserError> {
         let place = |failure: UserError| failure.at(self.reader.manifest.to_string(), None, None);
         let Some(stack) = self.head.layout.stack(writer) else {
@@ -642,10 +644,10 @@ impl<'a> DeclaredReads<'a> {
         Ok(stack)
     }
 
-    /// The stacks that the reader reads in a circle, the reader first and last.
+    /// Returns the circle of stacks that read each other, if the reader is part of one. The reader is first and last.
     fn circle(&self) -> Option<Vec<&'a StackId>> {
         let reader = &self.reader.id;
-        // Maps each stack to the stack from which it was reached.
+        // Maps each stack to the stack through which it was reached.
         let mut by: BTreeMap<&StackId, &StackId> = BTreeMap::new();
         let mut open = vec![reader];
         while let Some(at) = open.pop() {
@@ -685,7 +687,7 @@ fn unpublished<'a>(
         .hint("`konverge/outputs: {NAME: PATH}` in the extensions of a resource publishes a value of it")
 }
 
-/// Returns the outputs whose values differ from those that the stack was applied with.
+/// Returns the outputs whose values differ from those at the last apply of the stack.
 pub(crate) fn moved_since(read: &[RecordedRead], applied_with: &[RecordedRead]) -> BTreeSet<OutputId> {
     let is_other = |read: &&RecordedRead| {
         let mut earlier = applied_with
@@ -712,18 +714,18 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
     let outputs: Vec<_> = awaited.iter().map(OutputId::to_string).collect();
     let stacks: BTreeSet<_> = awaited.iter().map(|output| output.stack.clone()).collect();
     let what = format!(
-        "it reads {}, which is not applied as this commit says",
+        "the stack reads {}, which is not applied yet as this commit defines it",
         outputs.join(", ")
     );
     UserError::new(ErrorKind::Policy, what)
-        .hint("the next run applies it, once the stack that it reads is applied")
+        .hint("the next run applies the stack, after the one whose output it reads")
         .caused_by(AwaitsOutputs(stacks))
 }
 
-/// Refuses to remove a stack whose outputs others were applied with.
+/// Returns an error if a stack is removed although others were applied with its outputs.
 ///
 /// # Errors
-/// The stacks that read it ([`OthersFirst`]).
+/// The error names the stacks that read the outputs ([`OthersFirst`]).
 pub(crate) async fn check_removal(
     backend: Option<&StateBackend>,
     specs: &SpecSource,
@@ -735,8 +737,8 @@ pub(crate) async fn check_removal(
         return Ok(());
     };
     let reads_it = |stack: &StackId| match (specs, purpose) {
-        // A reader that is leaving, or that no longer declares the read at the head, is destroyed or applied before
-        // this stack goes.
+        // A reader that is destroyed too, or no longer declares the read at the head, is applied before this stack is
+        // removed.
         (SpecSource::Compiled { head, .. }, PlanPurpose::Show { leaving }) => {
             let declares = head.layout.stack(stack);
             let declares = declares.is_none_or(|stack| stack.reads.values().any(|read| *read == target.id));
@@ -753,7 +755,7 @@ pub(crate) async fn check_removal(
     });
     let mut readers: BTreeSet<StackId> = readers.map(|(id, _)| id.clone()).filter(reads_it).collect();
     if matches!(purpose, PlanPurpose::Apply) {
-        // The index was read at the start of the run, so the newest states of the readers are loaded.
+        // The index was read at the start of the run and may be outdated, so the newest states of the readers decide.
         for reader in readers.clone() {
             let now = backend.states.load(&reader).await?;
             let reads = now.is_some_and(|now| {
@@ -774,6 +776,6 @@ pub(crate) async fn check_removal(
         target.id
     );
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint("remove it from their `reads` first, or confirm with `--without STACK` for each of them")
+        .hint("remove the stack from their `reads` first, or confirm with `--without STACK` for each of them")
         .caused_by(OthersFirst(readers)))
 }

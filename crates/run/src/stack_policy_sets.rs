@@ -1,5 +1,5 @@
-//! The policy sets in force for a stack: evaluated when its plan is approved, and again when a value becomes
-//! known during the apply.
+//! The policy sets that are in force for a stack. They are evaluated when its plan is approved, and again when a value
+//! becomes known during the apply.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -16,24 +16,25 @@ use konverge_base::{
 use konverge_engine::LatePlan;
 use konverge_policy_sets::{self as policy_sets, PolicySets};
 
-/// The policy sets that were in force when a stack was approved, with its plan document.
+/// The policy sets that were in force when a stack was approved, with the plan document of the stack.
 pub struct ActiveSets {
     evaluator: RuleEvaluator,
     versions: Vec<Version>,
-    /// `None` if there is no set.
+    /// The plan document; `None` if there are no policy sets.
     document: Option<Arc<StackDocument>>,
     findings: Vec<PolicyFinding>,
     overridden: Vec<PolicyOverride>,
 }
 
-/// One version of the sets, with the findings that were overridden for it.
+/// One version of the policy sets, with the digests of the findings that were overridden for this version.
 struct Version {
     sets: PolicySets,
     overridden: BTreeSet<Digest>,
 }
 
 impl ActiveSets {
-    /// Evaluates these versions of the sets. `excuse` removes the overridden findings of a version.
+    /// Evaluates versions of the policy sets. `excuse` removes the findings of a version that are overridden, and
+    /// returns them.
     pub async fn evaluate(
         evaluator: &RuleEvaluator,
         versions: Vec<PolicySets>,
@@ -65,22 +66,22 @@ impl ActiveSets {
         }
     }
 
-    /// The findings when the plan was approved, the strictest first.
+    /// Returns the findings at the time of the approval, the strictest first.
     pub fn findings(&self) -> &[PolicyFinding] {
         &self.findings
     }
 
-    /// Returns the findings that were overridden when the plan was approved.
+    /// Returns the findings that were overridden at the time of the approval.
     pub fn overridden(&self) -> &[PolicyOverride] {
         &self.overridden
     }
 
-    /// The findings for the apply record.
+    /// Returns the findings for the apply record.
     pub fn recorded(&self) -> RecordedFindings {
         RecordedFindings::from_findings(&self.findings)
     }
 
-    /// The error of the sets for the plan.
+    /// Returns an error if a finding denies the plan.
     pub fn plan_refusal(&self) -> Option<UserError> {
         let denied = self.findings.iter();
         let denied: Vec<_> = denied.filter(|f| f.verdict == Enforcement::Deny).collect();
@@ -95,11 +96,11 @@ impl ActiveSets {
         ))
     }
 
-    /// Checks a resource whose values are known now, before it is written. An override holds only for the version for
-    /// which it was given. A new finding is covered by no override, because the apply record does not have it.
+    /// Checks a resource whose values are known now, before it is written. An override is valid only for the version of
+    /// the sets that it was given for. A new finding is never overridden, because the apply record does not have it.
     ///
     /// # Errors
-    /// A rule denies it.
+    /// A rule denies the resource.
     pub async fn check(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
         let Some(document) = self.document.as_mut() else {
             return Ok(());
@@ -128,7 +129,8 @@ impl ActiveSets {
             ),
             &denied.iter().collect::<Vec<_>>(),
         );
-        let hint = "run it again: the value is known from the start then, and the plan shows the finding";
+        let hint =
+            "run the apply again: the value is then known from the start, and the plan shows the finding";
         refusal.map_or(Ok(()), |refusal| Err(refusal.hint(hint)))
     }
 }

@@ -1,4 +1,4 @@
-//! [`StackRuntimes`]: the runtimes of each stack, with the login of its rule and what its Specs may set.
+//! [`StackRuntimes`]: the runtimes of each stack, with the login of its rule and the provider settings that it may use.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,20 +13,20 @@ use konverge_engine::RuntimeRegistry;
 use konverge_kubernetes::Kubernetes;
 use konverge_terraform::{ProviderLogin, Terraform};
 
-/// The key of a stack's runtimes: its login, and the values that its Specs may set for providers.
+/// The key of cached runtimes: the login, and the provider values that the Specs may set.
 type RuntimeKey = (Option<(String, LoginUse)>, BTreeMap<String, Vec<String>>);
 
-/// The runtimes of a run. Those with a login are made at their first use.
+/// The runtimes of a run. Those with a login are created when a stack first needs them.
 #[derive(Default)]
 pub struct StackRuntimes {
-    /// The runtimes with the job's own identity.
+    /// The runtimes that use the job's own identity.
     job: RuntimeRegistry,
     parts: Option<(Kubernetes, Arc<Terraform>)>,
     others: Mutex<BTreeMap<RuntimeKey, (RuntimeRegistry, Kubernetes)>>,
 }
 
 impl StackRuntimes {
-    /// The runtimes of an infrastructure.
+    /// Creates the runtimes from an infrastructure.
     pub(super) fn new(infrastructure: Infrastructure) -> Self {
         let Infrastructure {
             kubernetes,
@@ -42,8 +42,8 @@ impl StackRuntimes {
         }
     }
 
-    /// The runtimes of a stack with these rules, and its clusters; `None` if nothing is queried. Its plans and its apply use
-    /// the same.
+    /// Returns the runtimes and the clusters of a stack with these rules; `None` if nothing is queried. The plans and
+    /// the apply of a stack use the same runtimes.
     pub(crate) async fn with_clusters(
         &self,
         login: Option<&Arc<StackLogin>>,

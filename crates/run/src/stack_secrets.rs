@@ -1,7 +1,7 @@
-//! [`StackSecrets`]: the secret references of one stack. They are a value of its plan and of its apply, and say which
-//! references are admitted and whether their values may be read.
+//! [`StackSecrets`]: the secret references of one stack. The plan and the apply of the stack use it to know which
+//! references the stack may use, and whether their values may be read.
 //!
-//! The values of a stack are read before its lease is acquired, so that a missing one stops the stack untouched.
+//! All values are read before the lease of the stack is acquired, so that a missing one stops the stack untouched.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,7 +24,7 @@ use konverge_cloud::secret_stores::{FetchedSecret, SecretRights, SecretStoreErro
 use konverge_config::{Rotation, SecretTarget};
 use konverge_policy::{self as policy, SecretReader};
 
-/// The number of secrets read at once.
+/// The number of secrets that are read at the same time.
 const AT_ONCE: usize = 16;
 
 /// The secret references of one stack.
@@ -32,16 +32,16 @@ const AT_ONCE: usize = 16;
 pub struct StackSecrets {
     run: Arc<SecretReferences>,
     stack: StackId,
-    /// The folder, which the rules name.
+    /// The folder of the stack, which the rules of the stores match.
     folder: RepoPath,
-    /// The references that the stack may use.
+    /// The references that were checked and that the stack may use.
     admitted: BTreeSet<SecretReference>,
     /// True during an apply, which may read values.
     is_applied: bool,
 }
 
 impl StackSecrets {
-    /// Creates the references of a target, none of them admitted.
+    /// Creates the references of a target. None is admitted yet.
     pub fn new(run: Arc<SecretReferences>, target: &Target) -> Self {
         Self {
             run,
@@ -59,10 +59,10 @@ impl StackSecrets {
         }
     }
 
-    /// Checks the references of a Spec, and admits them. In the result each one names its store.
+    /// Checks the references of a Spec, and admits them. In the returned Spec, each reference names its store.
     ///
     /// # Errors
-    /// A reference that the stack may not use.
+    /// The stack may not use a reference.
     pub fn admit(&mut self, spec: Spec) -> Result<Spec, UserError> {
         let admitted = policy::admit(&self.run.config, self.reader(), spec)?;
         self.run
@@ -72,11 +72,11 @@ impl StackSecrets {
         Ok(admitted.spec)
     }
 
-    /// Reads every secret of a Spec that was not read before. The returned references include their values: they are
-    /// for the apply.
+    /// Reads every secret of a Spec that was not read before. The returned value allows reading the secrets, so it is
+    /// only for an apply.
     ///
     /// # Errors
-    /// A reference that the stack may not use, or the first secret that cannot be read.
+    /// The stack may not use a reference, or a secret cannot be read.
     pub async fn with_values(mut self, spec: &Spec) -> Result<Self, UserError> {
         self.admit(spec.clone())?;
         let values = || {
@@ -108,11 +108,11 @@ impl StackSecrets {
         Ok(self)
     }
 
-    /// Asks for the versions of all references of a stack at once, because a plan asks for one after the other. The
-    /// first of each store is asked for alone, so that a store without an answer is asked once.
+    /// Requests the versions of all references concurrently, because a plan would request one after the other. The
+    /// first request to each store is sent alone, so that an unreachable store gets only one.
     ///
     /// # Errors
-    /// The first version that cannot be had; the others are asked all the same.
+    /// The first version that cannot be read. The others are requested nevertheless.
     pub async fn ask_versions(&self) -> Result<(), UserError> {
         let references = self.admitted.iter().cloned();
         let mut of_store: BTreeMap<String, BTreeMap<SecretEntry, SecretReference>> = BTreeMap::new();
@@ -163,7 +163,7 @@ fn not_applying(reference: &SecretReference) -> UserError {
     UserError::new(
         ErrorKind::Internal,
         format!(
-            "the value of `{}` is not held: the stack is not being applied",
+            "the value of `{}` was not read, because the stack is not being applied",
             reference.label()
         ),
     )
@@ -187,7 +187,7 @@ impl SecretResolver for StackSecrets {
         }
         let key = secret_key(reference);
         if let Some(found) = self.held_secret(&key) {
-            // A store without versions: another content is another version.
+            // For a store without versions, the hash of the content is the version.
             let hash = || {
                 format!(
                     "{VALUE_VERSION}{}",
@@ -244,7 +244,7 @@ impl SecretResolver for StackSecrets {
     }
 
     fn rotated(&self) -> RotatedVersion {
-        // Only an apply leaves the old version. A preview and a drift report show the new one.
+        // Only an apply keeps the old version. A preview and a drift report show the new one.
         match self.run.config.rotation {
             Rotation::Leave if self.is_applied => RotatedVersion::Keep,
             _ => RotatedVersion::Write,

@@ -1,4 +1,4 @@
-//! Opens the state store: the one in `konverge.yaml`, or else a folder of this machine.
+//! Opens the state store: the one in `konverge.yaml`, or else a folder on this machine.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,14 +15,14 @@ use konverge_state::{
     store::{self, Key, StoreOptions, StorePart},
 };
 
-/// The opened states of a repository, with the registry of secrets that uses the store's hash key.
+/// The opened states of a repository, with a registry of secrets that uses the hash key of the store.
 #[derive(Clone)]
 pub struct StateBackend {
     /// The states.
     pub states: StateStore,
-    /// The registry with the store's key.
+    /// The registry of secrets. It hashes with the key of the store.
     pub secrets: Secrets,
-    /// True if they are in a store that `konverge.yaml` names, false if in a folder of this machine.
+    /// True if `konverge.yaml` names the store, false for a folder on this machine.
     pub is_shared: bool,
     /// True if whole states are encrypted.
     pub is_encrypted: bool,
@@ -30,21 +30,22 @@ pub struct StateBackend {
     pub age_recipients: Vec<String>,
 }
 
-/// The permitted use of the key of the hashes.
+/// The permitted use of the hash key of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyUse {
-    /// Read only: without a key, hashes are valid within this run only.
+    /// Read the key. Without one, hashes are valid only within this run.
     Look,
-    /// Create the key on first use.
+    /// Read the key, or create it on first use.
     Make,
-    /// Read only, as [`KeyUse::Look`], even if no key service answers: documents that need no key can still be read.
+    /// Read the key as [`KeyUse::Look`] does, but go on if no key service responds: documents that need no key can
+    /// still be read.
     Diagnose,
 }
 
-/// The id of a repository in the store: `state.id`, or else the normalized URL of `origin`.
+/// Returns the id of a repository in the store: `state.id`, or else the normalized URL of `origin`.
 ///
 /// # Errors
-/// Neither exists, and a shared store is used.
+/// The repository has neither, and the store is shared.
 pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result<RepositoryId, UserError> {
     let origin = || repository.and_then(Repository::origin_url);
     if let Some(id) = config.state.id.clone().or_else(origin) {
@@ -54,11 +55,11 @@ pub fn repository_id(config: &Config, repository: Option<&Repository>) -> Result
         (None, Some(repository)) => Ok(RepositoryId::new(format!("folder:{}", repository.root().display()))),
         (None, None) => Ok(RepositoryId::new("no-repository")),
         (Some(_), _) => Err(UserError::new(ErrorKind::Config, "the repository has no id in the store")
-            .hint("`konverge init` writes one as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
+            .hint("`konverge init` writes an id as `state.id` into konverge.yaml; a git remote `origin` serves as well")),
     }
 }
 
-/// Opens the states. Writes nothing except, with [`KeyUse::Make`], the key of the hashes.
+/// Opens the states. Nothing is written, except the hash key with [`KeyUse::Make`].
 ///
 /// # Errors
 /// The store is misconfigured, cannot be reached, or cannot hold a lease.
@@ -71,7 +72,7 @@ pub async fn open(
     open_part(run, config, repository, key, None).await
 }
 
-/// Opens the states; with a folder, those in this part of the store, which are independent of the others.
+/// Opens the states; with `folder`, only those in a part of the store, which is independent of the rest.
 ///
 /// # Errors
 /// See [`open`].
@@ -91,7 +92,7 @@ pub async fn open_part(
     if let Some(folder) = folder {
         store = Arc::new(StorePart::new(store, folder));
     }
-    // A store in which two writers can create the same document cannot hold a lease.
+    // If two writers can create the same document, a lease protects nothing, so such a store is refused.
     if key == KeyUse::Make && !config.state.unsafe_no_lock {
         store::probe(store.as_ref()).await?;
     }
@@ -109,6 +110,7 @@ pub async fn open_part(
     } else {
         SealScope::Documents
     };
+    // This sealer reads the data keys below. Then a sealer with the data keys replaces it.
     states = states.with_sealer(Sealer::new(&age, run.var(IDENTITY_VARIABLE))?, scope);
     let accepts = config.state.accepts_unmarked(jiff::Timestamp::now());
     let accepts = accepts.map_err(|(why, hint)| UserError::new(ErrorKind::Config, why).hint(hint))?;
@@ -144,11 +146,11 @@ pub async fn open_part(
     })
 }
 
-/// Returns true if this run can mark what it writes, and check who wrote what it reads. Key services say later whether
-/// they unwrap a data key.
+/// Returns true if this run can authenticate the documents that it writes, and check the writer of those that it reads.
+/// Whether a key service unwraps the data key is only known later.
 ///
 /// # Errors
-/// `state.encrypt_to` or the identity of the run is damaged.
+/// `state.encrypt_to` or the age identity of the run is invalid.
 pub fn can_mark(run: &RunContext, config: &Config) -> Result<bool, UserError> {
     let (services, age) = key_services::open(run, config);
     if config.state.encrypt_to.is_empty() || !services.is_empty() {
@@ -158,10 +160,10 @@ pub fn can_mark(run: &RunContext, config: &Config) -> Result<bool, UserError> {
     Ok(sealer.is_some_and(|sealer| sealer.can_mark()))
 }
 
-/// Opens the states for a command whose `konverge.yaml` comes from the checkout at a revision.
+/// Opens the states for a command whose `konverge.yaml` comes from a revision of the checkout.
 ///
 /// # Errors
-/// See [`open`]; also an address that only commits of the checkout name.
+/// See [`open`]; also if only commits of the checkout name an address.
 pub async fn open_of_checkout(
     run: &RunContext,
     config: &Config,
@@ -173,7 +175,7 @@ pub async fn open_of_checkout(
     open(run, config, repository, key).await
 }
 
-/// The key that encrypts and decrypts documents. A data key is unwrapped here, before any lease.
+/// Returns the key that encrypts and decrypts documents. A data key is unwrapped here, before any lease is acquired.
 async fn open_sealer(
     run: &RunContext,
     states: &StateStore,
@@ -187,7 +189,8 @@ async fn open_sealer(
     let keys = match (states.open_data_keys().await, key) {
         (Ok(None), KeyUse::Make) => Some(states.make_data_key(None).await?),
         (Ok(keys), _) => keys,
-        // Documents are encrypted to the age recipients as well, and new ones to them alone.
+        // Every document is also encrypted to the age recipients. Without a data key, new documents are encrypted only
+        // to them.
         (Err(error @ StateError::KeyService { .. }), _) if identity.is_some() && !age.is_empty() => {
             run.notes.note(&format!(
                 "{}; the identity in {IDENTITY_VARIABLE} is used",
@@ -206,12 +209,13 @@ async fn open_sealer(
     }
     Ok(match keys {
         Some(keys) => Some(Sealer::with_data_keys(age, identity, &keys)?),
-        // Documents that were written meanwhile are accepted if a holder of the identity had the data key before.
+        // Other runs may write documents with the data key in the meantime. They are accepted if a holder of the age
+        // identity had this key before.
         None => Sealer::with_known_data_keys(age, identity, states.known_data_keys().await?)?,
     })
 }
 
-/// Returns a warning that names the keys which were removed from the list, but still open what is written now.
+/// Returns a warning about keys that were removed from `state.encrypt_to` but can still unwrap the data key.
 pub fn former_services_text(former: &[String]) -> String {
     format!(
         "`{}` can unwrap the data key and is not in `state.encrypt_to`; `konverge state rekey` creates a data key without it",
@@ -219,7 +223,7 @@ pub fn former_services_text(former: &[String]) -> String {
     )
 }
 
-/// Returns `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
+/// Returns the folder `$XDG_STATE_HOME/konverge/<repository id>`, as a `file://` URL.
 fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserError> {
     let folder = run
         .xdg_folder(variables::XDG_STATE_HOME, ".local/state")?

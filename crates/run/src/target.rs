@@ -1,11 +1,11 @@
-//! The targets of a run: named, all or affected stacks, including removed ones.
+//! The targets of a run: named, all or affected stacks. Removed stacks are included.
 
 use std::sync::Arc;
 
 use konverge_base::model::{CommitId, Digest, RepoPath, StackFolder, StackId, spec::Spec, stack::Stack};
 pub use konverge_repo::konfig::StackSelector;
 
-/// The selected stacks.
+/// The stacks that a run has as targets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Selection {
     /// The stacks that a change affects.
@@ -13,38 +13,39 @@ pub enum Selection {
     Affected,
     /// Every stack.
     All,
-    /// The stacks that these words select.
+    /// The stacks that match these selectors.
     Named(Vec<StackSelector>),
 }
 
-/// One stack of a run.
+/// A stack that a run previews or applies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// Identity of the stack.
+    /// The identity of the stack.
     pub id: StackId,
-    /// The folder at the head; at the base, or in the state, if the stack was removed. None for a Spec from a file.
+    /// The folder at the head. For a removed stack, its folder at the base or in the state. None for a Spec from a
+    /// file.
     pub stack_folder: StackFolder,
     /// The stack at the head; `None` if it was removed.
     pub head: Option<Stack>,
     /// The stack at the base, if it existed.
     pub base: Option<Stack>,
-    /// The Spec that was applied last, if the run uses it in place of the head's.
+    /// The Spec that was applied last, if the run uses it instead of the head's Spec.
     pub recorded: Option<Arc<RecordedSpec>>,
 }
 
-/// A Spec that was applied last to a stack.
+/// The Spec of the last apply of a stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedSpec {
     pub spec: Spec,
     pub input_digest: Digest,
-    /// The commit; `None` if it was applied from files that no commit has.
+    /// The commit of the Spec; `None` if it was applied from files that are in no commit.
     pub commit: Option<CommitId>,
-    /// The version of the core that compiled it.
+    /// The version of the KCL core that compiled the Spec.
     pub core: Option<String>,
 }
 
 impl Target {
-    /// A stack that exists at the head.
+    /// Creates the target of a stack that exists at the head.
     pub fn new(head: &Stack, base: Option<&Stack>) -> Self {
         Self {
             id: head.id.clone(),
@@ -55,7 +56,7 @@ impl Target {
         }
     }
 
-    /// A stack that exists only at the base.
+    /// Creates the target of a stack that exists only at the base.
     pub fn removed(base: &Stack) -> Self {
         Self {
             id: base.id.clone(),
@@ -66,7 +67,7 @@ impl Target {
         }
     }
 
-    /// A stack that only the state knows.
+    /// Creates the target of a stack that only the state has.
     pub fn forgotten(id: StackId, folder: impl Into<StackFolder>) -> Self {
         Self {
             id,
@@ -77,12 +78,12 @@ impl Target {
         }
     }
 
-    /// The folder as rules see it.
+    /// Returns the folder that rules are matched with.
     pub fn folder(&self) -> &RepoPath {
         self.stack_folder.or_root()
     }
 
-    /// The same stack with no desired resources.
+    /// Returns the target of the same stack without desired resources, so that it is destroyed.
     #[must_use]
     pub fn destroyed(&self) -> Self {
         Self {
@@ -92,7 +93,7 @@ impl Target {
         }
     }
 
-    /// The stack whose rules apply: the head's, or else the base's.
+    /// Returns the stack whose rules apply: that of the head, or else that of the base.
     pub fn rules(&self) -> Option<&Stack> {
         self.head.as_ref().or(self.base.as_ref())
     }

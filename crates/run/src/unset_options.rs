@@ -1,14 +1,15 @@
-//! Names the options that a stack's code reads and nobody sets: their values are None.
+//! Finds the KCL options that a stack's code reads but nobody sets, so that their values are `None`.
 
 use crate::OpenRevision;
 use konverge_base::{error::UserError, model::stack::Stack};
 use konverge_engine::spec::SpecError;
 use konverge_repo::affected::option_reads;
 
-/// The options that an error names.
+/// The maximum number of options that an error lists.
 const NAMED: usize = 3;
 
-/// Converts the error of a Spec. For an object without a name, the error names the options that may be the reason.
+/// Converts the error of an invalid Spec. If an object has no name, the error lists the unset options, which may be the
+/// cause.
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = matches!(error, SpecError::Unset { .. });
     let failure = UserError::from(error);
@@ -18,7 +19,8 @@ pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError)
         return failure;
     };
     if unset.is_empty() {
-        return failure.hint("the value is None: give it one, or leave the object out where it has none");
+        return failure
+            .hint("the value is None: set a value, or leave the whole object out where there is none");
     }
     let more = match unset.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -26,7 +28,7 @@ pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError)
     };
     let named = unset[..unset.len().min(NAMED)].join(", ");
     failure.hint(format!(
-        "an option that nobody sets is None, and nobody sets {named}{more}: set it under `kcl_options` of the stack's kcl.yaml \
+        "not set, and therefore None: the option {named}{more}. Set it under `kcl_options` of the stack's kcl.yaml \
          or ci-test/settings.yaml, or give the call `option(…)` a `default`"
     ))
 }

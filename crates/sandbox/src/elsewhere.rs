@@ -1,6 +1,7 @@
-//! What a system other than Linux has of the layers: none.
+//! The sandbox layers on systems other than Linux: none.
 //!
-//! macOS has `sandbox-exec`, which Apple calls deprecated and whose language is not documented, so nothing rests on it.
+//! macOS has `sandbox-exec`, but Apple calls it deprecated and does not document its language, so Konverge does not
+//! rely on it.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -8,26 +9,26 @@ use super::layers::SandboxLayers;
 
 /// Hints for [`SandboxError::Missing`](super::SandboxError::Missing).
 pub const HINTS: [&str; 2] = [
-    "run it on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
+    "run konverge on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
     "here only your own checkout is compiled, outside of CI, and unless konverge.yaml has `kcl.sandbox: required`",
 ];
 
-/// How a process runs that lacks a layer.
+/// How a process runs without a layer, for warnings.
 pub(super) const WEAKENED: &str = "without a sandbox";
 
-/// Returns the reason why every layer is missing.
+/// Returns the reason why all layers are missing.
 pub(super) fn restrict(_: &SandboxLayers) -> Vec<String> {
     let system = match std::env::consts::OS {
         "macos" => "macOS",
         other => other,
     };
     vec![format!(
-        "{system} has neither Landlock nor seccomp, and does not bound memory: run code that you trust"
+        "{system} has neither Landlock nor seccomp, and cannot limit memory: run only code that you trust"
     )]
 }
 
-/// Limits the stack as far as the system allows. The address space has no limit: macOS maps more than any into
-/// every process, and refuses the call.
+/// Limits the stack as far as the system allows. The address space is not limited: macOS maps very large regions
+/// into every process, and rejects such a limit.
 pub(super) fn limit_memory(layers: &SandboxLayers) -> Result<(), String> {
     let words = |error: nix::Error| format!("cannot set the limit of stack: {error}");
     let (_, most) = getrlimit(Resource::RLIMIT_STACK).map_err(words)?;

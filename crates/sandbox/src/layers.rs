@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::SandboxProfile;
 
-/// The treatment of a kernel that lacks a sandbox layer (`kcl.sandbox` of the default branch).
+/// The reaction if the kernel lacks a sandbox layer (`kcl.sandbox` of the default branch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
-    /// Do not compile. The default.
+    /// Refuse to compile. This is the default.
     #[default]
     Required,
-    /// Compile in a partial sandbox, and warn about each missing layer.
+    /// Compile in a partial sandbox, with a warning for each missing layer.
     BestEffort,
 }
 
@@ -22,27 +22,27 @@ pub enum SandboxMode {
 pub struct SandboxLayers {
     /// The program to execute.
     pub interpreter: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<String>,
-    /// Its whole environment.
+    /// The complete environment of the program.
     pub environment: BTreeMap<String, String>,
-    /// Its working directory.
+    /// The working directory of the program.
     pub work_dir: PathBuf,
-    /// Files, and whole folders, that may be read.
+    /// Files, and folders with everything in them, that may be read.
     pub readable: Vec<PathBuf>,
     /// Folders that may be listed.
     pub folders: Vec<PathBuf>,
-    /// The one folder in which files may be created and written, with everything below.
+    /// The only folder, with everything in it, where files may be created and written.
     #[serde(default)]
     pub writable: Option<PathBuf>,
-    /// The maximum size of a file there in bytes.
+    /// The maximum size of a file in the writable folder in bytes.
     #[serde(default)]
     pub file_size: u64,
-    /// The address space in bytes.
+    /// The maximum size of the address space in bytes.
     pub memory: u64,
-    /// The treatment of a layer that is not available.
+    /// The reaction if a layer is missing.
     pub mode: SandboxMode,
-    /// The purpose of the program.
+    /// The purpose of the program, which decides about further permissions.
     #[serde(default)]
     pub profile: SandboxProfile,
 }

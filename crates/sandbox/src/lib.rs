@@ -1,13 +1,13 @@
-//! The sandbox of a KCL worker and of a module. `konverge __worker` applies it to itself before it executes the
-//! interpreter, or the module.
+//! The sandbox of a KCL worker and of a Kusion module. `konverge __worker` applies it to itself, and then executes
+//! the interpreter or the module.
 //!
-//! - Landlock: reads the working folder, the package folder, and what the program needs to start; writes nothing
-//!   (except the unpacker of a package, a module and a worker that validates data, into one folder); no TCP, no signals to others, no abstract
-//!   sockets.
-//! - seccomp: only the system calls of `seccomp`; no process is traced or started. A worker creates no socket. A
-//!   module serves one, and connects to nothing unless it may use the network.
-//! - limits: memory, no core dumps, no file of more than zero bytes.
-//! - an empty environment, and never new privileges.
+//! - Landlock: the process can read the working folder, the package folder, and what the program needs to start. It
+//!   can write nothing; only the unpacker of packages, a module and a worker that validates data have one writable
+//!   folder. No TCP, no signals to other processes, no abstract sockets.
+//! - seccomp: only the system calls in `seccomp`. The process cannot trace or start another one. A worker cannot
+//!   create a socket. A module can serve one, and can connect only if it may use the network.
+//! - limits: memory, no core dumps, no written file larger than zero bytes.
+//! - an empty environment, and no new privileges.
 //!
 //! The layers are inherited and cannot be removed. Layers that the kernel lacks are reported; with
 //! [`SandboxMode::Required`] the worker then does not start. Only Linux has Landlock and seccomp ([`SUPPORTED`]).
@@ -33,17 +33,17 @@ pub use self::{
     profile::SandboxProfile,
 };
 
-/// True where the system has a sandbox at all. Elsewhere only a person's own checkout is compiled.
+/// True if the system has a sandbox. On other systems only the user's own checkout is compiled.
 pub const SUPPORTED: bool = cfg!(target_os = "linux");
 
-/// The start of the message of [`SandboxError::Missing`], by which the pool recognizes it in a worker's
-/// output.
+/// The prefix of the message of [`SandboxError::Missing`], by which the worker pool recognizes the error in a
+/// worker's output.
 pub const MISSING: &str = "the sandbox cannot be set up";
 
-/// The sandbox could not be applied, or the interpreter not be started.
+/// The sandbox could not be applied, or the program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The kernel lacks layers and the mode is `required`.
+    /// The kernel lacks layers, and the mode is `required`.
     #[error("{MISSING}: {0}")]
     Missing(String),
     /// The interpreter could not be started in the sandbox.
@@ -52,8 +52,8 @@ pub enum SandboxError {
 }
 
 impl SandboxLayers {
-    /// Applies the sandbox to this thread, then executes the interpreter. Returns only on failure. A missing
-    /// layer that the mode tolerates is written to `warn`.
+    /// Applies the sandbox to this thread, then executes the program. Returns only after a failure. Writes
+    /// tolerated missing layers to `warn`.
     pub fn enter(&self, warn: &mut dyn std::io::Write) -> SandboxError {
         if let Err(error) = self.apply(warn) {
             return error;
@@ -66,11 +66,11 @@ impl SandboxLayers {
         SandboxError::Start(self.interpreter.clone(), error)
     }
 
-    /// Applies the sandbox to this thread and those that it starts. A missing layer that the mode tolerates is written
-    /// to `warn`; without its limits nothing runs.
+    /// Applies the sandbox to this thread and to threads that it starts. Writes tolerated missing layers to `warn`;
+    /// missing limits are never tolerated.
     ///
     /// # Errors
-    /// The working folder is not there, or a layer is missing that the mode requires.
+    /// The working folder does not exist, or a required layer is missing.
     #[expect(
         clippy::disallowed_methods,
         reason = "this process has one thread and is about to become another, or reads no file"
@@ -79,6 +79,7 @@ impl SandboxLayers {
         if let Err(error) = std::env::set_current_dir(&self.work_dir) {
             return Err(SandboxError::Start(self.work_dir.clone(), error));
         }
+        // The limits come first and are never optional, because every supported system has them.
         self.limit().map_err(SandboxError::Missing)?;
         let missing = platform::restrict(self);
         if !missing.is_empty() {

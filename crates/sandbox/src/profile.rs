@@ -1,4 +1,4 @@
-//! [`SandboxProfile`]: the sandbox rules for a KCL worker and for a module.
+//! [`SandboxProfile`]: the different rules for a KCL worker and for a module.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxProfile {
-    /// It computes: the KCL core, and the unpacker of packages.
+    /// A program that only computes: KCL, or the unpacker of packages.
     #[default]
     Interpreter,
-    /// It serves a socket in its writable folder.
+    /// A module, which serves a socket in its writable folder.
     Module {
-        /// It may use the network.
+        /// True if the module may use the network.
         network: bool,
     },
 }
 
-/// The stack size for deep but finite recursion: more than the usual 8 MiB, so that everything compiles that
-/// the core compiles elsewhere.
+/// The stack size of the interpreter in bytes. It is larger than the usual 8 MiB, so that every program that KCL
+/// compiles elsewhere also compiles here.
 const STACK: u64 = 64 << 20;
 
-/// The stack size of a module: each of its threads takes as much address space.
+/// The stack size of a module in bytes. It is smaller, because each thread of a module reserves this much address
+/// space.
 const MODULE_STACK: u64 = 8 << 20;
 
 impl SandboxProfile {

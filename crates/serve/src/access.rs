@@ -1,27 +1,27 @@
-//! [`Access`]: who asks, and what of it they may see and do. Without a login everybody on this machine sees everything,
-//! and nobody may ask for an operation.
+//! [`Access`]: the sender of a request, and the sender's permissions. Without a login everybody on this machine may
+//! see everything, and nobody may request an operation.
 
 use konverge_base::model::RepoPath;
 use konverge_config::{PortalGrants, PortalRole};
 use konverge_portal::PortalPerson;
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone)]
 pub(super) struct Access {
     pub signed_in: Option<SignedIn>,
 }
 
-/// A person or a script with a role.
+/// A person or a script with a role, after authentication.
 #[derive(Clone)]
 pub(super) struct SignedIn {
     pub person: PortalPerson,
     pub grants: PortalGrants,
-    /// The token of the forms of a person's session. A script has none, and sends none.
+    /// The CSRF token of a person's session. `None` for a script.
     pub csrf: Option<String>,
 }
 
 impl Access {
-    /// Somebody on this machine, where there is no login.
+    /// Returns the access of somebody on this machine, for a portal without a login.
     pub(super) fn local() -> Self {
         Self { signed_in: None }
     }
@@ -44,14 +44,14 @@ impl Access {
         self.signed_in.as_ref().is_some_and(|of| of.grants.may_freeze())
     }
 
-    /// The globs of what may be seen; `None`: everything.
+    /// Returns the globs of the stacks that the sender may see; `None` means all stacks.
     pub(super) fn patterns(&self) -> Option<Vec<String>> {
         let signed_in = self.signed_in.as_ref().filter(|_| !self.sees_all())?;
         Some(signed_in.grants.patterns())
     }
 }
 
-/// The word of a role.
+/// Returns the name of a role in the configuration.
 pub(super) fn role_word(role: PortalRole) -> &'static str {
     match role {
         PortalRole::Viewer => "viewer",

@@ -1,4 +1,4 @@
-//! [`PortalActions`]: who records requests, and does the few writes that the portal may do.
+//! [`PortalActions`]: records requests, and performs the few writes that the portal may do.
 
 use async_trait::async_trait;
 use konverge_base::{
@@ -7,18 +7,18 @@ use konverge_base::{
 };
 use konverge_portal::{AuditDocument, OperationInput, PortalOperation, PortalPerson};
 
-/// A request of somebody who may make it.
+/// A request for an operation, by somebody who has the permission.
 #[derive(Debug, Clone)]
 pub struct PortalRequest {
-    /// The operation that is asked for.
+    /// The requested operation.
     pub operation: PortalOperation,
-    /// The stack with its folder; none for a freeze.
+    /// The stack with its folder; `None` for a freeze.
     pub stack: Option<(StackId, RepoPath)>,
     /// The input of the request.
     pub input: OperationInput,
-    /// Who, as the login reported.
+    /// The person, as the login provider reported.
     pub person: PortalPerson,
-    /// The address that the request came from.
+    /// The address from which the request came.
     pub address: String,
     /// The client's address as proxies report it (`X-Forwarded-For`).
     pub forwarded_for: Option<String>,
@@ -27,22 +27,22 @@ pub struct PortalRequest {
 /// The result of ending a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnlockResult {
-    /// It is ended.
+    /// The lease was ended.
     Ended,
-    /// It is not the one that the person saw; why.
+    /// The present lease is another one than the person saw; with an explanation.
     OtherLease(String),
 }
 
-/// Writes the audit, ends leases, and freezes applies. Nothing else of the portal writes.
+/// Writes the audit log, ends leases, and freezes applies. The portal writes nothing else.
 #[async_trait]
 pub trait PortalActions: Send + Sync {
-    /// Records a request, before anything else happens. Returns the id of its entry.
+    /// Records a request in the audit log, before anything else happens. Returns the id of the entry.
     ///
     /// # Errors
     /// The store cannot be written.
     async fn record(&self, request: &PortalRequest) -> Result<String, UserError>;
 
-    /// Records how a write of the portal ended.
+    /// Records the outcome of a write.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -72,9 +72,9 @@ pub trait PortalActions: Send + Sync {
     /// The store cannot be written.
     async fn unfreeze(&self, by: &PortalPerson, reason: &str) -> Result<(), UserError>;
 
-    /// The newest entries of the audit, at most so many.
+    /// Returns the newest entries of the audit log, at most `at_most`.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The store cannot be read.
     async fn audit(&self, at_most: usize) -> Result<AuditDocument, UserError>;
 }

@@ -1,4 +1,4 @@
-//! Answers: their headers, their tags, and errors as pages or as JSON.
+//! HTTP responses: their headers, their entity tags, and errors as pages or as JSON.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use konverge_report::json;
 
 use super::cache::Body;
 
-/// The form of an answer.
+/// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// A page, so many folders below the root.
+    /// A page, with the number of folders between it and the root.
     Page(usize),
     /// A JSON document.
     Json,
-    /// A file for a spreadsheet. Its errors are pages.
+    /// A CSV file. Its errors are pages.
     Csv,
 }
 
 impl Form {
-    /// The number of folders between a page and the root.
+    /// Returns the number of folders between a page and the root.
     pub(super) fn depth(self) -> usize {
         match self {
             Self::Page(depth) => depth,
@@ -43,7 +43,7 @@ impl Form {
     }
 }
 
-/// The answer with a body, or that the reader has it already.
+/// Creates the response with a body, or `304 Not Modified` if the client already has this body.
 fn found(body: &Body, form: Form, request: &HeaderMap) -> Response {
     let known = request
         .get(header::IF_NONE_MATCH)
@@ -66,7 +66,7 @@ fn found(body: &Body, form: Form, request: &HeaderMap) -> Response {
     answer
 }
 
-/// An answer without a tag.
+/// Creates a response without an entity tag.
 pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl Into<Bytes>) -> Response {
     let mut answer = Response::new(HttpBody::from(bytes.into()));
     *answer.status_mut() = status;
@@ -75,37 +75,37 @@ pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl In
     answer
 }
 
-/// Why there is no answer.
+/// Reasons why a request gets an error response.
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// The request is wrong.
+    /// The request is invalid.
     Wrong {
         /// The mistake.
         message: String,
         /// The correct form.
         hint: String,
     },
-    /// Nobody recorded it.
+    /// No such stack, page or serial is recorded.
     Unknown(&'static str),
-    /// It cannot be read.
+    /// The data cannot be read.
     Source(UserError),
-    /// Nobody is signed in.
+    /// The sender is not signed in.
     SignedOut(String),
-    /// The person may not do it.
+    /// The sender has no permission.
     Forbidden {
-        /// The permission that is missing.
+        /// The missing permission.
         message: String,
-        /// The people who have it, or the way to it.
+        /// The people who have the permission, or how to get it.
         hint: String,
     },
-    /// It does not fit what is recorded.
+    /// The request does not match the recorded data.
     Conflict {
-        /// The part that does not fit.
+        /// The mismatch.
         message: String,
-        /// The next step.
+        /// The instruction for the person.
         hint: String,
     },
-    /// Too many requests.
+    /// Too many requests; with the time to wait.
     TooMany(Duration),
 }
 
@@ -130,7 +130,7 @@ impl RequestError {
         }
     }
 
-    /// The error as an answer.
+    /// Converts the error to a response.
     pub(super) fn answer(self, form: Form) -> Response {
         let wait = match &self {
             Self::TooMany(wait) => Some(wait.as_secs() + 1),
@@ -197,7 +197,7 @@ impl RequestError {
     }
 }
 
-/// The answer of a request.
+/// Creates the response for a result.
 pub(super) fn answer(result: Result<Body, RequestError>, form: Form, request: &HeaderMap) -> Response {
     match result {
         Ok(body) => found(&body, form, request),

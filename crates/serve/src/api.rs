@@ -1,4 +1,4 @@
-//! The JSON twins of the pages, under `/api/v1`.
+//! The JSON API under `/api/v1`, with one document for each page.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What was read is kept for a few seconds, so that many readers cost the store what one does. While one request asks the
-//! store again, the others see what was read before, if it is not older than the store may take to answer. Nothing is
-//! kept that a later answer could not replace: any number of replicas may run.
+//! Caches data for a few seconds, so that many readers cost the store as little as one. While one request reads the
+//! store again, other requests get the previous data, if it is not too old. The cache holds only copies of the
+//! store's data, so any number of replicas may run.
 
 use std::{
     collections::HashMap,
@@ -19,26 +19,26 @@ use konverge_report::{json, time};
 
 use super::{access::Access, metrics::Metrics, source::PortalSource};
 
-/// How long an index and a page are shown without asking the store again.
+/// The time for which cached data is used without reading the store again.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long the store may take to answer.
+/// The maximum time for a read of the store.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The number of bytes of pages that are kept.
+/// The maximum size of all cached pages in bytes.
 const KEPT: usize = 32 << 20;
 
-/// The index that is shown, and since when.
+/// The index that is shown, with the time of reading.
 type ShownIndex = (Instant, Result<Arc<KnownIndex>, UserError>);
 
-/// The newest index that was read.
+/// The cache of the index.
 #[derive(Default)]
 pub(super) struct IndexCache {
-    /// `None` where the store must be asked.
+    /// The result of the last read; `None` makes the next request read the store.
     shown: Mutex<Option<ShownIndex>>,
-    /// The last reading that succeeded. Who reads holds it.
+    /// The last successful read. The request that reads the store holds the lock.
     good: tokio::sync::Mutex<Option<(Timestamp, Arc<KnownIndex>)>>,
 }
 
-/// The number of different views of an index that are kept, and of their stacks together.
+/// The maximum number of cached views of an index, and of stacks in all cached views.
 const VIEWS: usize = 64;
 const VIEWED_STACKS: usize = 20_000;
 
@@ -46,9 +46,9 @@ const VIEWED_STACKS: usize = 20_000;
 pub(super) struct KnownIndex {
     pub index: StackIndex,
     pub json: Body,
-    /// Why it is not of now.
+    /// A notice if the index is outdated, with the reason.
     stale: Option<String>,
-    /// The parts that others may see, by the globs of their roles.
+    /// The views for people with fewer permissions, by the globs that they may see.
     views: Mutex<HashMap<Vec<String>, Arc<KnownIndex>>>,
 }
 
@@ -86,7 +86,7 @@ impl KnownIndex {
         view
     }
 
-    /// An index that says why it is not of now.
+    /// Returns a copy of an earlier index with a notice that it is outdated.
     fn earlier(known: &Self, at: Timestamp, error: &UserError) -> Arc<Self> {
         let mut index = known.index.clone();
         let notice = format!(
@@ -107,8 +107,8 @@ impl std::ops::Deref for KnownIndex {
 }
 
 impl IndexCache {
-    /// The index. If the store does not answer, an earlier one says so in its notices. While one request asks the store
-    /// again, the others get what was read before, or wait if that is too old.
+    /// Returns the index. If the store cannot be read, returns the last one with a notice. While one request reads
+    /// the store, other requests get the previous index, or wait if it is too old.
     pub(super) async fn read(
         &self,
         source: &dyn PortalSource,
@@ -116,8 +116,8 @@ impl IndexCache {
     ) -> Result<Arc<KnownIndex>, UserError> {
         let mut good = match self.shown() {
             Some((at, shown)) if at.elapsed() < FRESH => return shown,
-            // An earlier index is shown while another request reads. It is bounded: after a quiet night, nobody sees
-            // the index of the day before.
+            // While another request reads, show the previous index, but only for a limited time. Otherwise the
+            // first reader after a quiet night would see yesterday's index.
             Some((at, Ok(earlier))) if at.elapsed() < FRESH + DEADLINE => match self.good.try_lock() {
                 Ok(good) => good,
                 Err(_) => return Ok(earlier),
@@ -144,7 +144,7 @@ impl IndexCache {
                 }
             }
         };
-        // A store that is away is not asked again by each reader either.
+        // An error is cached too, so that not each reader queries a store that is down.
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), shown.clone()));
         shown
     }
@@ -154,15 +154,15 @@ impl IndexCache {
         shown.clone()
     }
 
-    /// Makes the next request ask the store again. Waits for a reading that is under way, which may be older than the
-    /// write.
+    /// Makes the next request read the store again. Waits for a read in progress, which may have started before the
+    /// write and must not be cached after it.
     pub(super) async fn forget(&self) {
         let _reading = self.good.lock().await;
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// The answer of the store, or the error that it takes too long.
+/// Waits for the store, at most for the deadline.
 pub(super) async fn within_deadline<T>(
     answer: impl Future<Output = Result<T, UserError>>,
 ) -> Result<T, UserError> {
@@ -176,7 +176,7 @@ pub(super) async fn within_deadline<T>(
     }
 }
 
-/// A finished answer with its tag.
+/// A rendered response body with its entity tag.
 #[derive(Clone)]
 pub(super) struct Body {
     pub bytes: Bytes,
@@ -184,7 +184,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// A body with the tag of its content, and of the serial if it is of one stack.
+    /// Creates a body. Its tag comes from the content, and for a stack also from the serial.
     pub(super) fn new(text: String, serial: Option<u64>) -> Self {
         let digest = Digest::of_bytes(text.as_bytes()).to_string();
         let digest = digest.get(..16).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Body {
     }
 }
 
-/// Finished answers by their address, for as long as the index that they belong to says the same.
+/// Rendered bodies by URL. They are valid as long as the index that they were made from.
 #[derive(Default)]
 pub(super) struct BodyCache(Mutex<Bodies>);
 
@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// A store that answers when it is told to.
+    /// A store that responds only when the test tells it to.
     #[derive(Default)]
     struct SlowStore {
         asked: AtomicUsize,
@@ -311,7 +311,7 @@ mod tests {
         index.overview.repository.clone()
     }
 
-    /// What was read is older by this now.
+    /// Makes the cached index older.
     fn age(cache: &IndexCache, by: Duration) {
         let mut shown = cache.shown.lock().unwrap();
         let (at, _) = shown.as_mut().unwrap();
@@ -339,7 +339,7 @@ mod tests {
             assert_eq!(seen(&cache, &store).await, "reading 0");
         }
         assert_eq!(store.asked.load(Ordering::SeqCst), 2);
-        // After a write nobody sees what was read before it.
+        // A read that started before the write must not be shown after it.
         let (other, slow) = (Arc::clone(&cache), Arc::clone(&store));
         let forgetting = tokio::spawn(async move {
             other.forget().await;

@@ -1,5 +1,5 @@
-//! [`ClientAddress`]: whose a connection is. Behind a proxy every connection has the address of the proxy, so one person
-//! would use up the sign-ins of all.
+//! [`ClientAddress`]: the client of a connection. Behind a proxy all connections come from the proxy's address, and
+//! one person could use up the sign-in attempts of everybody.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,13 +9,14 @@ use konverge_config::ProxyRange;
 /// The header to which each proxy appends the address of its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address of a client: of the connection, or what trusted proxies say. The guard adds it to every request.
+/// The address of a client: of the connection, or as trusted proxies report it. The middleware adds it to every
+/// request.
 #[derive(Debug, Clone)]
 pub(super) struct ClientAddress(pub String);
 
 impl ClientAddress {
-    /// Finds the client from right to left, as long as the address before is that of a trusted proxy. Everything left
-    /// of that may be forged.
+    /// Finds the client: reads the header from right to left as long as each address belongs to a trusted proxy.
+    /// Addresses left of that may be forged.
     pub(super) fn find(connection: Option<SocketAddr>, headers: &HeaderMap, trusted: &[ProxyRange]) -> Self {
         let Some(connection) = connection else {
             return Self("unknown".to_owned());
@@ -35,7 +36,7 @@ impl ClientAddress {
     }
 }
 
-/// An address, with a port or without.
+/// Parses an address, with or without a port.
 fn address_of(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse::<SocketAddr>().map(|address| address.ip());
     let address = text.parse::<IpAddr>().or_else(|_| with_port());
@@ -52,11 +53,11 @@ mod tests {
             ["10.0.0.0/8", "192.0.2.7"].map(|range| ProxyRange::try_from(range.to_owned()).unwrap());
         for (connection, sent, expected) in [
             ("203.0.113.9:1", &[][..], "203.0.113.9"),
-            // Nobody's proxy: whatever it says.
+            // The connection does not come from a trusted proxy, so the header is ignored.
             ("203.0.113.9:1", &["198.51.100.1"], "203.0.113.9"),
             ("10.0.0.1:1", &["198.51.100.1"], "198.51.100.1"),
             ("[::ffff:10.0.0.1]:1", &["198.51.100.1"], "198.51.100.1"),
-            // The client itself sent the first.
+            // The first address was sent by the client itself, and is not trusted.
             (
                 "10.0.0.1:1",
                 &["1.1.1.1, 198.51.100.1, 192.0.2.7"],

@@ -1,4 +1,4 @@
-//! What pages and JSON show: each is made here once, for both forms.
+//! The content of pages and JSON documents, made by one function for both formats.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use super::{
     shared::Shared,
 };
 
-/// The words after the question mark of an address.
+/// The query parameters of a URL.
 pub(super) type Words = HashMap<String, String>;
 
-/// Who asks for what, and in which form.
+/// A read request: the sender, the format, and the shared state.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub shared: &'a Shared,
@@ -27,7 +27,7 @@ pub(super) struct Asked<'a> {
     pub form: Form,
 }
 
-/// The filter of an address.
+/// Parses the filter in the query.
 fn filter(words: &Words) -> Result<(Option<StackCondition>, &str), RequestError> {
     let key = words
         .get("condition")
@@ -49,7 +49,7 @@ fn filter(words: &Words) -> Result<(Option<StackCondition>, &str), RequestError>
     Ok((condition, words.get("q").map_or("", String::as_str)))
 }
 
-/// The two serials of an address.
+/// Parses the two serials in the query.
 pub(super) fn serials(words: &Words) -> Result<(u64, u64), RequestError> {
     let serial = |name: &str| {
         let given = words.get(name).and_then(|text| text.parse().ok());
@@ -68,7 +68,7 @@ impl Asked<'_> {
         self.form == Form::Json
     }
 
-    /// All stacks, or those of a filter.
+    /// Responds with all stacks, or with those that match the filter.
     pub(super) async fn overview(self, words: &Words) -> Result<Body, RequestError> {
         let (condition, text) = filter(words)?;
         let index = self.shared.index(self.access).await?;
@@ -95,7 +95,7 @@ impl Asked<'_> {
         Ok(body)
     }
 
-    /// The answer to a search. With nothing to search, the page is the form.
+    /// Responds with a search result. Without a text to search, the page is the form.
     pub(super) async fn search(self, words: &Words) -> Result<Body, RequestError> {
         let text = words.get("q").map_or("", String::as_str);
         let is_empty = text.trim().is_empty();
@@ -111,7 +111,7 @@ impl Asked<'_> {
         Ok(Body::new(made, None))
     }
 
-    /// Reads a stack that may be seen.
+    /// Reads a stack, if the sender may see it.
     pub(super) async fn details(
         &self,
         index: &KnownIndex,
@@ -122,7 +122,7 @@ impl Asked<'_> {
         view.ok_or(RequestError::Unknown("this stack"))
     }
 
-    /// One stack.
+    /// Responds with one stack.
     pub(super) async fn stack(self, id: &StackId) -> Result<Body, RequestError> {
         let index = self.shared.index(self.access).await?;
         if index.overview.row(id).is_none() {
@@ -154,7 +154,7 @@ impl Asked<'_> {
         Ok(body)
     }
 
-    /// The difference of two serials of a stack.
+    /// Responds with the difference of two serials of a stack.
     pub(super) async fn difference(self, id: &StackId, from: u64, to: u64) -> Result<Body, RequestError> {
         let index = self.shared.index(self.access).await?;
         if index.overview.row(id).is_none() {
@@ -172,7 +172,8 @@ impl Asked<'_> {
         Ok(Body::new(made, None))
     }
 
-    /// Returns the requests on stacks that may be seen. A freeze is for all stacks, so everybody sees it.
+    /// Responds with the audit entries of stacks that the sender may see. A freeze affects all stacks, so everybody
+    /// sees its entry.
     pub(super) async fn audit(self) -> Result<Body, RequestError> {
         let actions = self
             .shared
@@ -198,7 +199,7 @@ impl Asked<'_> {
         Ok(Body::new(made, None))
     }
 
-    /// The table of all stacks.
+    /// Responds with the table of all stacks.
     pub(super) async fn stacks(self, order: StackOrder) -> Result<Body, RequestError> {
         let index = self.shared.index(self.access).await?;
         let address = format!("{} {}", order.key(), index.json.etag);
@@ -211,7 +212,7 @@ impl Asked<'_> {
         Ok(body)
     }
 
-    /// The rollouts of stacks that may be seen.
+    /// Responds with the rollouts of stacks that the sender may see.
     pub(super) async fn rollouts(self) -> Result<Body, RequestError> {
         let address = self.address("rollouts");
         if let Some(body) = self.shared.bodies.get(&address) {
@@ -232,7 +233,7 @@ impl Asked<'_> {
         Ok(body)
     }
 
-    /// Four numbers over time, of the stacks that may be seen.
+    /// Responds with the trends of the stacks that the sender may see.
     pub(super) async fn trends(self) -> Result<Body, RequestError> {
         let address = self.address("trends");
         if let Some(body) = self.shared.bodies.get(&address) {
@@ -251,12 +252,13 @@ impl Asked<'_> {
         Ok(body)
     }
 
-    /// Who may do what. It names people, stores and folders of all stacks.
+    /// Responds with the permissions. Only for somebody who may see all stacks, because it names people, stores and
+    /// folders of all.
     pub(super) async fn permissions(self) -> Result<Body, RequestError> {
         if !self.access.sees_all() {
             return Err(RequestError::forbidden(
-                "who may do what is shown to who may see every stack",
-                "a role for `**` in `portal.roles` shows it",
+                "only people who may see every stack may see the permissions",
+                "add a role for `**` to `portal.roles`",
             ));
         }
         let index = self.shared.index(self.access).await?;

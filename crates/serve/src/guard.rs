@@ -1,4 +1,4 @@
-//! What every request passes: its host, who it is of, the headers of its answer.
+//! The middleware of every request: checks the host, identifies the sender, and sets the headers of the response.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -18,10 +18,10 @@ use super::{
     sign_in::to_login,
 };
 
-/// The seconds after which a page may be wanted again.
+/// The allowed intervals for reloading a page, in seconds.
 const REFRESH: std::ops::RangeInclusive<u32> = 10..=3600;
 
-/// The form of the errors of an address.
+/// Returns the format of error responses for a path.
 pub(super) fn form_of(path: &str) -> Form {
     if path.starts_with("/api/") {
         Form::Json
@@ -30,17 +30,17 @@ pub(super) fn form_of(path: &str) -> Form {
     }
 }
 
-/// Addresses that show nothing of a stack, and that are needed before anybody is known.
+/// Returns true for paths that reveal nothing about stacks and are needed before the sign-in.
 fn is_public(path: &str) -> bool {
     is_for_platform(path) || ["/portal.css", "/portal.js", "/login", "/login/callback"].contains(&path)
 }
 
-/// Addresses that the platform asks by whichever name it has for the process.
+/// Returns true for paths that the platform (health checks, Prometheus) requests with any host name.
 fn is_for_platform(path: &str) -> bool {
     ["/healthz", "/metrics"].contains(&path)
 }
 
-/// Whose a request is, by its connection and the proxies that the login trusts.
+/// Returns the client of a request, by its connection and the trusted proxies.
 fn client(shared: &Shared, request: &Request) -> ClientAddress {
     let connection = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let trusted = shared.login().map(|login| &login.trusted_proxies[..]);
@@ -51,17 +51,19 @@ fn client(shared: &Shared, request: &Request) -> ClientAddress {
     )
 }
 
-/// After how many seconds a reader wants the page again: `?refresh=60`.
+/// Parses the interval after which the page shall reload: `?refresh=60`.
 fn wanted_refresh(query: &str) -> Option<HeaderValue> {
     let mut words = query.split('&').filter_map(|word| word.strip_prefix("refresh="));
     let seconds: u32 = words.next()?.parse().ok()?;
     REFRESH.contains(&seconds).then(|| HeaderValue::from(seconds))
 }
 
-/// Refuses names that lead here from elsewhere and who has no role, counts, and sets the headers of every answer.
+/// Refuses requests for other hosts and senders without a role, counts requests, and sets the headers of every
+/// response.
 pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    // The body of a request cannot be shared with what waits for a provider, so its head is.
+    // The head is copied, because identifying the sender may wait for the login provider, and a request with its
+    // body cannot be shared across that wait.
     let head = RequestHead {
         method: request.method().clone(),
         page: request
@@ -88,7 +90,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
         .count_request(route_of(&path), answer.status().as_u16());
     let is_shown = [StatusCode::OK, StatusCode::NOT_MODIFIED].contains(&answer.status());
     let headers = answer.headers_mut();
-    // The browser asks for the same address again, without a script and without a word in the page.
+    // With this header the browser reloads the page by itself, without a script.
     if let Some(seconds) = refresh.filter(|_| is_shown && matches!(form_of(&path), Form::Page(_))) {
         headers.insert(header::REFRESH, seconds);
     }
@@ -122,7 +124,8 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     answer
 }
 
-/// The framework's refusals (a method, a length, a path that is not UTF-8) are plain text. They get the form of all others.
+/// Converts error responses of the framework (wrong method, too long, path not UTF-8), which are plain text, to the
+/// format of all other errors.
 fn own_form(answer: Response, form: Form) -> Response {
     let (status, media_type) = (answer.status(), answer.headers().get(header::CONTENT_TYPE));
     let is_own = media_type.is_some_and(|is| is == form.media_type());
@@ -142,17 +145,17 @@ fn own_form(answer: Response, form: Form) -> Response {
     own
 }
 
-/// The head of a request, which decides who it is of.
+/// The head of a request, from which the sender is identified.
 struct RequestHead {
     method: Method,
-    /// The path with what follows the question mark.
+    /// The path with the query.
     page: String,
     headers: HeaderMap,
     client: ClientAddress,
 }
 
-/// Who a request is of; `None` for an address that is public. An address without [`Access`] shows nothing: its handler
-/// cannot run.
+/// Identifies the sender of a request; `None` for a public path. A handler that needs [`Access`] cannot run without
+/// it, so a forgotten check shows nothing.
 async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option<Access>, Box<Response>> {
     let headers = &head.headers;
     let Some(login) = shared.login() else {
@@ -162,12 +165,13 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
             Err(Box::new(misdirected("127.0.0.1, [::1] and localhost")))
         };
     };
-    // Before the host is checked: the platform may call the process by its address.
+    // These paths come before the check of the host, because the platform may call the process by its IP address.
     if is_for_platform(path) {
         return Ok(None);
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    // A page of another site whose name was bound to this address must not read anything.
+    // Protects against DNS rebinding: a page of another site whose name resolves to this server must not read
+    // anything.
     if !host.is_some_and(|host| host.eq_ignore_ascii_case(login.host())) {
         return Err(Box::new(misdirected(login.host())));
     }
@@ -180,7 +184,7 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
         let bearer = headers.get(header::AUTHORIZATION).filter(|_| form == Form::Json);
         match bearer {
             None => login.person(headers, &roles),
-            // A token that is sent is the one that counts, also beside a cookie.
+            // If a request has both a token and a cookie, the token counts.
             Some(sent) => {
                 let token = sent.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
                 let token = token.ok_or_else(|| {
@@ -194,7 +198,8 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
         Ok(signed_in) => Ok(Some(Access {
             signed_in: Some(signed_in),
         })),
-        // Only a page that is read goes to the login: a form would be lost on the way, and a script cannot sign in.
+        // Only reading a page leads to the login. A form would lose its content on the way, and a script cannot
+        // sign in.
         Err(RequestError::SignedOut(_)) if form != Form::Json && head.method == Method::GET => {
             Err(Box::new(to_login(&head.page)))
         }
@@ -202,7 +207,7 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
     }
 }
 
-/// Refuses a request for another host.
+/// Responds to a request for another host.
 fn misdirected(own: &str) -> Response {
     plain(
         StatusCode::MISDIRECTED_REQUEST,
@@ -211,7 +216,7 @@ fn misdirected(own: &str) -> Response {
     )
 }
 
-/// Returns true if the request names this machine.
+/// Returns true if the `Host` header names this machine.
 pub(super) fn is_local(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
         return false;
@@ -227,7 +232,7 @@ pub(super) fn is_local(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || is_loopback(name)
 }
 
-/// The name of a route for the counters.
+/// Returns the name of a route for the metrics.
 fn route_of(path: &str) -> &'static str {
     match path {
         "/" | "/index.html" => "overview",

@@ -1,7 +1,7 @@
-//! `konverge serve`: the pages of the portal and their JSON over HTTP, and who may see and ask for what.
+//! `konverge serve`: the pages and the JSON of the portal over HTTP, with login and permissions.
 //!
-//! This crate has no way to a store, a cluster or a cloud: it asks a [`PortalSource`], which reads, and [`PortalActions`],
-//! which record what people ask for. It holds no credential of the forge.
+//! This crate has no access to a store, a cluster or a cloud. It reads through a [`PortalSource`], and writes
+//! through [`PortalActions`]. It has no credentials for the forge.
 
 mod access;
 mod actions;

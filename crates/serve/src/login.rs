@@ -1,5 +1,5 @@
-//! [`Login`]: who a request is of, by the session of a person or by the token of a script. Nobody is known by anything
-//! else.
+//! [`Login`]: identifies the sender of a request by a session cookie (a person) or by a bearer token (a script).
+//! There is no other way.
 
 use std::time::{Duration, Instant};
 
@@ -20,41 +20,43 @@ use super::{
     session::{CookieSealer, PORTAL_KEY_VARIABLE, PersonSession},
 };
 
-/// The longest time between issue and expiry of a script's token: it can be sent again until then.
+/// The maximum lifetime of a script's token, because a stolen token can be used until it expires.
 const LONGEST_TOKEN: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings of a login.
 #[derive(Debug, Clone)]
 pub struct LoginSettings {
-    /// The provider.
+    /// The configured login provider.
     pub login: PortalLogin,
-    /// The client's secret, if it has one.
+    /// The OAuth client secret, if there is one.
     pub client_secret: Option<String>,
-    /// The key of the cookies. Without it each process has one of its own.
+    /// The key that encrypts cookies. Without it each process generates its own.
     pub cookie_key: Option<String>,
-    /// The proxies that say whose a connection is.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<ProxyRange>,
 }
 
-/// The login of a server, with what a person may do after it.
+/// The login of a server, with the actions for signed-in people.
 pub(super) struct Login {
-    /// Does what a person with a role asks for.
+    /// Performs the operations of people with a role.
     pub actions: Box<dyn PortalActions>,
     pub config: PortalLogin,
     pub secret: Option<String>,
     pub cookies: CookieSealer,
     pub providers: Providers,
-    /// The proxies that say whose a connection is.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<ProxyRange>,
-    /// Sign-ins and wrong tokens, by the address of the client.
+    /// Limits sign-ins and wrong tokens, by client address.
     pub attempts: RateLimit,
-    /// Requests for operations, by person.
+    /// Limits requests for operations, by person.
     pub requests: RateLimit,
 }
 
 impl Login {
+    /// Creates the login.
+    ///
     /// # Errors
-    /// The key of the cookies is too short; there is no HTTP client.
+    /// The key of the cookies is too short, or the HTTP client cannot be created.
     pub(super) fn new(settings: LoginSettings, actions: Box<dyn PortalActions>) -> Result<Self, UserError> {
         let is_secure = settings.login.url.starts_with("https://");
         let cookies = CookieSealer::new(settings.cookie_key.as_deref(), is_secure).map_err(|error| {
@@ -79,10 +81,10 @@ impl Login {
         })
     }
 
-    /// Who a page's request is of.
+    /// Identifies the person who sent a request, by the session cookie.
     pub(super) fn person(&self, headers: &HeaderMap, roles: &PortalConfig) -> Result<SignedIn, RequestError> {
         let session = self.cookies.read_session(headers, Timestamp::now());
-        // A session of an earlier issuer may have the subject of somebody else.
+        // A session of a former issuer is refused, because there the same id may belong to another person.
         let session = session.filter(|session| session.person.issuer == self.config.issuer);
         let Some(session) = session else {
             return Err(RequestError::SignedOut(
@@ -100,7 +102,7 @@ impl Login {
         })
     }
 
-    /// Who a script is, by the token that it sends.
+    /// Identifies the script that sent a request, by its token.
     pub(super) async fn script(
         &self,
         token: &str,
@@ -111,7 +113,7 @@ impl Login {
         let (verified, audience) = match verified {
             Ok(verified) => verified,
             Err(error) => {
-                // Only refused tokens count, so that a script that calls often has no limit here.
+                // Only refused tokens count, so a script with a valid token may call as often as it needs.
                 self.attempts
                     .take(peer, Instant::now())
                     .map_err(RequestError::TooMany)?;
@@ -142,6 +144,8 @@ impl Login {
         roles: &PortalConfig,
     ) -> Result<(VerifiedToken, String), SignInError> {
         let refused = |why: &str| SignInError::Token(why.to_owned());
+        // The unverified claims only select a configured issuer and audience. Everything else is read from the
+        // verified token.
         let named = NamedAudience::of(token).ok_or_else(|| refused("it is not a token"))?;
         let mut workloads = roles.workloads.iter();
         let workload = workloads
@@ -158,9 +162,9 @@ impl Login {
         }
     }
 
-    /// The session of a person who signed in: of their groups those that a role names.
+    /// Creates the session of a person who signed in. It has only those groups that a role mentions.
     pub(super) fn session_of(&self, token: VerifiedToken, roles: &PortalConfig) -> PersonSession {
-        // A cookie has 4 KB, and groups that no role names change nothing.
+        // A cookie is limited to 4 KB, and a group that no role mentions has no effect.
         let mut groups = token.list(self.config.groups_claim());
         groups.retain(|group| roles.knows_group(group));
         let person = PortalPerson {
@@ -171,8 +175,9 @@ impl Login {
         PersonSession::begin(person, groups, Timestamp::now())
     }
 
-    /// Returns true if a request was made by a page of this portal.
+    /// Returns true if a page of this portal sent the request.
     pub(super) fn is_own_page(&self, headers: &HeaderMap) -> bool {
+        // Older browsers do not send these headers. Such a form still needs the CSRF token.
         let is = |name: &str, expected: &str| {
             headers
                 .get(name)
@@ -182,7 +187,7 @@ impl Login {
             && is(header::ORIGIN.as_str(), self.config.url.trim_end_matches('/'))
     }
 
-    /// The host that requests must name.
+    /// Returns the host that requests must name.
     pub(super) fn host(&self) -> &str {
         let url = self.config.url.trim_end_matches('/');
         url.split_once("://").map_or(url, |(_, host)| host)
@@ -200,8 +205,8 @@ fn with_role(signed_in: SignedIn) -> Result<SignedIn, RequestError> {
     }
 }
 
-/// The issuer and the audience that a token names, before anything is verified. They only select whose keys are asked
-/// for.
+/// The issuer and the audience in a token, before it is verified. They only select the provider whose keys verify
+/// the token.
 #[derive(Deserialize)]
 struct NamedAudience {
     iss: String,

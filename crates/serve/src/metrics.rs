@@ -6,13 +6,13 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The counters since the start.
+/// The counters since the start of the process.
 #[derive(Default)]
 pub(super) struct Metrics(Mutex<Counters>);
 
 #[derive(Default)]
 struct Counters {
-    /// By route and status.
+    /// The number of responses by route and status.
     requests: BTreeMap<(&'static str, u16), u64>,
     reads: u64,
     failed_reads: u64,
@@ -28,7 +28,7 @@ impl Metrics {
         *self.counters().requests.entry((route, status)).or_default() += 1;
     }
 
-    /// Counts a reading of the index; `None` if it failed.
+    /// Counts a read of the index, with the number of its stacks; `None` for a failed read.
     pub(super) fn count_read(&self, stacks: Option<usize>) {
         let mut counters = self.counters();
         counters.reads += 1;
@@ -38,7 +38,8 @@ impl Metrics {
         }
     }
 
-    /// The counters. `counts_stacks`: everybody who can read them may see all stacks.
+    /// Writes all counters. `counts_stacks` includes the number of stacks: set it only if all readers may see all
+    /// stacks.
     pub(super) fn text(&self, counts_stacks: bool) -> String {
         let counters = self.counters();
         let mut text = String::from("# TYPE konverge_portal_requests_total counter\n");

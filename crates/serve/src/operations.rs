@@ -1,5 +1,5 @@
-//! Requests for operations. Each is recorded first. What CI does, a person starts at GitHub under their own name; the
-//! portal itself ends leases and freezes applies.
+//! Requests for operations. Each request is recorded first. A person starts CI runs at the forge under their own
+//! name; the portal itself only ends leases and freezes applies.
 
 use std::{sync::Arc, time::Instant};
 
@@ -35,7 +35,7 @@ use super::{
     sign_in::check_form,
 };
 
-/// The longest text of a request, in characters.
+/// The maximum length of a text in a request, in characters.
 const LONGEST: usize = 500;
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
@@ -49,7 +49,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/v1/stacks/{id}/{operation}", post(stack_call))
 }
 
-/// The input of a form.
+/// The fields of a form.
 #[derive(Deserialize)]
 struct SentForm {
     #[serde(default)]
@@ -65,7 +65,10 @@ impl SentForm {
         let serial = match self.serial.as_deref().map(str::trim) {
             None | Some("") => None,
             Some(text) => Some(text.parse().map_err(|_| {
-                RequestError::wrong("`serial` must be a serial", "the history of the stack lists them")
+                RequestError::wrong(
+                    "`serial` must be a serial",
+                    "the history of the stack lists the serials",
+                )
             })?),
         };
         Ok(OperationInput {
@@ -77,7 +80,7 @@ impl SentForm {
     }
 }
 
-/// One request, with everything that decides it.
+/// A request for an operation, with everything that decides about it.
 struct Asking {
     shared: Arc<Shared>,
     access: Access,
@@ -89,7 +92,7 @@ impl FromRequestParts<Arc<Shared>> for Asking {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Response> {
-        // Without an access nobody decided who asks.
+        // Without `Access` the middleware has not identified the sender, so the request is refused.
         let access = parts.extensions.get::<Access>().cloned().ok_or_else(|| {
             RequestError::SignedOut("no person is signed in".to_owned()).answer(form_of(parts.uri.path()))
         })?;
@@ -112,12 +115,13 @@ impl Asking {
         })
     }
 
-    /// A form of a person.
+    /// Checks that a form comes from a page of this portal, for this person.
     fn check_person(&self, csrf: &str) -> Result<(), RequestError> {
         check_form(self.login()?, &self.access, &self.headers, csrf)
     }
 
-    /// A call of a script. The cookie of a browser is not enough: another site could have sent it.
+    /// Checks that a call comes from a script. A session cookie is not enough, because another site could make the
+    /// browser send it.
     fn check_script(&self) -> Result<(), RequestError> {
         let is_script = |of: &super::access::SignedIn| of.csrf.is_none();
         if self.access.signed_in.as_ref().is_some_and(is_script) {
@@ -148,6 +152,8 @@ impl Asking {
             ));
         }
         let login = self.login()?;
+        // The portal ends a lease itself. All other operations are only recorded, and the person continues at the
+        // forge.
         if operation == PortalOperation::Unlock {
             let request = self.request(operation, Some(row), checked(operation, input)?)?;
             return self.write(login, &request).await;
@@ -159,7 +165,7 @@ impl Asking {
             message: refusal.message,
             hint: refusal.hint.to_owned(),
         })?;
-        // The audit names the difference that the person was shown.
+        // The audit log records the digest of the drift that the person saw.
         let shown = row
             .drift
             .as_ref()
@@ -228,13 +234,14 @@ impl Asking {
         Ok(within_deadline(login.actions.record(request)).await?)
     }
 
-    /// Records the request, writes, and records how that ended.
+    /// Records the request, performs it, and records the outcome.
     async fn write(&self, login: &Login, request: &PortalRequest) -> Result<OperationAnswer, RequestError> {
         let actions = &*login.actions;
-        // Recorded first: after a kill, the entry without an outcome tells that the write may have happened.
+        // The request is recorded first. If the process is killed after that, the entry without an outcome shows
+        // that the write may have happened.
         let audit = self.record(login, request).await?;
         let done = within_deadline(carry_out(actions, request)).await;
-        // Also after an error: the write may have happened all the same.
+        // The cache is emptied also after an error, because the write may still have happened.
         self.shared.forget().await;
         let error = match &done {
             Ok(UnlockResult::Ended) => None,
@@ -242,7 +249,7 @@ impl Asking {
             Err(error) => Some(error.to_string()),
         };
         if let Err(error) = within_deadline(actions.record_outcome(&audit, error.as_deref())).await {
-            // The entry stays, and says that its outcome is unknown.
+            // The entry stays in the audit log, with an unknown outcome.
             tracing::warn!(%error, entry = audit, "the outcome of a request is not in the audit");
         }
         match done? {
@@ -262,7 +269,7 @@ impl Asking {
     }
 }
 
-/// Does one of the few writes of the portal.
+/// Performs one of the portal's own writes.
 pub(super) async fn carry_out(
     actions: &dyn PortalActions,
     request: &PortalRequest,
@@ -283,7 +290,7 @@ pub(super) async fn carry_out(
     }
 }
 
-/// The input that belongs to an operation, and nothing else.
+/// Checks the input of an operation, and drops fields that do not belong to it.
 fn checked(operation: PortalOperation, input: OperationInput) -> Result<OperationInput, RequestError> {
     let text = |name: &str, text: Option<String>| {
         let text = text
@@ -306,6 +313,7 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
             )
         })
     };
+    // Each operation keeps only its own fields, so that the audit log never contains input without an effect.
     Ok(match operation {
         PortalOperation::Freeze | PortalOperation::Unfreeze => OperationInput {
             reason: Some(required("reason", input.reason)?),
@@ -333,7 +341,7 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
     })
 }
 
-/// 202: somebody else does it; 200: it is done.
+/// Responds with 202 if the person must take the next step, with 200 if the operation is done.
 fn answered(answer: Result<OperationAnswer, RequestError>, form: Form) -> Response {
     let answer = match answer {
         Ok(answer) => answer,
@@ -399,7 +407,7 @@ fn known(operation: &str) -> Result<PortalOperation, RequestError> {
     PortalOperation::of_stack(operation).ok_or(RequestError::Unknown("this operation"))
 }
 
-/// The input of a call: a JSON object, or nothing.
+/// Parses the input of an API call: a JSON object, or an empty body.
 fn called(body: &Bytes) -> Result<OperationInput, RequestError> {
     if body.is_empty() {
         return Ok(OperationInput::default());

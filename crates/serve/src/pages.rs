@@ -1,4 +1,4 @@
-//! The addresses of the pages.
+//! The routes of the pages.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ async fn kind(
     answer(make.await, Form::Page(1), &headers)
 }
 
-/// The stack whose pages lie in a folder.
+/// Returns the stack whose pages are in a folder.
 pub(super) fn stack_of(index: &StackIndex, folder: &str) -> Result<StackId, RequestError> {
     let rows = &index.overview.stacks;
     let row = rows.iter().find(|row| site_path::slug(row.id.as_str()) == folder);
@@ -178,7 +178,8 @@ async fn file_of_stack(
     )
 }
 
-/// `index.html`, `operations.html`, `FROM-TO.html`, or `difference.html?from=FROM&to=TO`.
+/// Responds with a page of a stack: `index.html`, `operations.html`, `FROM-TO.html`, or
+/// `difference.html?from=FROM&to=TO`.
 async fn page_of_stack(
     shared: &Shared,
     access: &Access,

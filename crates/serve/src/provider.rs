@@ -1,4 +1,4 @@
-//! An OpenID provider: what it publishes, the way to it and back, and the check of its tokens.
+//! An OpenID provider: its metadata, the sign-in, and the verification of its tokens.
 
 use std::{
     collections::HashMap,
@@ -22,20 +22,20 @@ use openidconnect::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How long what a provider published is used.
+/// The time for which the provider's metadata and keys are cached.
 const PUBLISHED: Duration = Duration::from_secs(3600);
-/// How long after a reading it is not read again, whatever a token says.
+/// The minimum time between two reads of the metadata, even if a token has an unknown key.
 const AT_MOST_EVERY: Duration = Duration::from_secs(60);
-/// How long a provider may take to answer.
+/// The maximum time for a response of the provider.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The longest answer of a provider.
+/// The maximum size of a response in bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
-/// How far the clock of a provider may be ahead of ours, in seconds.
+/// The number of seconds by which the provider's clock may be ahead.
 const CLOCK_DIFFERENCE: i64 = 60;
-/// The longest name that is shown.
+/// The maximum length of a display name.
 const LONGEST_NAME: usize = 200;
 
-/// The algorithms of which only the provider has the secret half.
+/// The accepted signature algorithms. All are asymmetric, so only the provider can sign.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
@@ -48,7 +48,7 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
-/// The claims beside those of the standard.
+/// The claims of a token that are not in the OpenID standard.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OtherClaims(HashMap<String, Value>);
 
@@ -57,21 +57,21 @@ impl AdditionalClaims for OtherClaims {}
 type ProviderToken =
     IdToken<OtherClaims, CoreGenderClaim, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm>;
 
-/// Why an answer of a provider or a browser identifies no person.
+/// Reasons why a person or a script cannot be identified.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SignInError {
-    /// The provider cannot be asked.
+    /// The provider cannot be reached.
     #[error("the login provider does not answer")]
     Away(#[source] SharedError),
     /// The provider refused.
     #[error("the login provider refused: {0}")]
     Refused(String),
-    /// A token is of somebody else, for somebody else, altered or expired.
+    /// A token is forged, expired, or issued for somebody else.
     #[error("the token is not accepted: {0}")]
     Token(String),
 }
 
-/// Who a verified token is of.
+/// The content of a verified token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct VerifiedToken {
     pub issuer: String,
@@ -82,7 +82,7 @@ pub(super) struct VerifiedToken {
 }
 
 impl VerifiedToken {
-    /// The texts of a claim that is a list, or a single text.
+    /// Returns the texts of a claim that is a list or a single text.
     pub(super) fn list(&self, claim: &str) -> Vec<String> {
         match self.others.get(claim) {
             Some(Value::String(one)) => vec![one.clone()],
@@ -95,7 +95,7 @@ impl VerifiedToken {
     }
 }
 
-/// The way to the provider, and what must come back.
+/// A sign-in that begins: the URL at the provider, and the values to check when the browser comes back.
 pub(super) struct SignInRequest {
     pub address: String,
     pub state: String,
@@ -103,7 +103,7 @@ pub(super) struct SignInRequest {
     pub verifier: String,
 }
 
-/// Sends the requests of the library by our own client.
+/// The HTTP client for the OpenID library.
 struct ProviderHttp(reqwest::Client);
 
 impl<'c> AsyncHttpClient<'c> for ProviderHttp {
@@ -124,20 +124,22 @@ impl<'c> AsyncHttpClient<'c> for ProviderHttp {
     }
 }
 
-/// The providers that were asked, by issuer.
+/// The metadata of providers, by issuer.
 pub(super) struct Providers {
     http: ProviderHttp,
     known: tokio::sync::Mutex<HashMap<String, (Instant, PublishedMetadata)>>,
 }
 
-/// The metadata of an issuer, or why it was not read.
+/// The metadata of an issuer, or the error of reading it.
 type PublishedMetadata = Result<Arc<CoreProviderMetadata>, SignInError>;
 
 impl Providers {
+    /// Creates the cache.
+    ///
     /// # Errors
     /// The HTTP client cannot be built.
     pub(super) fn new() -> Result<Self, reqwest::Error> {
-        // A provider that redirects would choose what this process connects to.
+        // No redirects: otherwise a provider could choose the hosts to which this process connects.
         let http = konverge_http::client().timeout(DEADLINE).build()?;
         Ok(Self {
             http: ProviderHttp(http),
@@ -145,15 +147,15 @@ impl Providers {
         })
     }
 
-    /// Returns the metadata of an issuer. `again` asks for it anew, because a token has a key that is unknown.
+    /// Returns the metadata of an issuer. `again` asks for newer metadata, because a token has an unknown key.
     async fn published(&self, issuer: &str, again: bool) -> PublishedMetadata {
         let mut known = self.known.lock().await;
         if let Some((read, published)) = known.get(issuer) {
             let is_fresh = match published {
-                // A token with an invented key must not make this process ask the issuer each time.
+                // A token with an invented key must not cause a request to the issuer each time.
                 Ok(_) if again => read.elapsed() < AT_MOST_EVERY,
                 Ok(_) => read.elapsed() < PUBLISHED,
-                // An issuer that is away is not asked again for each reader.
+                // An error is cached too, so that not each reader queries an issuer that is down.
                 Err(_) => read.elapsed() < Duration::from_secs(5),
             };
             if is_fresh {
@@ -163,7 +165,7 @@ impl Providers {
         let read = self.discover(issuer).await;
         let published = match (read, known.get(issuer)) {
             (Ok(read), _) => Ok(Arc::new(read)),
-            // The issuer is away, and its keys of before are still valid.
+            // The issuer is down. Its earlier keys are still valid.
             (Err(error), Some((_, Ok(earlier)))) => {
                 tracing::warn!(error = %chain(&error), "the login provider cannot be read again");
                 Ok(Arc::clone(earlier))
@@ -182,7 +184,8 @@ impl Providers {
             Some(read.authorization_endpoint().as_str()),
             read.token_endpoint().map(|url| url.as_str()),
         ];
-        // The code and the secret go to these addresses. An issuer without HTTPS is on this machine.
+        // The code and the client secret are sent to these addresses, so they must use HTTPS. An issuer with plain
+        // HTTP is on this machine.
         let is_secure = |address: &&str| address.starts_with("https://") || issuer.starts_with("http://");
         match addresses.iter().flatten().find(|address| !is_secure(address)) {
             Some(address) => Err(SignInError::Away(
@@ -192,10 +195,10 @@ impl Providers {
         }
     }
 
-    /// The address at the provider where a person signs in.
+    /// Begins a sign-in. Returns the URL at the provider to which the person goes.
     ///
     /// # Errors
-    /// The provider cannot be asked.
+    /// The provider cannot be reached.
     pub(super) async fn begin(
         &self,
         login: &PortalLogin,
@@ -219,10 +222,10 @@ impl Providers {
         })
     }
 
-    /// Exchanges the code that came back, and verifies the ID token.
+    /// Exchanges the code from the provider for an ID token, and verifies the token.
     ///
     /// # Errors
-    /// The provider is away or refuses; the token is not the one that was asked for.
+    /// The provider cannot be reached or refuses; the token is not valid for this sign-in.
     pub(super) async fn finish(
         &self,
         login: &PortalLogin,
@@ -254,10 +257,10 @@ impl Providers {
             .await
     }
 
-    /// Verifies a token: signature, issuer, audience, expiry, and the nonce of a sign-in.
+    /// Verifies a token: signature, issuer, audience, expiry, and, for a sign-in, the nonce.
     ///
     /// # Errors
-    /// One of them is wrong; the issuer cannot be asked for its keys.
+    /// One of these checks fails, or the issuer's keys cannot be read.
     pub(super) async fn verify(
         &self,
         issuer: &str,
@@ -268,7 +271,7 @@ impl Providers {
         let token: ProviderToken = token.parse().map_err(|_| malformed())?;
         let published = self.published(issuer, false).await?;
         match verified(&published, issuer, audience, &token, nonce) {
-            // The provider may have a new key.
+            // The provider may have new keys since the last read.
             Err(TokenProblem::Key) => {
                 let published = self.published(issuer, true).await?;
                 verified(&published, issuer, audience, &token, nonce).map_err(TokenProblem::error)
@@ -278,7 +281,7 @@ impl Providers {
     }
 }
 
-/// A request of the library that failed.
+/// An error of a request that the OpenID library makes.
 #[derive(Debug, thiserror::Error)]
 enum ProviderHttpError {
     #[error(transparent)]
@@ -288,7 +291,7 @@ enum ProviderHttpError {
 }
 
 enum TokenProblem {
-    /// No published key made the signature.
+    /// None of the provider's keys made the signature.
     Key,
     Other(String),
 }
@@ -342,6 +345,7 @@ fn verified(
         keys,
     )
     .set_allowed_algs(ALGORITHMS);
+    // A script's token belongs to no sign-in, so it has no nonce to check.
     let check_nonce = |sent: Option<&Nonce>| match (nonce, sent) {
         (None, _) => Ok(()),
         (Some(asked), Some(sent)) if super::session::is_same_secret(asked, sent.secret()) => Ok(()),
@@ -382,8 +386,7 @@ fn verified(
     })
 }
 
-/// Checks that a token was issued, and is valid by now: `iat` and `nbf` are not in the future. The library checks only its
-/// end.
+/// Checks that `iat` and `nbf` are not in the future. The library only checks the expiry.
 fn check_begun(issued: i64, not_before: Option<&Value>, now: Timestamp) -> Result<(), TokenProblem> {
     let latest = now.as_second() + CLOCK_DIFFERENCE;
     let refused = |why: &str| Err(TokenProblem::Other(why.to_owned()));
@@ -409,7 +412,7 @@ mod tests {
         let begun =
             |issued: i64, not_before: Option<Value>| check_begun(issued, not_before.as_ref(), now).is_ok();
         assert!(begun(999_000, None) && begun(1_000_000, Some(json!(1_000_000))));
-        // The clocks of two machines are not one.
+        // Small differences between two machines' clocks are allowed.
         assert!(begun(1_000_060, Some(json!(1_000_059.5))));
         assert!(!begun(1_000_061, None) && !begun(999_000, Some(json!(1_000_061))));
         for odd in [json!("1"), json!(null), json!([])] {

@@ -1,4 +1,4 @@
-//! [`RateLimit`]: how often somebody may do something. Each process counts for itself.
+//! [`RateLimit`]: limits how often somebody may do something. Each process counts separately.
 
 use std::{
     collections::HashMap,
@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The number of names that are counted. With more, those that may go on are forgotten first.
+/// The maximum number of counted names. When it is reached, names that are not limited any more are forgotten.
 const NAMES: usize = 10_000;
 
-/// A number of requests for each name, which comes back one by one.
+/// A token bucket for each name.
 pub(super) struct RateLimit {
     burst: u32,
     each: Duration,
@@ -17,7 +17,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// At most `burst` at once, and then one for each `each`.
+    /// Creates a limit of `burst` requests at once, and after that one request for each period `each`.
     pub(super) fn new(burst: u32, each: Duration) -> Self {
         Self {
             burst,
@@ -26,7 +26,7 @@ impl RateLimit {
         }
     }
 
-    /// Counts a request. Returns the time to wait if it is one too many.
+    /// Counts a request. Returns the time to wait if the limit is exceeded.
     pub(super) fn take(&self, name: &str, now: Instant) -> Result<(), Duration> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         if spent.len() >= NAMES {
@@ -35,7 +35,7 @@ impl RateLimit {
         if spent.len() >= NAMES && !spent.contains_key(name) {
             return Err(self.each);
         }
-        // The time when everything that was taken has come back.
+        // The time at which the bucket of this name is full again.
         let free = spent.get(name).copied().unwrap_or(now).max(now) + self.each;
         let wait = free.saturating_duration_since(now + self.each * self.burst);
         if !wait.is_zero() {

@@ -1,4 +1,4 @@
-//! The server: routes, start and end.
+//! The HTTP server: routes, start and stop.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -27,13 +27,13 @@ use super::{
     source::PortalSource,
 };
 
-/// The longest body of a request. A form has a few short texts.
+/// The maximum size of a request's body in bytes. Forms only have a few short texts.
 const LONGEST_BODY: usize = 16 << 10;
 
-/// The error of the server.
+/// An error of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
@@ -56,23 +56,23 @@ impl From<ListenError> for UserError {
 /// Listens on an address.
 ///
 /// # Errors
-/// The address is in use or not of this machine.
+/// The address is in use, or does not belong to this machine.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address)
         .await
         .map_err(|why| ListenError::Listen { address, why })
 }
 
-/// The portal as a server.
+/// The portal as an HTTP server.
 pub struct Portal(Router);
 
 impl Portal {
-    /// The portal of a source, for this machine alone: nobody can ask for an operation.
+    /// Creates a portal without a login, for this machine only. Nobody can request an operation.
     pub fn new(source: Box<dyn PortalSource>) -> Self {
         Self::with(Shared::new(source, None))
     }
 
-    /// The portal of a source behind a login.
+    /// Creates a portal with a login.
     ///
     /// # Errors
     /// The login cannot be set up.
@@ -116,12 +116,12 @@ impl Portal {
         Self(router)
     }
 
-    /// The routes, to be called without a connection.
+    /// Returns the router, for calls without a network connection.
     pub fn into_router(self) -> Router {
         self.0
     }
 
-    /// Answers until it is asked to stop.
+    /// Serves requests until `stop` is cancelled.
     ///
     /// # Errors
     /// The connection of the server fails.

@@ -1,5 +1,5 @@
-//! The cookies of a person: the sign-in that was begun, and the session. Both are encrypted and authenticated, and hold
-//! all there is, so that any number of replicas with the same key know them.
+//! The cookies of a person: the sign-in in progress, and the session. Both are encrypted and authenticated, and
+//! contain the whole data, so any number of replicas with the same key can read them.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use konverge_portal::PortalPerson;
 use openidconnect::CsrfToken;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// How long a session is valid.
+/// The lifetime of a session.
 const SESSION: Duration = Duration::from_secs(8 * 3600);
-/// How long a person may take to sign in.
+/// The maximum time for a sign-in.
 const SIGN_IN: Duration = Duration::from_secs(600);
-/// The fewest characters of a key that somebody sets.
+/// The minimum length of a configured key, in characters.
 const SHORTEST_KEY: usize = 32;
 
-/// The variable with the key of the cookies.
+/// The environment variable with the key that encrypts cookies.
 pub const PORTAL_KEY_VARIABLE: &str = variables::KONVERGE_PORTAL_KEY;
 
 /// The key in [`PORTAL_KEY_VARIABLE`] is too short.
@@ -31,7 +31,7 @@ pub struct ShortKey;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct PersonSession {
     pub person: PortalPerson,
-    /// The groups that roles named at the sign-in.
+    /// The groups of the person that roles mentioned at the sign-in.
     pub groups: Vec<String>,
     pub csrf: String,
     until: Timestamp,
@@ -48,13 +48,13 @@ impl PersonSession {
     }
 }
 
-/// A sign-in that was begun and waits for the provider.
+/// A sign-in in progress, while the person is at the provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct PendingSignIn {
     pub state: String,
     pub nonce: String,
     pub verifier: String,
-    /// The page to which the person returns.
+    /// The page to show after the sign-in.
     pub to: String,
     until: Timestamp,
 }
@@ -72,19 +72,20 @@ impl PendingSignIn {
     }
 }
 
-/// Writes and reads the cookies.
+/// Encrypts and decrypts cookies.
 pub(super) struct CookieSealer {
     key: Key,
-    /// True if browsers may send them over HTTPS alone.
+    /// True if browsers may send the cookies only over HTTPS.
     is_secure: bool,
 }
 
 impl CookieSealer {
-    /// With the given key, or with one of this process.
+    /// Creates a sealer with this key, or with a new random key.
     pub(super) fn new(key: Option<&str>, is_secure: bool) -> Result<Self, ShortKey> {
         let key = match key {
             Some(text) if text.chars().count() < SHORTEST_KEY => return Err(ShortKey),
             Some(text) => Key::derive_from(
+                // The key of the cookie library has a fixed length, so it is derived from the configured text.
                 blake3::Hasher::new_derive_key("konverge portal cookies 1")
                     .update(text.as_bytes())
                     .finalize()
@@ -95,7 +96,7 @@ impl CookieSealer {
         Ok(Self { key, is_secure })
     }
 
-    /// `__Host-`: no other host of the domain can set it.
+    /// Returns the full name of a cookie. With the prefix `__Host-` no other host of the domain can set it.
     fn name(&self, name: &str) -> String {
         if self.is_secure {
             format!("__Host-{name}")
@@ -121,7 +122,8 @@ impl CookieSealer {
             .path("/")
             .http_only(true)
             .secure(self.is_secure)
-            // Not `Strict`: the browser comes back from the provider's site, and must send the cookie of the sign-in.
+            // Not `Strict`: the browser comes back from the provider's site, and must then send the cookie of the
+            // sign-in.
             .same_site(SameSite::Lax)
             .build()
     }
@@ -141,34 +143,34 @@ impl CookieSealer {
         serde_json::from_slice(&text).ok()
     }
 
-    /// The header that sets a session.
+    /// Returns the header that sets the session cookie.
     pub(super) fn session(&self, session: &PersonSession) -> Option<HeaderValue> {
         self.seal("konverge-session", session, SESSION)
     }
 
-    /// The header that remembers a sign-in.
+    /// Returns the header that sets the sign-in cookie.
     pub(super) fn sign_in(&self, sign_in: &PendingSignIn) -> Option<HeaderValue> {
         self.seal("konverge-sign-in", sign_in, SIGN_IN)
     }
 
-    /// The session of a request. An altered or an expired one, and one of another key, is none.
+    /// Reads the session cookie of a request. `None` if it was altered, has expired, or has another key.
     pub(super) fn read_session(&self, headers: &HeaderMap, now: Timestamp) -> Option<PersonSession> {
         let session: PersonSession = self.open("konverge-session", headers)?;
         (session.until > now).then_some(session)
     }
 
-    /// The sign-in of a request.
+    /// Reads the sign-in cookie of a request.
     pub(super) fn read_sign_in(&self, headers: &HeaderMap, now: Timestamp) -> Option<PendingSignIn> {
         let sign_in: PendingSignIn = self.open("konverge-sign-in", headers)?;
         (sign_in.until > now).then_some(sign_in)
     }
 
-    /// The header that removes the session.
+    /// Returns the header that deletes the session cookie.
     pub(super) fn without_session(&self) -> Option<HeaderValue> {
         self.removed("konverge-session")
     }
 
-    /// The header that removes the sign-in: it is used once.
+    /// Returns the header that deletes the sign-in cookie, which may be used only once.
     pub(super) fn without_sign_in(&self) -> Option<HeaderValue> {
         self.removed("konverge-sign-in")
     }
@@ -179,7 +181,7 @@ impl CookieSealer {
     }
 }
 
-/// Returns true if two secrets are the same. The time tells nothing about them.
+/// Compares two secrets in constant time.
 pub(super) fn is_same_secret(one: &str, other: &str) -> bool {
     blake3::hash(one.as_bytes()) == blake3::hash(other.as_bytes())
 }
@@ -257,7 +259,7 @@ mod tests {
             let headers = sent(&HeaderValue::from_str(&altered).unwrap());
             assert_eq!(sealer.read_session(&headers, now), None, "{at}");
         }
-        // The cookie of a sign-in is not a session, under whichever name it is sent.
+        // A sign-in cookie is not accepted as a session, even under the session's name.
         let begun = PendingSignIn::begin("s".into(), "n".into(), "v".into(), "/".into(), now);
         let sign_in = sealer.sign_in(&begun).unwrap();
         assert_eq!(sealer.read_sign_in(&sent(&sign_in), now), Some(begun));

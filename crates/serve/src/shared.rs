@@ -1,4 +1,4 @@
-//! [`Shared`]: what all requests share.
+//! [`Shared`]: the state that all requests share.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::{
     source::PortalSource,
 };
 
-/// The number of stacks and differences that are read at once: each may be large.
+/// The maximum number of stacks and differences that are read at the same time, because each may be large.
 const READS_AT_ONCE: usize = 8;
 
-/// The parts that all requests share.
+/// The state that all requests share.
 pub(super) struct Shared {
     source: Box<dyn PortalSource>,
     index: IndexCache,
-    /// Without a login nobody can ask for an operation.
+    /// The login; without it nobody can request an operation.
     login: Option<Login>,
     pub(super) bodies: BodyCache,
     pub(super) metrics: Metrics,
@@ -54,12 +54,12 @@ impl Shared {
         self.login().map(|login| &*login.actions)
     }
 
-    /// The roles that hold now.
+    /// Returns the present roles.
     pub(super) async fn roles(&self) -> Result<Arc<PortalConfig>, UserError> {
         self.source.roles().await
     }
 
-    /// The stacks that somebody may see, and nothing of the others.
+    /// Returns the index with only the stacks that the sender may see.
     pub(super) async fn index(&self, access: &Access) -> Result<Arc<KnownIndex>, UserError> {
         let known = self.index.read(&*self.source, &self.metrics).await?;
         Ok(match access.patterns() {
@@ -68,13 +68,13 @@ impl Shared {
         })
     }
 
-    /// Forgets what was read: a write of the portal changed it.
+    /// Empties the cache after a write.
     pub(super) async fn forget(&self) {
         self.index.forget().await;
         self.bodies.forget();
     }
 
-    /// How a page is shown.
+    /// Returns the mode in which pages are rendered.
     pub(super) fn mode(&self) -> PageMode {
         match self.login {
             Some(_) => PageMode::Personal,

@@ -1,4 +1,4 @@
-//! The way to the login provider and back: `/login`, `/login/callback`, the account, and signing out.
+//! The routes of the sign-in: `/login`, `/login/callback`, the account page, and signing out.
 
 use std::{sync::Arc, time::Instant};
 
@@ -25,7 +25,7 @@ use super::{
     shared::Shared,
 };
 
-/// The longest page to which a person returns.
+/// The maximum length of the URL to return to.
 const LONGEST_RETURN: usize = 1000;
 
 pub(super) fn routes() -> Router<Arc<Shared>> {
@@ -36,7 +36,8 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/logout", post(sign_out))
 }
 
-/// A page of this portal, or else the overview. A browser is never sent to another host.
+/// Returns the path if it is a page of this portal, or else the overview. A sign-in must never redirect to another
+/// host.
 fn own_page(to: &str) -> String {
     let is_own = to.starts_with('/')
         && to.len() <= LONGEST_RETURN
@@ -48,16 +49,16 @@ fn own_page(to: &str) -> String {
     if is_own { to.to_owned() } else { "/".to_owned() }
 }
 
-/// The answer that sends a browser to an address.
+/// Creates a redirect.
 fn sent_to(address: &str) -> Response {
     let mut answer = plain(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", "");
-    // An address that cannot stand in a header leads to the overview.
+    // A URL that is invalid in a header becomes the overview.
     let location = HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("/"));
     answer.headers_mut().insert(header::LOCATION, location);
     answer
 }
 
-/// The answer if a page is asked for without a session.
+/// Creates the redirect to the login, for a page that was requested without a session.
 pub(super) fn to_login(page: &str) -> Response {
     let page = url::form_urlencoded::byte_serialize(page.as_bytes()).collect::<String>();
     sent_to(&format!("/login?to={page}"))
@@ -72,7 +73,7 @@ fn not_signed_in(error: SignInError) -> RequestError {
     let (SignInError::Away(_) | SignInError::Refused(_) | SignInError::Token(_)) = &error;
     RequestError::Source(
         UserError::from_error(ErrorKind::Config, error)
-            .hint("open the overview to sign in again; who is signed in is not affected"),
+            .hint("open the overview to sign in again; people who are signed in are not affected"),
     )
 }
 
@@ -118,7 +119,8 @@ async fn finish(
 ) -> Response {
     let made = finished(&shared, &client.0, &words, &headers).await;
     let mut answer = made.unwrap_or_else(|error| error.answer(Form::Page(1)));
-    // Each sign-in is for one answer of the provider, whichever it is.
+    // The cookie is deleted after the first response of the provider, so that each sign-in can be used only once,
+    // also after an error.
     if let Some(cookie) = shared.login().and_then(|login| login.cookies.without_sign_in()) {
         answer.headers_mut().append(header::SET_COOKIE, cookie);
     }
@@ -138,24 +140,26 @@ async fn finished(
         .map_err(RequestError::TooMany)?;
     let begun = login.cookies.read_sign_in(headers, Timestamp::now());
     let word = |name: &str| words.get(name).map_or("", String::as_str);
-    // The cookie binds the answer to this browser: nobody can sign somebody else in with an answer of their own.
+    // The cookie binds the sign-in to this browser. Without it an attacker could sign somebody in with the
+    // attacker's own account.
     let begun = begun.filter(|begun| is_same_secret(&begun.state, word("state")));
     let Some(begun) = begun else {
         return Err(RequestError::wrong(
-            "this answer of the login provider belongs to no sign-in of this browser, or came too late",
+            "this response of the login provider belongs to no sign-in of this browser, or came too late",
             "open the overview to sign in again",
         ));
     };
-    // A provider that names itself in its answer (RFC 9207) must be the one that was asked.
+    // A provider that identifies itself in its response (RFC 9207) must be the configured one.
     if words
         .get("iss")
         .is_some_and(|issuer| *issuer != login.config.issuer)
     {
         return Err(RequestError::wrong(
-            "this answer is of another login provider",
+            "this response is from another login provider",
             "open the overview to sign in again",
         ));
     }
+    // Only now is the response known to belong to a sign-in of this browser, so its error may be shown.
     if let Some(error) = words.get("error") {
         let why = words.get("error_description").unwrap_or(error);
         let why = why.chars().take(300).collect();
@@ -226,7 +230,7 @@ async fn sign_out(
     make().unwrap_or_else(|error: RequestError| error.answer(Form::Page(0)))
 }
 
-/// Refuses a form that no page of this portal sent for this session.
+/// Refuses a form unless a page of this portal sent it in this session.
 pub(super) fn check_form(
     login: &Login,
     access: &Access,

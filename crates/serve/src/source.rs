@@ -1,4 +1,4 @@
-//! [`PortalSource`]: who reads what the portal shows.
+//! [`PortalSource`]: reads the data that the portal shows.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use konverge_portal::{
     PermissionsDocument, RolloutsDocument, StackDetails, StackIndex, StateDifference, Trends,
 };
 
-/// Reads what the portal shows. It writes nothing.
+/// Reads the data that the portal shows, and writes nothing.
 #[async_trait]
 pub trait PortalSource: Send + Sync {
-    /// The roles of the default branch, as they are now. They are asked for with each request of a person.
+    /// Returns the present roles of the default branch. Called for each request of a person.
     ///
     /// # Errors
-    /// They cannot be read, so every request is refused.
+    /// The roles cannot be read; then the request is refused.
     async fn roles(&self) -> Result<Arc<PortalConfig>, UserError>;
 
-    /// All stacks, as they are recorded now.
+    /// Reads all stacks.
     ///
     /// # Errors
-    /// The store does not answer; the index is of another repository.
+    /// The store cannot be read, or the index belongs to another repository.
     async fn index(&self) -> Result<StackIndex, UserError>;
 
-    /// One stack of the index; `None` if it has no such stack.
+    /// Reads one stack of the index; `None` if the index has no such stack.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The store cannot be read.
     async fn stack(&self, index: &StackIndex, id: &StackId) -> Result<Option<StackDetails>, UserError>;
 
-    /// The difference of two serials; `None` if one does not exist (any more).
+    /// Computes the difference of two serials; `None` if one of them does not exist any more.
     ///
     /// # Errors
     /// A serial cannot be read.
@@ -41,21 +41,22 @@ pub trait PortalSource: Send + Sync {
         to: u64,
     ) -> Result<Option<StateDifference>, UserError>;
 
-    /// How far the rollouts are.
+    /// Reads the progress of all rollouts.
     ///
     /// # Errors
-    /// The store does not answer; a record is damaged.
+    /// The store cannot be read, or a record is damaged.
     async fn rollouts(&self) -> Result<RolloutsDocument, UserError>;
 
-    /// The numbers over time of the stacks of an index. `of_all`: it has every stack, so what is known of all together counts.
+    /// Computes the trends of the stacks in an index. `of_all` means that the index has all stacks, so data that
+    /// exists only for all stacks together is included.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The store cannot be read.
     async fn trends(&self, index: &StackIndex, of_all: bool) -> Result<Trends, UserError>;
 
-    /// Who may do what, as the default branch says now; `None` if there is none.
+    /// Reads the permissions of the default branch; `None` if there is none.
     ///
     /// # Errors
-    /// Its configuration cannot be read.
+    /// The configuration cannot be read.
     async fn permissions(&self) -> Result<Option<PermissionsDocument>, UserError>;
 }

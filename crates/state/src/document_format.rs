@@ -70,7 +70,7 @@ struct SealedBody {
 }
 
 /// The possible causes of a missing mark, for messages.
-const FOREIGN: &str = "it was written before that was so (`state.accept_unmarked_until`), or by somebody who may write to the store and holds no key";
+const FOREIGN: &str = "it was written before Konverge marked documents (see `state.accept_unmarked_until`), or by somebody who can write to the store but holds no key of `state.encrypt_to`";
 
 /// The settings that all documents of one run share.
 #[derive(Clone)]
@@ -174,7 +174,7 @@ impl Documents {
         let body = match (&self.sealer, header.sealed) {
             (_, false) => plain,
             (None, true) => {
-                let why = "there is no key in this run that encrypts it";
+                let why = "this run has no key to encrypt it with";
                 return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
             }
             (Some(sealer), true) => {
@@ -189,7 +189,7 @@ impl Documents {
             (false, _) => Vec::new(),
             (true, Some(sealer)) => sealer.mark(key, rest.as_bytes())?,
             (true, None) => {
-                let why = "there is no key in this run that marks it";
+                let why = "this run has no key to mark it with";
                 return Err(key_error(&format!("a document of kind `{}`", header.kind), why));
             }
         };
@@ -355,8 +355,8 @@ impl Documents {
         let sealer = self.sealer.as_ref().filter(|sealer| sealer.has_age_key());
         let Some(sealer) = sealer else {
             return Err(StateError::Sealed {
-                what: format!("nobody knows who wrote `{key}`"),
-                why: "there is no key in this run that checks its mark".into(),
+                what: format!("it is unknown who wrote `{key}`"),
+                why: "this run has no key to check the mark of the document with".into(),
             });
         };
         let checked = sealer.check_marks(key, marked, marks);
@@ -429,11 +429,11 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
     let first: serde_json::Value = lines
         .next()
         .and_then(|line| serde_json::from_slice(line).ok())
-        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+        .ok_or_else(|| damaged("it has no first line of a Konverge document"))?;
     let version = first
         .get("konverge")
         .and_then(serde_json::Value::as_u64)
-        .ok_or_else(|| damaged("it does not begin as a document of Konverge"))?;
+        .ok_or_else(|| damaged("it has no first line of a Konverge document"))?;
     if version == 0 {
         return Err(damaged("format 0 does not exist"));
     }
@@ -447,7 +447,7 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
         serde_json::from_value(first).map_err(|_| damaged("its first line holds no checksum"))?;
     let rest = lines.next().unwrap_or_default();
     if Digest::of_bytes(rest) != seal.checksum {
-        return Err(damaged("its checksum does not fit: it was truncated or edited"));
+        return Err(damaged("its checksum does not match: it was truncated or edited"));
     }
     let mut lines = rest.splitn(2, |byte| *byte == b'\n');
     let header = lines.next().unwrap_or_default();

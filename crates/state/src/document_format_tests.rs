@@ -158,7 +158,7 @@ fn states_journals_and_keys_are_encrypted_and_the_rest_is_marked() {
         without_key
             .write("lease", &place(), Timestamp::UNIX_EPOCH, &json!({}))
             .is_err(),
-        "nobody could tell who wrote it"
+        "nobody could check who wrote it"
     );
 }
 

@@ -215,7 +215,7 @@ impl Sealer {
         if marks.is_empty() {
             Err(key_error(
                 "a document",
-                "no key in this run is that of a recipient, so nobody could tell who wrote it",
+                "no key of this run belongs to a recipient, so nobody could check who wrote the document",
             ))
         } else {
             Ok(marks)
@@ -231,7 +231,7 @@ impl Sealer {
     ) -> Result<(), String> {
         let inner = &*self.0;
         if marks.is_empty() {
-            return Err("it has no mark of its writer".to_owned());
+            return Err("it is not marked by its writer".to_owned());
         }
         let own: Vec<_> = inner.data_keys.iter().chain(&inner.identities).collect();
         let is_accepted = |name: &String| {
@@ -248,7 +248,7 @@ impl Sealer {
         if marks.iter().any(is_valid) {
             Ok(())
         } else {
-            Err("no holder of a key that this run knows wrote it".to_owned())
+            Err("its mark is of no key that this run accepts".to_owned())
         }
     }
 

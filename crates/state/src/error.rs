@@ -127,7 +127,7 @@ impl From<StateError> for UserError {
             StateError::Sealed { .. } => UserError::new(ErrorKind::State, text)
                 .hint("set KONVERGE_AGE_IDENTITY to the age identity (AGE-SECRET-KEY-1…) or passphrase of this store"),
             StateError::KeyService { .. } => UserError::new(ErrorKind::State, text)
-                .hint("nothing was touched: run it again when a key of `state.encrypt_to` answers, with the right to use it")
+                .hint("nothing was changed: run the command again when a key service of `state.encrypt_to` answers and this run may use its key")
                 .hint("the first run creates the data key, and needs the right to encrypt; `konverge state rekey` creates it too")
                 .hint("a key that is new in `state.encrypt_to` needs `konverge state rekey` while an earlier one is still listed")
                 .hint("if an age recipient is listed, too, set KONVERGE_AGE_IDENTITY to its identity: it decrypts what was encrypted to it"),
@@ -137,14 +137,14 @@ impl From<StateError> for UserError {
             StateError::Lost { stack, .. } => UserError::new(ErrorKind::State, text)
                 .hint(format!("run `konverge apply {stack}` again: it checks what was done and continues")),
             StateError::Stopped(_) => UserError::new(ErrorKind::Interrupted, text)
-                .hint("run it again: the lease expires by itself"),
+                .hint("run the command again: the lease expires by itself"),
             StateError::Vanished {
                 stack,
                 newest: Some(newest),
                 ..
             } => UserError::new(ErrorKind::State, text)
-                .hint("nothing was changed: what the missing serials recorded may still exist")
-                .hint("restore them below `stacks/` from a backup or the bucket's versions")
+                .hint("nothing was changed: resources that the missing serials recorded may still exist")
+                .hint("restore the missing documents below `stacks/` from a backup or the bucket's versions")
                 .hint(format!(
                     "to continue from serial {newest}: `konverge state pull {stack} --serial {newest} > FILE`, then `konverge state push {stack} FILE`"
                 )),

@@ -54,7 +54,7 @@ impl From<ReleaseError> for UserError {
             ReleaseError::Begun { .. } => Self::new(ErrorKind::State, error.to_string())
                 .hint("nothing was changed: wait until Kusion has ended, then import its release"),
             ReleaseError::Changed { .. } => Self::new(ErrorKind::State, error.to_string())
-                .hint("what Konverge applied is in its own state: let nobody apply the stack with Kusion now, import the newest release, and apply again"),
+                .hint("Konverge's changes are in its own state: do not apply the stack with Kusion now, import the newest release, and apply again"),
         }
     }
 }
@@ -139,8 +139,8 @@ impl Releases {
         let name = kusion::newest_release(&metadata).map_err(|error| self.unreadable(error))?;
         let metadata = yaml::from_str(&metadata).map_err(|error| self.unreadable(error))?;
         let text = self.text(&name).await?;
-        let text =
-            text.ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which is not there")))?;
+        let text = text
+            .ok_or_else(|| self.unreadable(format!("`{RELEASES}` names `{name}`, which does not exist")))?;
         let release = kusion::read(&text)
             .map_err(|error| self.unreadable(SharedError::from(error).context(format!("`{name}`"))))?;
         Ok(Some(NewestRelease {

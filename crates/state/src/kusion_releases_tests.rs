@@ -87,7 +87,7 @@ async fn the_newest_release_is_the_one_that_the_metadata_names() {
 #[tokio::test]
 async fn what_cannot_be_read_is_said_with_its_place() {
     for (metadata, release, why) in [
-        ("latestRevision: 2\n", "", "names `2.yaml`, which is not there"),
+        ("latestRevision: 2\n", "", "names `2.yaml`, which does not exist"),
         ("latestRevision: 0\n", "", "no `latestRevision`"),
         (
             "latestRevision: 1\n",

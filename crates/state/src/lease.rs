@@ -456,7 +456,7 @@ impl Lease {
         let deletes: Vec<_> = keys.iter().map(|key| inner.states.store.delete(key)).collect();
         for result in futures::future::join_all(deletes).await {
             if let Err(error) = result {
-                tracing::debug!(error = %chain(&error), "clean-up left a document behind");
+                tracing::debug!(error = %chain(&error), "failed to delete an outdated document");
             }
         }
     }

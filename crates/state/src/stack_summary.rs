@@ -159,7 +159,7 @@ impl Documents {
             (None, true) => {
                 return Err(StateError::Sealed {
                     what: "a row of the index".to_owned(),
-                    why: "there is no key in this run that encrypts it".into(),
+                    why: "this run has no key to encrypt it with".into(),
                 });
             }
         };

@@ -313,7 +313,7 @@ impl TerraformError {
             ],
             Self::ProviderSetting { setting, provider, free, .. } => vec![
                 format!(
-                    "remove it from `extensions.providerMeta`: the platform team sets it in the job's environment; a Spec may choose {}, but no address in them",
+                    "remove the setting from `extensions.providerMeta`: the platform team sets it in the job's environment; a Spec may choose {}, but no address in them",
                     free.replace(' ', ", ")
                 ),
                 format!(
@@ -328,10 +328,10 @@ impl TerraformError {
                 vec!["give the new resource another id; the old resource is then deleted".to_owned()]
             }
             Self::Reserved { .. } => {
-                vec!["remove it from the attributes; order is set with `dependsOn`".to_owned()]
+                vec!["remove the key from the attributes; order is set with `dependsOn`".to_owned()]
             }
             Self::ProviderNotFound { .. } => vec![
-                "check its name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
+                "check the provider's name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached"
                     .to_owned(),
             ],
             Self::ProviderHash { .. } => vec![
@@ -342,7 +342,7 @@ impl TerraformError {
             Self::Exists { id, deleted, .. } => {
                 let renamed = deleted.iter().map(|old| {
                     format!(
-                        "if it was called `{old}` before, write `konverge/moved-from: {old}` into the `extensions` of `{id}`, \
+                        "if the resource was called `{old}` before, write `konverge/moved-from: {old}` into the `extensions` of `{id}`, \
                          and its state moves"
                     )
                 });
@@ -367,7 +367,7 @@ impl TerraformError {
                 vec!["fix what failed and run the same command again".to_owned()]
             }
             Self::InFlight { address, .. } => vec![
-                "if it exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
+                "if the object exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again"
                     .to_owned(),
                 format!("the equivalent Terraform command: `terraform import {address} ID`"),
             ],

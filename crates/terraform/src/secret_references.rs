@@ -345,7 +345,7 @@ fn parse(text: &str) -> Result<Option<SecretTemplate>, TerraformError> {
 fn no_store(id: &ResourceId) -> UserError {
     UserError::new(
         ErrorKind::Secret,
-        format!("`{id}` refers to a secret, and no secret store is open"),
+        format!("`{id}` refers to a secret, but this run has no secret store"),
     )
     .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
 }

@@ -1,4 +1,4 @@
-//! Evaluates the assertions of a test on a Spec. Values are compared in clear, and what a failure shows is masked.
+//! Evaluates the assertions of a test on a Spec. Real values are compared; values in failure messages are masked.
 
 use cel::Context;
 use serde_json::{Value, json};
@@ -28,27 +28,27 @@ const MOST_SHOWN: usize = 10;
 /// The maximum number of names that a message lists.
 const MOST_NAMED: usize = 5;
 
-/// The stack that a test is run on.
+/// The result of compiling the stack of a test.
 pub enum TestedStack<'a> {
-    /// The stack compiles.
+    /// The stack compiled.
     Compiled(TestedSpec<'a>),
-    /// The stack does not compile: the message.
+    /// The stack did not compile; with the message.
     Refused(&'a str),
 }
 
-/// A Spec with what is known about it.
+/// A Spec with facts about it.
 pub struct TestedSpec<'a> {
-    /// The resources, in clear.
+    /// The resources with real values.
     pub resources: &'a [Resource],
-    /// The same resources in the same order, masked.
+    /// The same resources in the same order, with masked values.
     pub shown: &'a [Resource],
     /// The findings of the policy sets on this Spec.
     pub findings: &'a [PolicyFinding],
-    /// Returns true if some cluster may have a kind (API version, kind).
+    /// Returns true if a cluster could have this kind (API version, kind).
     pub is_known_kind: &'a dyn Fn(Option<&str>, &str) -> bool,
 }
 
-/// The assertions that do not hold.
+/// Returns the failures of the assertions that are not true.
 pub fn failures(
     assertions: &[PlacedAssertion],
     stack: &TestedStack<'_>,
@@ -59,7 +59,7 @@ pub fn failures(
             (Assertion::Fails(ExpectedFailure::Compile(text)), stack) => {
                 compile_failure(text, stack, secrets)
             }
-            // A policy in KCL refuses the stack before there is a Spec.
+            // A policy in KCL refuses the stack while it compiles, so there is no Spec.
             (Assertion::Fails(ExpectedFailure::Policy(name)), stack @ TestedStack::Refused(_)) => {
                 compile_failure(&format!("policy {name}:"), stack, secrets)
             }
@@ -103,6 +103,7 @@ fn has_failure(
         return Some(missing(selector, spec));
     }
     let expected = selector.has.as_ref()?;
+    // The failure shows the object with the fewest differences, because it is most likely the intended one.
     let compared = selected().map(|(one, shown)| (mismatches(expected, &object(one)), one, shown));
     let (paths, nearest, shown) = compared.min_by_key(|(paths, ..)| paths.len())?;
     if paths.is_empty() {
@@ -116,7 +117,7 @@ fn has_failure(
     };
     let difference = |path: &String| {
         let (expected, found) = (side(&masked, path), side(&shown, path));
-        // A place that is secret on one side is secret on both.
+        // If one of the two values is secret, the other one is hidden too, because it may be the same secret.
         let is_secret = [&expected, &found]
             .into_iter()
             .flatten()
@@ -144,7 +145,7 @@ fn has_failure(
     })
 }
 
-/// The expected fields, masked as they would be in the resource.
+/// Returns the expected fields, masked in the same way as the resource.
 fn masked_fields(expected: &Value, resource: &Resource, secrets: &Secrets) -> Value {
     let mut attributes = expected.as_object().cloned().unwrap_or_default();
     let header: &[&str] = match resource.runtime {
@@ -217,7 +218,7 @@ fn absent_failure(selector: &ObjectSelector, spec: &TestedSpec<'_>) -> Option<St
             listed(&found)
         )));
     }
-    // A misspelled kind is absent from every Spec.
+    // A misspelled kind would be absent from every Spec, so it is reported.
     let kind = selector.kind.as_deref()?;
     let is_known = spec.resources.iter().any(|one| is_of_kind(one, kind))
         || (spec.is_known_kind)(selector.api_version.as_deref(), kind);
@@ -250,7 +251,7 @@ fn cel_failure(
         Err(CelError::Missing(why)) => format!("{why} (`has(…)` asks whether a field exists)"),
         Err(CelError::Other(why)) => why,
     };
-    // What CEL says may hold a value.
+    // An error text of CEL may contain values.
     let why = secrets.mask(&without_secrets(&why));
     Some(plain(format!("`{text}` has no value: {why}")))
 }
@@ -258,7 +259,7 @@ fn cel_failure(
 fn policy_failure(name: &str, findings: &[PolicyFinding]) -> Option<StackTestFailure> {
     let is_meant = |finding: &&PolicyFinding| {
         let parts = finding.rule.split_once('/');
-        // A rule in Rego has the name of its package before its own.
+        // A Rego rule may be named with or without its package.
         let is_rule = |rule: &str| rule == name || rule.rsplit_once('.').is_some_and(|(_, own)| own == name);
         finding.rule == name || parts.is_some_and(|(set, rule)| set == name || is_rule(rule))
     };
@@ -317,7 +318,7 @@ impl ObjectSelector {
             && is(&self.api_version, api_version.unwrap_or_default())
     }
 
-    /// The selected resource in a sentence: `Ingress storefront`.
+    /// Describes the selector in a sentence: `Ingress storefront`.
     fn describe(&self) -> String {
         let parts = [&self.id, &self.api_version, &self.kind, &self.name]
             .into_iter()

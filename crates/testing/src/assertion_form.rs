@@ -1,5 +1,5 @@
-//! The format of assertions. An assertion that would hold for every Spec is an error: an empty `has`, or an expression
-//! that reads nothing.
+//! The format of assertions. An assertion that would be true for every Spec is an error: an empty `has`, or an
+//! expression that reads no variable.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,16 +7,16 @@ use serde_json::Value;
 use konverge_base::yaml::{Placed, YamlError};
 use konverge_cel::cel_expression::CelExpression;
 
-/// The variables of an expression.
+/// The variables that an expression may read.
 pub(crate) const VARIABLES: [&str; 2] = ["resources", "terraform"];
 
-/// The maximum number of loops within each other in an expression.
+/// The maximum number of nested loops in an expression.
 const MOST_LOOPS: u32 = 2;
 
-/// An assertion with its line.
+/// An assertion with its position in the file.
 #[derive(Debug)]
 pub struct PlacedAssertion {
-    /// The line, from 1, if known.
+    /// The line, from 1; `None` if unknown.
     pub line: Option<u32>,
     /// The assertion.
     pub assertion: Assertion,
@@ -25,50 +25,50 @@ pub struct PlacedAssertion {
 /// A condition on a Spec.
 #[derive(Debug)]
 pub enum Assertion {
-    /// At least one resource is selected, and at least one of them has these fields.
+    /// At least one selected resource has these fields.
     Has(ObjectSelector),
-    /// No resource is selected that has these fields.
+    /// No selected resource has these fields.
     Absent(ObjectSelector),
-    /// An expression over `resources` and `terraform` is true.
+    /// The expression over `resources` and `terraform` is true.
     Cel {
-        /// The expression as it is written.
+        /// The source of the expression.
         text: String,
         /// The parsed expression.
         expression: CelExpression,
     },
-    /// The stack is refused.
+    /// The stack is refused for this reason.
     Fails(ExpectedFailure),
 }
 
-/// Selects resources.
+/// Selects resources by their identity and fields.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectSelector {
-    /// The id in the Spec; for resources that are not of Kubernetes.
+    /// The id in the Spec, for resources that are not Kubernetes objects.
     pub id: Option<String>,
     /// The API version of the object.
     pub api_version: Option<String>,
     /// The kind of the object.
     pub kind: Option<String>,
-    /// The name of the object; without it any object of the kind.
+    /// The name of the object; `None` selects all objects of the kind.
     pub name: Option<String>,
     /// The namespace of the object.
     pub namespace: Option<String>,
-    /// A part of the object.
+    /// The fields that the object must have.
     pub has: Option<Value>,
 }
 
 /// The reason for which a stack must be refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedFailure {
-    /// A policy denies it: the name of a policy set, of one of its rules as `SET/RULE` or `RULE`, or of a policy in KCL whose
-    /// message begins with `policy NAME:`.
+    /// A policy denies the stack. The name is that of a policy set, of one of its rules (`SET/RULE` or `RULE`), or
+    /// of a policy in KCL whose message begins with `policy NAME:`.
     Policy(String),
-    /// It does not compile, with this text in the message.
+    /// The stack does not compile, and the message contains this text.
     Compile(String),
 }
 
-/// An assertion as it is written: the keys of all kinds.
+/// An assertion in the form of the file, with the keys of all kinds of assertions.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AssertionEntry {
@@ -83,7 +83,7 @@ pub(crate) struct AssertionEntry {
     fails: Option<String>,
 }
 
-/// Reads the assertions of a test, or of a step at this line.
+/// Parses the assertions of a test, or of a step at this line.
 pub(crate) fn read_assertions(
     entries: Option<Placed<Vec<Placed<AssertionEntry>>>>,
     line: Option<u32>,
@@ -141,7 +141,7 @@ impl AssertionEntry {
 }
 
 impl ObjectSelector {
-    /// Refuses a selector that selects nothing in particular.
+    /// Returns an error if the selector has contradictions, or would select everything.
     fn checked(self) -> Result<Self, String> {
         let of_object = [&self.api_version, &self.kind, &self.name, &self.namespace];
         match (&self.id, &self.kind) {

@@ -1,8 +1,8 @@
-//! Stack tests as pure functions: no I/O, no process.
+//! Stack tests as pure functions, without I/O and processes.
 //!
-//! A test file lies in `<stack>/test/` and ends in `.test.yaml`. [`StackTest::parse`] reads one,
-//! [`failures`](assertion::failures) says which assertions do not hold for a [`TestedSpec`]. A live test has steps on a
-//! cluster ([`LiveStep`]); [`moving`] puts its Spec into throw-away namespaces.
+//! A test file is in `<stack>/test/` and its name ends in `.test.yaml`. [`StackTest::parse`] parses a test file,
+//! and [`failures`](assertion::failures) evaluates its assertions on a [`TestedSpec`]. A live test has steps on a
+//! cluster ([`LiveStep`]); [`moving`] moves its Spec into temporary namespaces.
 
 pub mod assertion;
 mod assertion_form;

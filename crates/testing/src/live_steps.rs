@@ -9,42 +9,42 @@ use konverge_base::yaml::{Placed, YamlError};
 
 use super::assertion_form::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions};
 
-/// The limit of a `wait` without `seconds`, in seconds.
+/// The time limit of a `wait` without `seconds`, in seconds.
 const WAIT: u64 = 60;
 
-/// The longest that a `wait` may be, in seconds.
+/// The maximum time limit of a `wait`, in seconds.
 const LONGEST_WAIT: u64 = 1_800;
 
-/// A step with its line.
+/// A step with its position in the file.
 #[derive(Debug)]
 pub struct PlacedStep {
-    /// The line, from 1, if known.
+    /// The line, from 1; `None` if unknown.
     pub line: Option<u32>,
     /// The step.
     pub step: LiveStep,
 }
 
-/// One step of a live test.
+/// A step of a live test.
 #[derive(Debug)]
 pub enum LiveStep {
-    /// Applies the Spec of the stack, and waits until it is ready.
+    /// Applies the Spec of the stack, and waits until all objects are ready.
     Apply,
-    /// Compiles the stack with these options as well, and applies that.
+    /// Compiles the stack with these additional options, and applies the result.
     Change(Map<String, Value>),
-    /// Waits until the assertions hold for the live objects.
+    /// Waits until the assertions are true for the live objects.
     Wait {
         /// The assertions; at least one.
         assertions: Vec<PlacedAssertion>,
-        /// The longest time.
+        /// The time limit.
         within: Duration,
     },
-    /// The assertions must hold for the live objects now; at least one.
+    /// Fails unless the assertions are true for the live objects now. At least one assertion.
     Assert(Vec<PlacedAssertion>),
-    /// Deletes everything, as if the stack were removed. It happens at the end of each test too.
+    /// Deletes all objects, as if the stack were removed. Each test also ends with this step.
     Delete,
 }
 
-/// A step as it is written: the keys of all kinds.
+/// A step in the form of the file, with the keys of all kinds of steps.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StepEntry {
@@ -55,7 +55,7 @@ pub(crate) struct StepEntry {
     delete: Option<Nothing>,
 }
 
-/// `{}`.
+/// An empty mapping: `{}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
@@ -73,10 +73,10 @@ struct Wait {
     assert: Option<Placed<Vec<Placed<AssertionEntry>>>>,
 }
 
-/// Reads the steps of a test.
+/// Parses the steps of a test.
 ///
 /// # Errors
-/// A step is not one of the kinds, the first one is not `apply`, or nothing is asserted.
+/// An unknown step, a first step other than `apply`, or no assertion in any step.
 pub(crate) fn read(entries: Placed<Vec<Placed<StepEntry>>>) -> Result<Vec<PlacedStep>, YamlError> {
     let steps = entries.value.into_iter().map(|entry| {
         Ok(PlacedStep {
@@ -145,7 +145,7 @@ impl StepEntry {
     }
 }
 
-/// The assertions of a step. Live objects do not refuse to compile.
+/// Parses the assertions of a step. `fails` is not allowed here, because live objects have already been compiled.
 fn live_assertions(
     entries: Option<Placed<Vec<Placed<AssertionEntry>>>>,
     line: Option<u32>,

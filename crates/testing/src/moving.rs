@@ -1,8 +1,7 @@
-//! Moves a Spec to throw-away namespaces, for a live test: two tests of one stack never meet, and no test meets the
-//! stack itself.
+//! Moves a Spec to temporary namespaces for a live test, so that tests do not meet each other or the stack itself.
 //!
-//! A move is refused rather than guessed: what acts on the whole cluster, gives rights to somebody outside of the test,
-//! or belongs to Terraform stays away, by name.
+//! If a resource cannot be moved safely, the whole move is refused. The error names resources that affect the whole
+//! cluster, that give permissions to accounts outside of the test, or that belong to Terraform.
 
 mod classes;
 mod hosts;
@@ -22,30 +21,29 @@ use konverge_base::model::{
 use self::hosts::{Hosts, suffixed};
 pub use stand_ins::{StandIns, replace_resources};
 
-/// The label of every namespace of a live test, with the run as its value.
+/// The label of every namespace of a live test. Its value is the name of the test run.
 pub const TEST_LABEL: &str = "konverge/test";
 
-/// Annotations that would keep an object when the test ends.
+/// Annotations that would protect an object from deletion when the test ends.
 const KEEPING: [&str; 2] = ["konverge/keep", "konverge/protect"];
 
-/// The cluster-scoped kinds that can have another name without acting on anybody else. Classes can, too ([`classes`]).
+/// The cluster-scoped kinds that can be renamed without affecting others. So can classes ([`classes`]).
 const MOVED_WITH_CLUSTER: [GroupKind<'static>; 3] = [
     GroupKind::NAMESPACE,
     GroupKind::CLUSTER_ROLE,
     GroupKind::CLUSTER_ROLE_BINDING,
 ];
 
-/// A Spec in the namespaces of a test.
+/// A Spec that was moved to the namespaces of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MovedSpec {
     /// The moved resources, and a Namespace for each namespace that the Spec does not define.
     pub spec: Spec,
-    /// The namespace and the name that an object has in the Spec of the stack, by group, kind, namespace and name in the
-    /// test.
+    /// The original namespace and name of each object, by its key in the test.
     pub originals: HashMap<ObjectKey, (String, String)>,
 }
 
-/// Group, kind, namespace and name of an object.
+/// The key of an object: group, kind, namespace and name.
 pub type ObjectKey = (String, String, String, String);
 
 /// A resource that cannot be moved, with the reason.
@@ -53,11 +51,11 @@ pub type ObjectKey = (String, String, String, String);
 pub struct MoveRefusal {
     /// The resource.
     pub id: ResourceId,
-    /// A sentence without a full stop.
+    /// The reason, as a sentence without a full stop.
     pub why: String,
 }
 
-/// The key of an object, as [`MovedSpec::originals`] has it.
+/// Returns the key of an object, in the form of [`MovedSpec::originals`].
 pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
     let key = object_key(attributes);
     let namespace = match is_namespaced(attributes) {
@@ -77,6 +75,7 @@ pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
 /// # Errors
 /// The resources that cannot be moved, sorted.
 pub fn move_spec(spec: &Spec, run: &str) -> Result<MovedSpec, Vec<MoveRefusal>> {
+    // All resources are checked before any is moved, so that one run reports all reasons.
     let mut refusals: Vec<_> = spec
         .resources
         .iter()
@@ -133,10 +132,11 @@ fn is_namespaced(attributes: &Map<String, Value>) -> Option<bool> {
     built_in_groups::is_namespaced(GroupKind::from_attributes(attributes)).or(is_written.then_some(true))
 }
 
-/// Returns why a resource cannot be moved; `None` if it can.
+/// Returns the reason why a resource cannot be moved; `None` if it can.
 fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     if resource.runtime == RuntimeKind::Terraform {
-        let why = "a resource of Terraform cannot be made twice: give values in its place (`with.terraform`)";
+        let why =
+            "a Terraform resource cannot be created twice: provide values in its place (`with.terraform`)";
         return Some(why.to_owned());
     }
     let object = Value::Object(resource.attributes.clone());
@@ -148,8 +148,7 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     match is_namespaced(&resource.attributes) {
         None => {
             return Some(
-                "it is not known whether its kind has namespaces: write `metadata.namespace` if it has"
-                    .to_owned(),
+                "it is unknown if its kind is namespaced: set `metadata.namespace` if it is".to_owned(),
             );
         }
         Some(false) if !MOVED_WITH_CLUSTER.contains(&of) && !classes::is_class(of) => {
@@ -160,11 +159,13 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     if let Some(why) = classes::refusal(of, &object) {
         return Some(why);
     }
+    // Kubernetes would add the rules of such a ClusterRole to other roles, such as `admin`, in the whole cluster.
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let aggregates = |label: &String| label.starts_with("rbac.authorization.k8s.io/aggregate-to-");
     if of == GroupKind::CLUSTER_ROLE && labels.is_some_and(|labels| labels.keys().any(aggregates)) {
         return Some("its rights are added to other roles of the cluster".to_owned());
     }
+    // Only service accounts of the test may get permissions, never an existing account.
     if matches!(of, GroupKind::ROLE_BINDING | GroupKind::CLUSTER_ROLE_BINDING) {
         let subjects = object.get("subjects").and_then(Value::as_array);
         let foreign = subjects.into_iter().flatten().find(|subject| {
@@ -177,6 +178,8 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
             ));
         }
     }
+    // These fields name an address or a volume that exists only once, so the copy would compete with the stack
+    // itself.
     let fixed = match of {
         GroupKind::SERVICE => ["/spec/externalIPs", "/spec/loadBalancerIP"].as_slice(),
         GroupKind::PERSISTENT_VOLUME_CLAIM => &["/spec/volumeName"],
@@ -185,10 +188,10 @@ fn refusal(resource: &Resource, spec: &Spec) -> Option<String> {
     let fixed = fixed
         .iter()
         .find(|path| object.pointer(path).is_some_and(|value| !value.is_null()));
-    fixed.map(|path| format!("`{}` names what exists once", path[1..].replace('/', ".")))
+    fixed.map(|path| format!("`{}` names a unique object", path[1..].replace('/', ".")))
 }
 
-/// Returns true if an object of the Spec is in a namespace.
+/// Returns true if the Spec has an object in this namespace.
 fn has_namespace(spec: &Spec, namespace: &str) -> bool {
     let mut resources = spec.resources.iter();
     resources.any(|one| {
@@ -199,9 +202,9 @@ fn has_namespace(spec: &Spec, namespace: &str) -> bool {
 /// The names that change for the test.
 struct Mover<'a> {
     run: &'a str,
-    /// The namespaces, in the Spec and in the test.
+    /// The name of each namespace in the test, by its name in the Spec.
     namespaces: BTreeMap<String, String>,
-    /// The cluster-scoped objects that are not namespaces: group, kind and name.
+    /// The name of each other cluster-scoped object in the test, by group, kind and name.
     cluster_scoped: BTreeMap<[String; 3], String>,
     hosts: Hosts,
     targets: Targets,
@@ -249,7 +252,8 @@ impl<'a> Mover<'a> {
         mover
     }
 
-    /// Returns the namespace and the name of an object in the test. The namespace of a cluster-scoped object is empty.
+    /// Returns the namespace and the name of an object in the test. For a cluster-scoped object the namespace is
+    /// empty.
     fn place(&self, attributes: &Map<String, Value>) -> (String, String) {
         let key = object_key(attributes);
         let (kind, name) = (key.group_kind(), key.name);
@@ -294,6 +298,7 @@ impl<'a> Mover<'a> {
             .pointer_mut("/metadata/annotations")
             .and_then(Value::as_object_mut)
         {
+            // Otherwise the end of the test could not delete the object.
             annotations.retain(|key, _| !KEEPING.contains(&key.as_str()));
         }
         if of.group == GroupKind::RBAC {
@@ -305,6 +310,7 @@ impl<'a> Mover<'a> {
         });
         let attributes = object.as_object().cloned().unwrap_or_default();
         let mut extensions = resource.extensions.clone();
+        // The extension names the cluster of the stack. The test runs on another one.
         extensions.shift_remove("cluster");
         let renamed = |id: &ResourceId| self.ids.get(id).unwrap_or(id).clone();
         Ok(Resource {
@@ -317,7 +323,7 @@ impl<'a> Mover<'a> {
         })
     }
 
-    /// Renames hosts, and names of services in the cluster's DNS, wherever they are in a text.
+    /// Renames hosts and DNS names of services in all texts of a value.
     fn rename_texts(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hosts.rename(text, &self.namespaces),
@@ -327,7 +333,7 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// The subjects and the role of a binding.
+    /// Renames the subjects and the role of a binding.
     fn rename_rights(&self, object: &mut Value) {
         let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
         for subject in subjects.into_iter().flatten() {
@@ -342,7 +348,7 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// Selectors of namespaces by the label that Kubernetes gives each of them.
+    /// Renames namespaces in selectors that use the label `kubernetes.io/metadata.name`.
     fn rename_selected_namespaces(&self, value: &mut Value) {
         const LABEL: &str = "kubernetes.io/metadata.name";
         let renamed = |value: &mut Value| {
@@ -369,7 +375,7 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// A Namespace for each one that the Spec does not define.
+    /// Returns a Namespace object for each namespace that the Spec uses but does not define.
     fn missing_namespaces(&self, spec: &Spec) -> Vec<Resource> {
         let is_defined = |name: &str| {
             let mut resources = spec.resources.iter();

@@ -154,7 +154,7 @@ fn what_acts_on_others_is_refused_by_name() {
         ),
         (
             wide("Thing", "example.com/v1"),
-            "not known whether its kind has namespaces",
+            "unknown if its kind is namespaced",
         ),
         (
             namespaced("Service", "v1", json!({"externalIPs": ["192.0.2.1"]})),

@@ -1,9 +1,9 @@
-//! Matches a partial object with an object.
+//! Matches an object against a partial object.
 //!
-//! - A mapping may have more keys than are expected. `key: null` expects that the key is absent or null.
-//! - Items of a list are found by their keys, as Kubernetes merges them. Items of a list without keys are found wherever they
-//!   are. A list may have more items than are expected, in any order.
-//! - An empty mapping or list expects exactly that. Numbers are equal by value.
+//! - A mapping may have more keys than expected. `key: null` expects that the key is absent or null.
+//! - Items of a keyed list are matched by their key, as Kubernetes merges them. Items of other lists match at any
+//!   position. A list may have more items than expected.
+//! - An empty mapping or list expects exactly that. Numbers are compared by value.
 
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ use konverge_base::model::{
     field_path::{join_path, label},
 };
 
-/// The paths at which an object is not as expected, sorted. A path has the form of a plan: items of keyed lists as `name=web`.
+/// Returns the paths at which an object differs from the expected fields, sorted. They have the form of a plan:
+/// items of keyed lists as `name=web`.
 pub(crate) fn mismatches(expected: &Value, found: &Value) -> Vec<String> {
     let mut paths = Vec::new();
     compare("", "", expected, Some(found), &mut paths);
@@ -59,11 +60,12 @@ fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: 
     for item in items {
         let wanted = label(item, &keys);
         let place = join_path(path, &wanted);
-        // A list may have two items of one key, although Kubernetes then refuses it.
+        // A list in a Spec may contain two items with the same key, although Kubernetes would reject it.
         let same_key = all.iter().filter(|found| label(found, &keys) == wanted);
         let compared = same_key.map(|found| {
             let mut inside = Vec::new();
-            // The keys are equal already: a missing `protocol` means `TCP`.
+            // The keys already match. They are not compared again, because a key with a default (`protocol: TCP`)
+            // may be missing.
             let fields = item.as_object().into_iter().flatten();
             for (key, value) in fields.filter(|(key, _)| !keys.contains(&key.as_str())) {
                 compare(&join_path(&place, key), key, value, found.get(key), &mut inside);

@@ -1,8 +1,8 @@
-//! The format of a test file: one test, with options and at least one assertion. A live test has steps instead
-//! ([`LiveStep`]).
+//! The format of a test file: one test, with options and at least one assertion. A live test has steps in place of
+//! assertions ([`LiveStep`]).
 //!
-//! A test that would pass for every Spec is an error: one without assertions, with an empty `has`, or with an
-//! expression that reads nothing.
+//! A test that would pass for every Spec is an error: a test without assertions, with an empty `has`, or with an
+//! expression that reads no variable.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use konverge_base::yaml::{self, Placed, YamlError};
 
-/// The largest test file in bytes.
+/// The maximum size of a test file in bytes.
 const LARGEST: usize = 64 << 10;
 
 /// One test.
@@ -26,11 +26,11 @@ pub struct StackTest {
     pub name: String,
     /// The line of the name.
     pub line: Option<u32>,
-    /// Options of KCL (`-D key=value`) that replace those of the stack.
+    /// KCL options (`-D key=value`) that replace those of the stack.
     pub options: Map<String, Value>,
-    /// Values of the outputs of other stacks that the stack reads, by `ALIAS.NAME`.
+    /// Outputs of other stacks that the stack reads, by `ALIAS.NAME`.
     pub outputs: BTreeMap<String, Value>,
-    /// Values in the place of resources of Terraform; empty for an offline test.
+    /// Values in place of Terraform resources. Only live tests have them.
     pub stand_ins: StandIns,
     /// The assertions or the steps.
     pub body: TestBody,
@@ -65,7 +65,7 @@ struct With {
     outputs: BTreeMap<String, Value>,
 }
 
-/// The values that a test replaces.
+/// The values that a test replaces (`with`).
 #[derive(Default)]
 struct Replaced {
     options: Map<String, Value>,
@@ -107,10 +107,10 @@ impl With {
 }
 
 impl StackTest {
-    /// Reads a test file.
+    /// Parses a test file.
     ///
     /// # Errors
-    /// It is not YAML of this form, or an assertion that it has would hold for every Spec.
+    /// Text of another form, or an assertion that would be true for every Spec.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
         if text.len() > LARGEST {
             return Err(error(None, format!("a test file has at most {LARGEST} bytes")));
@@ -145,7 +145,7 @@ impl StackTest {
         })
     }
 
-    /// Returns true if an assertion expects that the stack is refused: by a policy set, or by KCL.
+    /// Returns true if an assertion expects that a policy set or KCL refuses the stack.
     pub fn expects_refusal(&self) -> bool {
         let mut assertions = match &self.body {
             TestBody::Offline(assertions) => assertions.iter(),
@@ -221,7 +221,7 @@ mod tests {
             ("name: ' '\nassert: [{kind: Secret}]\n", "1: `name` is empty"),
             (
                 "name: a\nassert: [{kind: Secret}]\n---\nname: b\n",
-                "4: there may be one document only",
+                "4: only one document is allowed",
             ),
             ("name: a\nasert: [{kind: Secret}]\n", "2: unknown key `asert`"),
             ("name: a\nname: b\nassert: [{kind: Secret}]\n", "2: duplicate"),

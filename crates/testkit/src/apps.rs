@@ -1,5 +1,5 @@
-//! A repository of today's Kusion: projects whose stacks are packages of their own with AppConfigurations, and the
-//! packages that they import, rewritten from what is published about them.
+//! A repository for the present Kusion: projects whose stacks are packages of their own with AppConfigurations, and the
+//! packages that they import, rewritten from the published ones.
 
 use super::git::Repository;
 
@@ -62,7 +62,7 @@ const JOB: &[(&str, &str)] = &[
     ),
 ];
 
-/// The application of the quickstart.
+/// The application of Kusion's quickstart.
 pub const QUICKSTART: &str = r#"import kam.v1.app_configuration as ac
 import service
 import service.container as c
@@ -88,7 +88,7 @@ quickstart: ac.AppConfiguration {
 }
 "#;
 
-/// Writes the stack `folder`, whose package is `versions` of the modules `service` and `network`.
+/// Writes the stack `folder`, whose package depends on these versions of the modules `service` and `network`.
 pub fn write_stack(repository: &Repository, folder: &str, versions: (&str, &str), program: &str) {
     let (project, stack) = folder.rsplit_once('/').expect("project/stack");
     let (service, network) = versions;
@@ -130,20 +130,20 @@ pub fn write_job(repository: &Repository, folder: &str, program: &str) {
     }
 }
 
-/// A workspace with settings for `service`.
+/// Returns a workspace with settings for `service`.
 pub fn workspace(version: &str, configs: &str) -> String {
     format!(
         "modules:\n  service:\n    path: oci://ghcr.io/kusionstack/service\n    version: {version}\n    configs:\n{configs}"
     )
 }
 
-/// A module of our own, which is not built in.
+/// The files of `hello`, a module that is not built into Konverge.
 pub const HELLO: &[(&str, &str)] = &[
     ("kcl.mod", "[package]\nname = \"hello\"\nversion = \"0.1.0\"\n"),
     ("hello.k", "schema Hello:\n    mode: str = \"plain\"\n"),
 ];
 
-/// The binary of the module `hello`: the part `kusion-module`.
+/// Returns the path of the binary of the module `hello`, which is the part `kusion-module`.
 pub fn hello_binary() -> std::path::PathBuf {
     super::executable("kusion-module", "kusion-module-hello")
 }
@@ -151,7 +151,7 @@ pub fn hello_binary() -> std::path::PathBuf {
 /// The name of the binary in its package.
 pub const HELLO_FILE: &str = "kusion-module-hello_0.1.0";
 
-/// A stack whose application has a `service.Service` and the accessory `hello.Hello`, with the given settings.
+/// Writes a stack whose application has a `service.Service` and the accessory `hello.Hello` with these settings.
 pub fn write_hello_stack(repository: &Repository, folder: &str, settings: &str) {
     let program = QUICKSTART
         .replace("import network as n\n", "import hello\n")

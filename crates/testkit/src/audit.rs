@@ -1,10 +1,10 @@
-//! The API server's audit log: what was really asked of it, by whom.
+//! The API server's audit log: which requests it got, and from whom.
 
 use super::identities::User;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What is written down: each answered request without its bodies, but for the control plane's own.
+/// Returns the audit policy: each answered request without its bodies, except for requests of the control plane.
 pub fn policy() -> serde_json::Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
@@ -22,32 +22,32 @@ pub fn policy() -> serde_json::Value {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {
-    /// `get`, `list`, `create`, `patch`…
+    /// The verb, such as `get`, `list`, `create` or `patch`.
     pub verb: String,
-    /// Path and query.
+    /// The path and query of the request.
     #[serde(rename = "requestURI")]
     pub uri: String,
-    /// When it came in; later ones sort after earlier ones.
+    /// The time when the request was received. As text, later times sort after earlier ones.
     #[serde(rename = "requestReceivedTimestamp")]
     pub received: String,
-    /// Who asked.
+    /// The user that sent the request.
     pub user: AuditUser,
-    /// With what program.
+    /// The `User-Agent` of the client.
     #[serde(default)]
     pub user_agent: String,
-    /// For what; absent where the path names no resource.
+    /// The object of the request; absent if the path names no resource.
     pub object_ref: Option<AuditObject>,
-    /// How it was answered.
+    /// The response to the request.
     pub response_status: Option<AuditStatus>,
 }
 
 impl AuditEvent {
-    /// Whether it changed, or could have changed, what is stored.
+    /// Returns true if the request changed stored objects, or could have changed them.
     pub fn writes(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.uri.contains("dryRun=All")
     }
 
-    /// Whether it is about something in `namespace`.
+    /// Returns true if the request is about an object in `namespace`.
     pub fn is_in(&self, namespace: &str) -> bool {
         self.object_ref
             .as_ref()
@@ -58,23 +58,23 @@ impl AuditEvent {
 /// The user of an [`AuditEvent`].
 #[derive(Clone, Debug, Deserialize)]
 pub struct AuditUser {
-    /// As in [`User::name`].
+    /// The name, as in [`User::name`].
     pub username: String,
 }
 
-/// The object of an [`AuditEvent`]; what the request does not name is empty.
+/// The object of an [`AuditEvent`]. Parts that the request does not name are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct AuditObject {
-    /// Plural, lower case.
+    /// The resource, plural and in lower case.
     pub resource: String,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// The answer in an [`AuditEvent`].
+/// The response in an [`AuditEvent`].
 #[derive(Clone, Debug, Deserialize)]
 pub struct AuditStatus {
     /// HTTP status code.

@@ -1,4 +1,4 @@
-//! A real browser, for looking at pages and for using them. Installed by `scripts/parts install all`.
+//! A real browser to look at pages and use them. Installed by `scripts/parts install all`.
 
 use super::executable;
 use super::service::{Service, folder};
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Long enough for a loaded machine; what is there is not waited for.
+/// The time limit for the browser, long enough for a loaded machine. Tests wait only until the result is there.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn chromium(profile: &Path) -> Command {
@@ -28,7 +28,7 @@ fn chromium(profile: &Path) -> Command {
     command
 }
 
-/// The page after its scripts ran, as the browser writes it out.
+/// Returns the HTML of the page after its scripts ran, as the browser prints it.
 pub fn dom(page: &Path) -> String {
     let output = chromium(&folder("chromium"))
         .arg("--dump-dom")
@@ -43,7 +43,8 @@ pub fn dom(page: &Path) -> String {
     String::from_utf8(output.stdout).expect("a page is UTF-8")
 }
 
-/// A browser with one tab, driven over its DevTools pipe: orders on descriptor 3, answers on 4, a zero byte after each.
+/// A browser with one tab, driven over its DevTools pipe: commands on descriptor 3, responses on 4, a zero byte after
+/// each.
 pub struct Browser {
     orders: File,
     answers: Receiver<Value>,
@@ -53,7 +54,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one.
+    /// Starts a browser.
     pub fn start() -> Self {
         let folder = folder("chromium");
         let (orders, answers) = (folder.join("orders"), folder.join("answers"));
@@ -71,7 +72,7 @@ impl Browser {
             .env("ORDERS", &orders)
             .env("ANSWERS", &answers);
         let process = Service::start("chromium", &shell, &folder);
-        // Each waits for the shell to open the other end.
+        // Opening a pipe blocks until the shell has opened its other end.
         let orders = OpenOptions::new().write(true).open(orders).expect("it is read");
         let answers = BufReader::new(File::open(answers).expect("it is written"));
         let (sender, receiver) = channel();
@@ -97,7 +98,7 @@ impl Browser {
         browser
     }
 
-    /// Opens a page and waits until it is there.
+    /// Opens a page and waits until it is loaded.
     pub fn open(&mut self, url: &str) {
         let opened = self.order("Page.navigate", &json!({"url": url}));
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
@@ -108,24 +109,24 @@ impl Browser {
         assert!(self.wait_for(&there).is_some(), "{url} does not load");
     }
 
-    /// The color scheme that pages are asked to have: `light` or `dark`.
+    /// Sets the color scheme that pages should use: `light` or `dark`.
     pub fn prefer(&mut self, scheme: &str) {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         self.order("Emulation.setEmulatedMedia", &json!({"features": [feature]}));
     }
 
-    /// From now on no page runs a script of its own.
+    /// Forbids scripts: from now on no page runs a script of its own.
     pub fn forbid_scripts(&mut self) {
         self.order("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
     }
 
-    /// The size of the window, in pixels.
+    /// Sets the size of the window, in pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.order("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// What an expression of JavaScript is in the page.
+    /// Evaluates an expression of JavaScript in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let answer = self.order("Runtime.evaluate", &parameters);
@@ -137,7 +138,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// The value of the expression, once it is neither null, false nor 0. `None` if it stays so.
+    /// Waits until an expression is neither null, false nor 0, and returns its value; `None` after the time limit.
     pub fn wait_for(&mut self, expression: &str) -> Option<Value> {
         let started = Instant::now();
         loop {
@@ -158,7 +159,7 @@ impl Browser {
         self.order("Network.setCookie", &cookie);
     }
 
-    /// A picture of the whole page, as PNG. What is outside of the window is drawn too.
+    /// Takes a screenshot of the whole page as PNG, including the part outside of the window.
     pub fn picture(&mut self) -> Vec<u8> {
         self.evaluate(
             "document.querySelectorAll('*').forEach((item) => { item.style.contentVisibility = 'visible'; })",
@@ -168,7 +169,7 @@ impl Browser {
         STANDARD.decode(data).expect("a picture is base64")
     }
 
-    /// Types into what has the focus.
+    /// Types into the element with the focus.
     pub fn type_text(&mut self, text: &str) {
         self.order("Input.insertText", &json!({"text": text}));
     }
@@ -181,7 +182,7 @@ impl Browser {
         }
         write!(self.orders, "{order}\0").expect("the browser lives");
         loop {
-            // What the browser tells unasked has no id.
+            // Skip events: only responses have an id.
             let answer = self.answers.recv_timeout(PATIENCE);
             let answer = answer.unwrap_or_else(|error| panic!("{method}: {error}"));
             if answer["id"] == self.asked {

@@ -1,4 +1,4 @@
-//! Chats that refuse a wrong signature, by the samples of their vendors (`chats.py`).
+//! Fake chat services that refuse a wrong signature, following the samples of their vendors (`chats.py`).
 
 use std::{
     process::Command,
@@ -16,10 +16,10 @@ pub const DINGTALK_KEY: &str = "SEC0ding-key-5ba1";
 pub const FEISHU_KEY: &str = "feishu-key-c07d";
 /// The key in the address of the robot of WeCom.
 const WECOM_KEY: &str = "wecom-key-11fe";
-/// The token in the addresses of the others.
+/// The token in the addresses of the other chats.
 const TOKEN: &str = "chat-token-6e2a";
 
-/// Running chats.
+/// The running fake chat services.
 pub struct Chats {
     service: Service,
     ports: Ports,
@@ -44,7 +44,7 @@ impl Chats {
         format!("http://127.0.0.1:{}", self.ports.nth(1))
     }
 
-    /// The address of a robot, with its secrets.
+    /// Returns the address of a robot, with its secrets.
     pub fn url(&self, kind: &str) -> String {
         let query = match kind {
             "dingtalk" => format!("?access_token={TOKEN}"),
@@ -54,7 +54,7 @@ impl Chats {
         format!("{}/{kind}{query}", self.address())
     }
 
-    /// The next messages are answered so, whatever they are.
+    /// Sets the responses to the next messages, whatever the messages are.
     pub async fn answer_next(&self, answers: &[(u16, &str)]) {
         let client = reqwest::Client::new();
         let sent = client
@@ -65,7 +65,7 @@ impl Chats {
         sent.and_then(reqwest::Response::error_for_status).unwrap();
     }
 
-    /// The messages that were taken or answered by [`Self::answer_next`], with their kinds.
+    /// Returns the messages that were accepted or answered by [`Self::answer_next`], with their kinds.
     pub async fn seen(&self) -> Vec<(String, Value)> {
         let answer = reqwest::get(self.address()).await.unwrap();
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()

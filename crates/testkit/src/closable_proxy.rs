@@ -1,4 +1,4 @@
-//! A proxy that can be closed: it then cuts all connections and refuses new ones.
+//! A proxy that can be closed: it then cuts all connections, and refuses new ones.
 
 use std::net::SocketAddr;
 
@@ -7,14 +7,14 @@ use tokio::{
     sync::watch,
 };
 
-/// The door, on a port of its own.
+/// The proxy, on a port of its own.
 pub struct Gate {
     address: SocketAddr,
     open: watch::Sender<bool>,
 }
 
 impl Gate {
-    /// Open, before the server at this URL.
+    /// Starts an open proxy in front of the server at this URL.
     pub async fn before(url: &str) -> Self {
         let server = url.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -40,17 +40,17 @@ impl Gate {
         Self { address, open }
     }
 
-    /// Where clients find it.
+    /// Returns the address of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Cuts what is under way, and lets nobody through.
+    /// Closes the proxy: cuts open connections, and refuses new ones.
     pub fn shut(&self) {
         self.open.send_replace(false);
     }
 
-    /// Lets everybody through.
+    /// Opens the proxy again.
     pub fn open(&self) {
         self.open.send_replace(true);
     }

@@ -1,5 +1,5 @@
-//! The token endpoints of GitHub's jobs, Google, Entra and Alibaba Cloud, on one port of this machine. They hold requests to the
-//! documentation: what is not as documented is refused, and the refusal quotes what was sent, as some servers do.
+//! Fake token endpoints of GitHub's jobs, Google, Entra and Alibaba Cloud, on one port of this machine. They refuse
+//! requests that differ from the documentation, and quote the request in the refusal, as some real servers do.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Value, json};
 
-/// A running server; ends with the runtime it was started on.
+/// The running server. It ends with the runtime on which it was started.
 pub struct Clouds {
     pub url: String,
     key: rcgen::KeyPair,
@@ -25,11 +25,11 @@ pub struct Clouds {
     granted: Arc<Mutex<Vec<String>>>,
 }
 
-/// What the server knows.
+/// The state of the server.
 struct Issuer {
     url: String,
     public_key: String,
-    /// The token that each cloud gives out, and its lifetime in seconds.
+    /// The token that each cloud returns, and its lifetime in seconds.
     token: (String, u64),
     granted: Arc<Mutex<Vec<String>>>,
 }
@@ -42,17 +42,17 @@ impl Clouds {
     pub const AUDIENCE: &str =
         "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/github/providers/konverge";
     pub const ACCOUNT: &str = "konverge@my-project.iam.gserviceaccount.com";
-    /// Another account there, for previews.
+    /// Another account at Google, for previews.
     pub const PREVIEW_ACCOUNT: &str = "plan@my-project.iam.gserviceaccount.com";
-    /// Who GitHub says the job is, for an audience of ours.
+    /// The subject of the job's token, for an audience of the tests.
     pub const SUBJECT: &str = "repo:acme/konfig:environment:production";
     /// The role of the test at Alibaba Cloud, and the provider that trusts the job.
     pub const RAM_ROLE: &str = "acs:ram::1234567890123456:role/apply";
     pub const RAM_PROVIDER: &str = "acs:ram::1234567890123456:oidc-provider/github";
-    /// With which a job asks for its own token.
+    /// The bearer token with which a job requests its OIDC token.
     const JOB_BEARER: &str = "the-bearer-of-the-job";
 
-    /// Starts one that gives out this token with this lifetime in seconds.
+    /// Starts a server that returns this token, with this lifetime in seconds.
     pub async fn start(token: &str, lifetime: u64) -> Self {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -74,12 +74,12 @@ impl Clouds {
         }
     }
 
-    /// What was given out since the last time, in order.
+    /// Returns which tokens were issued since the last call, in order.
     pub fn granted(&self) -> Vec<String> {
         std::mem::take(&mut *self.granted.lock().unwrap())
     }
 
-    /// The variables of a job with `id-token: write`.
+    /// Returns the variables of a job with `id-token: write`.
     pub fn job(&self) -> Vec<(&'static str, String)> {
         vec![
             (
@@ -90,7 +90,7 @@ impl Clouds {
         ]
     }
 
-    /// A job that is an application at Entra.
+    /// Returns the variables of a job that logs in as an application at Entra.
     pub fn azure(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AZURE_AUTHORITY_HOST", self.url.clone()),
@@ -99,7 +99,7 @@ impl Clouds {
         ]
     }
 
-    /// The file that `google-github-actions/auth` writes.
+    /// Returns the variable with the credentials file that `google-github-actions/auth` writes.
     pub fn google_federation(&self) -> (&'static str, String) {
         let audience = format!("https:{}", Self::AUDIENCE);
         self.google_file(&json!({
@@ -117,7 +117,7 @@ impl Clouds {
         }))
     }
 
-    /// The key of a service account.
+    /// Returns the variable with the key file of a service account.
     pub fn google_key(&self) -> (&'static str, String) {
         self.google_file(&json!({
             "type": "service_account", "client_email": Self::ACCOUNT, "private_key_id": "key-1",
@@ -197,7 +197,7 @@ async fn answer(issuer: Arc<Issuer>, request: Request) -> Response {
     }
 }
 
-/// A token with a subject; nobody checks its signature here.
+/// Returns a token with this subject. Its signature is never checked here.
 fn job_token(subject: &str) -> String {
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!(
@@ -214,6 +214,7 @@ impl Issuer {
         json!({"access_token": self.token.0, "expires_in": self.token.1, "token_type": "Bearer"})
     }
 
+    /// Answers a token request at Entra, as documented:
     /// <https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow>
     fn entra(&self, form: &BTreeMap<String, String>) -> Granted {
         let is = |name: &str, value: &str| form.get(name).is_some_and(|given| given == value);
@@ -227,6 +228,7 @@ impl Issuer {
         is_good.then(|| (format!("entra {}", form["scope"]), self.oauth_token()))
     }
 
+    /// Answers a login at Alibaba Cloud, as documented:
     /// <https://www.alibabacloud.com/help/en/ram/developer-reference/api-sts-2015-04-01-assumerolewithoidc>
     fn alibaba(&self, form: &BTreeMap<String, String>) -> Granted {
         let wanted = [
@@ -244,6 +246,7 @@ impl Issuer {
         })
     }
 
+    /// Answers a token exchange at Google, as documented:
     /// <https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token>
     fn exchange(&self, form: &BTreeMap<String, String>) -> Granted {
         let subject = format!("job-token-for:https:{}", Clouds::AUDIENCE);
@@ -267,6 +270,7 @@ impl Issuer {
         })
     }
 
+    /// Answers a request for a service account's token, as documented:
     /// <https://cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/generateAccessToken>
     fn impersonation(&self, bearer: &str, body: &Value) -> Granted {
         let scopes: Vec<_> = body["scope"]
@@ -281,6 +285,7 @@ impl Issuer {
         })
     }
 
+    /// Answers a login with a service account's key, as documented:
     /// <https://developers.google.com/identity/protocols/oauth2/service-account>
     fn service_account(&self, form: &BTreeMap<String, String>) -> Granted {
         if form.get("grant_type")? != "urn:ietf:params:oauth:grant-type:jwt-bearer" {

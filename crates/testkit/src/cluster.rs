@@ -1,5 +1,5 @@
-//! A real Kubernetes API server, and on request the controllers, the scheduler and a fake node on which pods become
-//! ready: a Deployment then really becomes available.
+//! A real Kubernetes API server, on request with the controllers, the scheduler and a fake node on which pods become
+//! ready, so that a Deployment really becomes available.
 
 pub use super::audit::AuditEvent;
 pub use super::identities::User;
@@ -16,10 +16,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What a plugin says that gives its token, in a shell script.
+/// The line of a shell script with which a credentials plugin prints its token.
 pub const TOKEN_OF_PLUGIN: &str = r#"echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"$THE_TOKEN\"}}""#;
 
-/// A running API server on its own etcd.
+/// A running API server with its own etcd.
 pub struct Cluster {
     folder: PathBuf,
     url: String,
@@ -31,14 +31,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The one of this test process: the API server alone, so nothing but the tests changes an object. Tests keep
-    /// apart by their namespaces.
+    /// Returns the cluster of this test process: the API server alone, so nothing but the tests changes an object.
+    /// Tests use namespaces of their own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// Another one of this test process, with controllers, scheduler and the fake node.
+    /// Returns another cluster of this test process, with controllers, scheduler and the fake node.
     pub fn with_controllers() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -48,12 +48,13 @@ impl Cluster {
         })
     }
 
-    /// One of one's own, for a test that needs to see or end all of it.
+    /// Starts a separate cluster, for a test that looks at all of it or stops it.
     pub fn start() -> Self {
         Self::start_with("", &[])
     }
 
-    /// As [`Cluster::start`], with more feature gates (`,Gate=true`) and flags for the API server.
+    /// Starts a cluster as [`Cluster::start`] does, with more feature gates (`,Gate=true`) and flags for the API
+    /// server.
     pub fn start_with(gates: &str, flags: &[&str]) -> Self {
         let folder = folder("cluster");
         let ports = Ports::claim();
@@ -106,8 +107,8 @@ impl Cluster {
             .arg(file("audit-policy-file", "audit-policy.yaml"))
             .arg(file("audit-log-path", "audit.log"))
             .args(["--audit-log-mode=blocking", "--allow-privileged=true"])
-            // With it the server refuses a watch from "any version" on an etcd below 3.5, which cannot tell how far a
-            // watch has come. kwok watches so: it would list again, at distances of up to a minute, instead.
+            // With this gate the server refuses a watch from "any version" on an etcd below 3.5, which does not report
+            // the progress of a watch. kwok would then list again, at intervals of up to a minute.
             .arg(format!("--feature-gates=WatchList=false{gates}"))
             .args(flags);
         let api_server = Service::start("kube-apiserver", &command, &folder);
@@ -131,7 +132,7 @@ impl Cluster {
             block_on(async move {
                 let client = client_from(&kubeconfig).await;
                 let mut answer = None;
-                // The second comes a moment after the first, and says which cluster it is.
+                // The namespace appears a moment after `/readyz`, and its uid identifies the cluster.
                 for path in ["/readyz", "/api/v1/namespaces/kube-system"] {
                     let request = http::Request::get(path)
                         .body(Vec::new())
@@ -147,7 +148,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts controller manager, scheduler and kwok, and waits for the node; a second call does nothing.
+    /// Starts the controller manager, the scheduler and kwok, and waits for the node. A second call does nothing.
     pub fn start_controllers(&self) {
         self.controllers.get_or_init(|| {
             let kubeconfig = self.kubeconfig_of(User::ControlPlane);
@@ -168,8 +169,8 @@ impl Cluster {
                 "--use-service-account-credentials=false",
             ]);
             manager.extend(text(&["--kube-api-qps=500", "--kube-api-burst=1000"]));
-            // kwok renews the node's lease in its own time. A node that is late for once would be taken for lost, and
-            // its pods, once not ready, are never made ready again.
+            // kwok renews the node's lease only now and then. A late lease would mark the node as lost, and its pods as
+            // not ready for ever.
             manager.extend(text(&["--node-monitor-grace-period=3600s"]));
             manager.push(format!(
                 "--service-account-private-key-file={}",
@@ -201,23 +202,23 @@ impl Cluster {
         });
     }
 
-    /// `https://127.0.0.1:PORT`.
+    /// Returns the address, `https://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig_of(User::Admin)
     }
 
-    /// The kubeconfig of `user`; its only context is `test`.
+    /// Returns the path of the kubeconfig of `user`, with the single context `test`.
     pub fn kubeconfig_of(&self, user: User) -> PathBuf {
         kubeconfig(&self.folder, user)
     }
 
-    /// The administrator's kubeconfig, whose token is asked of a program: a shell script in `folder`, which has it as
-    /// `THE_TOKEN`.
+    /// Writes a kubeconfig of the administrator with a credentials plugin: a shell script in `folder` that finds the
+    /// token in `THE_TOKEN`.
     pub fn kubeconfig_with_plugin(&self, folder: &Path, script: &str) -> PathBuf {
         let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
         std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -232,17 +233,17 @@ impl Cluster {
         kubeconfig
     }
 
-    /// The administrator's client, bound to the runtime that asks.
+    /// Returns the administrator's client, for the runtime of the caller.
     pub async fn client(&self) -> kube::Client {
         self.client_of(User::Admin).await
     }
 
-    /// The client of `user`.
+    /// Returns the client of `user`.
     pub async fn client_of(&self, user: User) -> kube::Client {
         client_from(&self.kubeconfig_of(user)).await
     }
 
-    /// Makes a namespace that no other test has and gives its name.
+    /// Creates a namespace that no other test uses, and returns its name.
     pub async fn namespace(&self, subject: &str) -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{subject}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -261,7 +262,7 @@ impl Cluster {
         name
     }
 
-    /// Every request answered so far, in order, but for the control plane's own.
+    /// Returns every answered request so far, in order, without those of the control plane.
     pub fn audit(&self) -> Vec<AuditEvent> {
         let text = std::fs::read_to_string(self.path("audit.log")).unwrap_or_default();
         text.lines()
@@ -269,7 +270,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Puts an object into etcd past the API server, as one that an older server let in.
+    /// Writes an object into etcd past the API server, such as one that an older server accepted.
     pub async fn put_in_etcd(&self, key: &str, object: &serde_json::Value) {
         use base64::Engine as _;
         let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
@@ -284,8 +285,8 @@ impl Cluster {
         assert!(status.is_success(), "{status}");
     }
 
-    /// An HTTPS server with the cluster's own certificate: a mutating webhook and a kubelet's logs (`https.py`). Its port,
-    /// and the authority by which it is known, in base64.
+    /// Starts an HTTPS server with the cluster's own certificate: a mutating webhook and a kubelet's logs (`https.py`).
+    /// Returns its port, and the certificate of its authority in base64.
     pub fn https(&self) -> (u16, String) {
         use base64::Engine as _;
         let (_, ports) = self.https.get_or_init(|| {
@@ -304,18 +305,18 @@ impl Cluster {
         (ports.nth(1), authority)
     }
 
-    /// Ends the API server as a power cut would; etcd and the kubeconfigs stay.
+    /// Kills the API server, as a power cut would. The etcd and the kubeconfigs stay.
     pub fn kill_api_server(&mut self) {
         self.api_server.kill();
     }
 
-    /// A file of its folder: certificates, keys, logs.
+    /// Returns the path of a file in the cluster's folder: certificates, keys, logs.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// Runs a future to its end from any thread, also one that a runtime already drives.
+/// Runs a future to its end from any thread, even from a thread of a runtime.
 fn block_on<T: Send>(future: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| {
         let run = || {
@@ -391,10 +392,10 @@ async fn create(
     created.unwrap_or_else(|error| panic!("{kind} cannot be created: {error}"));
 }
 
-/// The label of a pod of a Job that the node evicts, whatever its value.
+/// The label of a Job's pod that the node evicts. Its value does not matter.
 pub const EVICTED: &str = "konverge.test/evicted";
 
-/// The stage of those pods. Its weight makes it the one that comes, where another one could.
+/// Returns the stage for such pods. Its weight makes kwok prefer it to other stages.
 fn eviction() -> String {
     format!(
         r#"apiVersion: kwok.x-k8s.io/v1alpha1
@@ -424,7 +425,7 @@ spec:
     )
 }
 
-/// The stages that kwok publishes for nodes and pods, and one of ours, in one file.
+/// Returns the stages that kwok publishes for nodes and pods, with the eviction stage, in one file.
 fn stages_of_kwok() -> String {
     let folder = super::installed("control-plane", super::cache().join("kwok"));
     let mut files: Vec<_> = std::fs::read_dir(folder)

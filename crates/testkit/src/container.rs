@@ -1,7 +1,8 @@
-//! A container without an engine: a root of its own with nothing in it but what is put there, a process tree of its
-//! own, the capabilities that Docker leaves to root, and another user if wanted. Network and kernel are the machine's.
+//! A container without a container engine: its root has only the files that a test adds. It has its own process tree,
+//! the capabilities that Docker leaves to root, and another user on request. Network and kernel are those of the
+//! machine.
 //!
-//! It takes root, or `sudo` without a password.
+//! It needs root, or `sudo` without a password.
 
 use std::{
     ffi::OsString,
@@ -11,10 +12,11 @@ use std::{
 
 use super::process::Konverge;
 
-/// The authorities that are trusted, where Debian puts them.
+/// The file with the trusted certificate authorities, as on Debian.
 pub const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Root of the container, user and folder; then a triple for each mount, `--`, and what becomes its first process.
+/// The script that enters the container. Its arguments are root, user and folder, a triple for each mount, `--`, and
+/// the command of the first process.
 const ENTER: &str = r#"set -e
 root=$1 user=$2 folder=$3
 shift 3
@@ -35,15 +37,15 @@ exec setpriv --bounding-set="-all,+$(echo $left | sed 's/,/,+/g')" chroot --user
   /bin/sh -c 'cd "$1" && shift && exec "$@"' sh "$folder" "$@"
 "#;
 
-/// What is in the container.
+/// The content of the container.
 pub struct Container {
     root: PathBuf,
     mounts: Vec<OsString>,
 }
 
 impl Container {
-    /// With a shell, the C library, certificates, the program under test and the KCL core; no git, no bash. `root` is an
-    /// empty folder.
+    /// Creates a container with a shell, the C library, certificates, the program under test and the KCL core, but
+    /// without git and bash. `root` is an empty folder.
     pub fn new(root: &Path) -> Self {
         let mut container = Self {
             root: root.to_owned(),
@@ -75,12 +77,12 @@ impl Container {
         container
     }
 
-    /// Adds a file or folder that may be written.
+    /// Mounts a file or folder with write access.
     pub fn shared(&mut self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> &mut Self {
         self.mount("rw", source.as_ref(), target.as_ref())
     }
 
-    /// Adds a file or folder that may only be read.
+    /// Mounts a file or folder read-only.
     pub fn read_only(&mut self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> &mut Self {
         self.mount("ro", source.as_ref(), target.as_ref())
     }
@@ -90,7 +92,7 @@ impl Container {
         self
     }
 
-    /// The first process of it, as `user` (a number) in `folder`. Of the variables it sees those of [`Konverge`].
+    /// Prepares the first process, as `user` (a number) in `folder`. It gets the variables of [`Konverge`].
     pub fn run(&self, user: u32, folder: &str, program: &[&str]) -> Konverge {
         let mut arguments: Vec<OsString> = Vec::new();
         if !nix::unistd::Uid::effective().is_root() {

@@ -1,4 +1,5 @@
-//! A proxy before a real API server that drops, delays, cuts and refuses, and says when to die.
+//! A proxy before a real API server that drops, delays, cuts and refuses requests, and can tell a test when to kill the
+//! client.
 
 use std::{
     path::PathBuf,
@@ -20,26 +21,26 @@ use tokio::sync::Notify;
 
 use super::{cluster::Cluster, service::folder};
 
-/// What goes wrong.
+/// The faults of the proxy.
 pub struct Faults {
     seed: u64,
-    /// Of a hundred requests so many.
+    /// How many of a hundred requests fail.
     percent: u64,
-    /// Every watch is told at once that it is too old.
+    /// If true, every watch is told at once that its version is too old.
     expired_watches: bool,
-    /// Every write is done, and its answer lost.
+    /// If true, every write is carried out, but its response is lost.
     lost_answers: bool,
-    /// Every request takes a while.
+    /// If true, every request is delayed.
     slow: bool,
 }
 
 impl Faults {
-    /// Nothing, unless told.
+    /// Creates a set without faults.
     pub fn none() -> Self {
         Self::random(1, 0)
     }
 
-    /// Of a hundred requests so many.
+    /// Creates random faults for this percentage of the requests.
     pub fn random(seed: u64, percent: u64) -> Self {
         Self {
             seed,
@@ -50,7 +51,7 @@ impl Faults {
         }
     }
 
-    /// All is well, and takes a while, so that requests meet.
+    /// Creates only delays, so that requests overlap.
     pub fn slow() -> Self {
         Self {
             slow: true,
@@ -58,7 +59,7 @@ impl Faults {
         }
     }
 
-    /// Writes alone, of which no answer arrives.
+    /// Creates lost responses to all writes.
     pub fn lost_answers() -> Self {
         Self {
             lost_answers: true,
@@ -66,7 +67,7 @@ impl Faults {
         }
     }
 
-    /// Watches alone, which never tell anything but that they are too old.
+    /// Creates expired watches: every watch is told that its version is too old.
     pub fn expired_watches() -> Self {
         Self {
             expired_watches: true,
@@ -75,7 +76,7 @@ impl Faults {
     }
 }
 
-/// The seed of this run, printed so that it can be repeated.
+/// Returns the seed of this run, and prints it so that the run can be repeated.
 pub fn seed() -> u64 {
     let seed = std::env::var("KONVERGE_SEED")
         .ok()
@@ -85,7 +86,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// The proxy, on a port of its own.
+/// The running proxy, on a port of its own.
 pub struct Proxy {
     shared: Arc<Shared>,
     kubeconfig: PathBuf,
@@ -99,31 +100,31 @@ struct Shared {
     expired_watches: bool,
     lost_answers: bool,
     slow: bool,
-    /// Requests under way, and the most of them so far.
+    /// The number of requests under way, and the maximum so far.
     under_way: [AtomicU64; 2],
     calm: AtomicBool,
     faults: AtomicU64,
-    /// Counts down to the request at which the process dies; 0 is never.
+    /// Counts down to the request at which the client is killed; 0 for never.
     countdown: AtomicU64,
-    /// Only writes count.
+    /// If true, only writes count.
     writes_alone: AtomicBool,
-    /// Whether that request still reaches the server.
+    /// If true, that request still reaches the server.
     forward_last: AtomicBool,
     killed: Notify,
-    /// From that request on nothing is answered any more.
+    /// If true, nothing is answered from that request on.
     silent_then: AtomicBool,
     silent: AtomicBool,
-    /// Called before each request.
+    /// The hook that is called before each request.
     hook: Mutex<Option<Arc<Hook>>>,
-    /// Held while the hook runs: no other request overtakes what it does.
+    /// Locked while the hook runs, so that no other request overtakes it.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// What happens before a request, such as `GET /api/v1/namespaces/a?limit=500`. A dry run is a `DRY`.
+/// A hook before a request, such as `GET /api/v1/namespaces/a?limit=500`. The method of a dry run is `DRY`.
 type Hook = dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync;
 
 impl Proxy {
-    /// Starts it before `cluster`.
+    /// Starts the proxy in front of `cluster`.
     pub async fn start(cluster: &Cluster, faults: Faults) -> Self {
         let shared = Arc::new(Shared {
             client: cluster.client().await,
@@ -160,56 +161,58 @@ impl Proxy {
         }
     }
 
-    /// A kubeconfig that leads through it.
+    /// Returns the path of a kubeconfig with the address of the proxy.
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig.clone()
     }
 
-    /// From now on everything passes.
+    /// Switches the faults off.
     pub fn calm(&self) {
         self.shared.countdown.store(0, Ordering::SeqCst);
         self.shared.calm.store(true, Ordering::SeqCst);
     }
 
-    /// From now on faults happen again.
+    /// Switches the faults on again.
     pub fn rage(&self) {
         self.shared.calm.store(false, Ordering::SeqCst);
     }
 
-    /// How many requests were spoiled.
+    /// Returns the number of failed requests.
     pub fn faults(&self) -> u64 {
         self.shared.faults.load(Ordering::SeqCst)
     }
 
-    /// How many requests were under way at once since this was asked last.
+    /// Returns the maximum number of concurrent requests since the last call.
     pub fn most_at_once(&self) -> u64 {
         self.shared.under_way[1].swap(0, Ordering::SeqCst)
     }
 
-    /// Calls this before each request reaches the server, from now on. Requests that come meanwhile wait for its end.
+    /// Calls this hook before each request reaches the server, from now on. Other requests wait until the hook has
+    /// ended.
     pub fn before_each(&self, hook: impl Fn(String) -> BoxFuture<'static, ()> + Send + Sync + 'static) {
         *self.shared.hook.lock().unwrap() = Some(Arc::new(hook));
     }
 
-    /// Dies at the `nth` request from now: before it reaches the server, or after it, before the answer.
+    /// Signals the kill at the `nth` request from now: before it reaches the server, or after it and before the
+    /// response.
     pub fn kill_at(&self, nth: u64, before: bool) {
         self.shared.forward_last.store(!before, Ordering::SeqCst);
         self.shared.countdown.store(nth, Ordering::SeqCst);
     }
 
-    /// Dies at the `nth` write from now, before it reaches the server.
+    /// Signals the kill at the `nth` write from now, before it reaches the server.
     pub fn kill_at_write(&self, nth: u64) {
         self.shared.writes_alone.store(true, Ordering::SeqCst);
         self.kill_at(nth, true);
     }
 
-    /// Answers nothing any more from the `nth` write on, which does not reach the server.
+    /// Stops answering at the `nth` write, which does not reach the server.
     pub fn silent_at_write(&self, nth: u64) {
         self.shared.silent_then.store(true, Ordering::SeqCst);
         self.kill_at_write(nth);
     }
 
-    /// Ends when that request came.
+    /// Completes when that request has come.
     pub async fn killed(&self) {
         self.shared.killed.notified().await;
     }
@@ -260,7 +263,7 @@ impl Shared {
     }
 }
 
-/// An answer that breaks off.
+/// Returns a response that breaks off.
 fn cut() -> Response {
     let broken = futures::stream::iter([
         Ok(Bytes::from_static(b"{\"kind\":")),
@@ -269,7 +272,7 @@ fn cut() -> Response {
     Response::new(Body::from_stream(broken))
 }
 
-/// A watch that ends as one does whose version the server no longer has.
+/// Returns the end of a watch whose version the server no longer has.
 fn expired() -> Response {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired",
         "message": "too old resource version"});

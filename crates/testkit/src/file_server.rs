@@ -1,5 +1,5 @@
-//! Two small servers of our own: files over HTTP with preconditions, and OSS as far as its documentation says what
-//! `x-oss-forbid-overwrite`, ListObjectsV2 and signature version 4 do. Both keep everything in memory.
+//! Two small servers for tests: files over HTTP with preconditions, and OSS as far as it documents
+//! `x-oss-forbid-overwrite`, ListObjectsV2 and signature version 4. Both keep everything in memory.
 
 use axum::{
     Router,
@@ -14,21 +14,21 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What a server of this file keeps, by name.
+/// The files of a server, by name.
 type Files = Arc<Mutex<BTreeMap<String, Bytes>>>;
 
-/// How a server answers.
+/// The behaviour of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Manners {
     /// Honours `If-None-Match: *`.
     Careful,
-    /// Ignores it, as many simple servers do.
+    /// Ignores `If-None-Match`, as many simple servers do.
     Careless,
     /// Speaks OSS.
     Oss,
 }
 
-/// A running server; ends with the runtime it was started on.
+/// The running server. It ends with the runtime on which it was started.
 pub struct FileServer {
     pub url: String,
     /// `METHOD /path?query` of every request, in order.
@@ -36,14 +36,14 @@ pub struct FileServer {
 }
 
 impl FileServer {
-    /// The token that it wants.
+    /// The token that the server requires.
     pub const TOKEN: &str = "file-server-token";
     /// OSS: the bucket, key id and secret.
     pub const BUCKET: &str = "bucket";
     pub const KEY_ID: &str = "LTAItest";
     pub const KEY_SECRET: &str = "oss-test-secret";
 
-    /// Starts one.
+    /// Starts a server.
     pub async fn start(manners: Manners) -> Self {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
             .await
@@ -68,7 +68,7 @@ impl FileServer {
         Self { url, asked }
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the last call.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().expect("no panic while the lock is held"))
     }
@@ -182,7 +182,7 @@ fn oss(State(files): State<Files>, method: Method, uri: Uri, headers: HeaderMap,
     }
 }
 
-/// Pages of three, so that the second is asked for.
+/// Lists objects in pages of three, so that clients must request a second page.
 fn list_objects(files: &Files, query: &str) -> String {
     let query: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes())
         .into_owned()
@@ -216,7 +216,7 @@ fn list_objects(files: &Files, query: &str) -> String {
     format!("<ListBucketResult>{contents}<IsTruncated>{truncated}</IsTruncated>{next}</ListBucketResult>")
 }
 
-/// Signature version 4, step by step as its documentation lists them.
+/// Checks signature version 4, step by step as documented.
 fn is_signed(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let text = |name: &str| {
         headers

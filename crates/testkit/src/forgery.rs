@@ -1,11 +1,11 @@
-//! What somebody puts into the store who may write there and holds no key: a document of Konverge with any field edited,
-//! and a checksum that fits.
+//! Forged documents: an attacker who may write to the store, but holds no key, edits any field of a document of
+//! Konverge and fixes its checksum.
 
 use serde_json::{Map, Value};
 
 /// An edited document.
 pub struct Forgery {
-    /// The edit: a field of the header or the body, as a JSON pointer, and what was done to it.
+    /// The edit: the JSON pointer of a field of the header or the body, and the change.
     pub edit: String,
     /// The document.
     pub bytes: Vec<u8>,
@@ -22,10 +22,10 @@ pub struct DocumentLines {
 }
 
 impl DocumentLines {
-    /// Splits a document.
+    /// Splits a document into its lines.
     ///
     /// # Panics
-    /// It is none of Konverge.
+    /// The bytes are no document of Konverge.
     pub fn parse(document: &[u8]) -> Self {
         let text = std::str::from_utf8(document).unwrap();
         let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -37,12 +37,12 @@ impl DocumentLines {
         }
     }
 
-    /// The kind of the document.
+    /// Returns the kind of the document.
     pub fn kind(&self) -> &str {
         self.header["kind"].as_str().unwrap()
     }
 
-    /// The document, with a checksum that fits. The marks are as they were.
+    /// Returns the document with a correct checksum. The marks are unchanged.
     pub fn bytes(&self) -> Vec<u8> {
         let rest = format!("{}\n{}\n", self.header, self.body);
         let mut first = self.first.clone();
@@ -50,7 +50,7 @@ impl DocumentLines {
         format!("{first}\n{rest}").into_bytes()
     }
 
-    /// The same without marks.
+    /// Removes the marks.
     #[must_use]
     pub fn unmarked(mut self) -> Self {
         if let Some(first) = self.first.as_object_mut() {
@@ -60,12 +60,13 @@ impl DocumentLines {
     }
 }
 
-/// A document as somebody writes it who holds no key: once as it is, and once for each edit of a field of its header and
-/// its body. Marks that it had are left out; for one edit of each line they are kept as they were.
+/// Returns a document as an attacker without a key could write it: once unchanged, and once for each edit of a field of
+/// its header and body. The marks are removed; for one edit of each of the two lines there is also a version that keeps
+/// them.
 pub fn forgeries(document: &[u8]) -> Vec<Forgery> {
     let mut forged = Vec::new();
     let mut add = |edit: &str, lines: DocumentLines| {
-        // What the marks of before are worth does not depend on the field.
+        // Old marks are equally worthless after every edit, so two edits with marks are enough.
         let has_marks = lines.first.get("marks").is_some();
         if has_marks && matches!(edit, "header/time changed" | "body emptied") {
             forged.push(Forgery {
@@ -95,7 +96,7 @@ pub fn forgeries(document: &[u8]) -> Vec<Forgery> {
     forged
 }
 
-/// Every way to edit one field of a value: its place, what was done, and the edited value.
+/// Returns every edit of one field of a value: its JSON pointer, the change, and the edited value.
 fn edits(value: &Value) -> Vec<(String, &'static str, Value)> {
     let mut found = Vec::new();
     collect(value, "", &mut |pointer, edit, change| {
@@ -158,7 +159,7 @@ fn collect(value: &Value, pointer: &str, visit: &mut Visit<'_>) {
     }
 }
 
-/// Another text of the same form: a digest stays one, and so does a time, a name and a word of a list.
+/// Returns another text of the same form: a digest for a digest, and so on for times, names and enum values.
 fn other_text(text: &str) -> String {
     const WORDS: [(&str, &str); 6] = [
         ("released", "held"),
@@ -171,7 +172,8 @@ fn other_text(text: &str) -> String {
     if let Some((_, other)) = WORDS.iter().find(|(word, _)| *word == text) {
         return (*other).to_owned();
     }
-    // The last digit of hexadecimal texts and times, or else of a name. `0` and `4` may end the Base64 of a key.
+    // Change the last digit of hexadecimal texts and times, or the last letter of a name. `0` and `4` may end the
+    // Base64 of a key.
     let at = text
         .char_indices()
         .rev()

@@ -1,7 +1,8 @@
 //! fake-gcs-server: Google Cloud Storage, installed by `scripts/parts install all`.
 //!
-//! It takes uploads in the JSON API alone, and `object_store` writes in the XML API. So a small front turns such a
-//! `PUT` with its precondition into the JSON request of the same meaning, and passes on everything else as it is.
+//! fake-gcs-server accepts uploads only in the JSON API, but `object_store` writes in the XML API. So a small proxy
+//! converts such a `PUT` with its precondition into the equivalent JSON request, and forwards all other requests
+//! unchanged.
 
 use super::executable;
 use super::service::{Ports, Service, folder};
@@ -14,14 +15,14 @@ use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
 
-/// A running server.
+/// A running server with its proxy.
 pub struct Gcs {
     service: Service,
     ports: Ports,
 }
 
 impl Gcs {
-    /// Starts one that keeps its objects in memory.
+    /// Starts a server that keeps its objects in memory.
     pub fn start() -> Self {
         let (folder, ports) = (folder("gcs"), Ports::claim());
         let (front, behind) = (ports.nth(1), ports.nth(2));
@@ -41,12 +42,12 @@ impl Gcs {
         Self { service, ports }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns the address, `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.nth(1))
     }
 
-    /// The service account key that points a client here.
+    /// Returns the service account key that directs a client to this server.
     pub fn service_account(&self) -> String {
         json!({
             "gcs_base_url": self.endpoint(), "disable_oauth": true,
@@ -55,7 +56,7 @@ impl Gcs {
         .to_string()
     }
 
-    /// Makes a bucket and gives its name.
+    /// Creates a bucket, and returns its name.
     pub async fn bucket(&self, name: &str) -> String {
         let name = format!("{name}-{}", uuid::Uuid::new_v4().simple());
         let url = format!("{}/storage/v1/b?project=test", self.endpoint());
@@ -69,7 +70,7 @@ impl Gcs {
         name
     }
 
-    /// A client of `bucket`.
+    /// Returns a client of `bucket`.
     pub fn client(&self, bucket: &str) -> GoogleCloudStorage {
         GoogleCloudStorageBuilder::new()
             .with_service_account_key(self.service_account())
@@ -79,14 +80,14 @@ impl Gcs {
     }
 }
 
-/// What the front needs to pass a request on.
+/// What the proxy needs to forward a request.
 #[derive(Clone)]
 struct Behind {
     client: reqwest::Client,
     port: u16,
 }
 
-/// Serves for as long as the process lives: a thread of its own outlives the runtimes of tests.
+/// Serves for the lifetime of the process, on a thread of its own: the runtimes of tests end earlier.
 fn serve_front(front: u16, behind: u16) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -139,7 +140,7 @@ async fn pass_on(
     let body = answer.bytes().await.unwrap_or_default();
     headers.remove("transfer-encoding");
     headers.remove("content-length");
-    // The XML API says in headers what the JSON API says in its body.
+    // The XML API returns in headers what the JSON API returns in its body.
     if is_upload && let Ok(object) = serde_json::from_slice::<serde_json::Value>(&body) {
         for (header, field) in [("x-goog-generation", "generation"), ("etag", "etag")] {
             let value = object[field].as_str().and_then(|value| value.parse().ok());

@@ -6,21 +6,21 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
-/// A repository, removed when dropped.
+/// A repository. Its folder is removed on drop.
 pub struct Repository {
     folder: TempDir,
     commits: AtomicU32,
 }
 
 impl Repository {
-    /// An empty one on the branch `main`.
+    /// Creates an empty repository on the branch `main`.
     pub fn init() -> Self {
         let repository = Self::in_new_folder();
         repository.git(["init", "--quiet", "--initial-branch=main"]);
         repository
     }
 
-    /// A scratch copy of `konfig-example/`, as one commit on `main`.
+    /// Copies `konfig-example/` into a repository with one commit on `main`.
     pub fn konfig_example() -> Self {
         let repository = Self::init();
         copy(&super::root().join("konfig-example"), repository.path());
@@ -28,7 +28,7 @@ impl Repository {
         repository
     }
 
-    /// A clone of this one, `arguments` as for `git clone` (`--depth=1`, `--bare`…).
+    /// Clones this repository, with arguments of `git clone` such as `--depth=1` or `--bare`.
     pub fn clone_with(&self, arguments: &[&str]) -> Self {
         let clone = Self::in_new_folder();
         let url = format!("file://{}", self.path().display());
@@ -42,12 +42,12 @@ impl Repository {
         clone
     }
 
-    /// Its working tree.
+    /// Returns the path of the working tree.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Writes a file, with its folders.
+    /// Writes a file, and creates its folders.
     pub fn write(&self, path: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.path().join(path);
         std::fs::create_dir_all(path.parent().expect("a path inside")).expect("the folder can be made");
@@ -55,12 +55,12 @@ impl Repository {
         self
     }
 
-    /// The text of a file of the working tree.
+    /// Returns the text of a file in the working tree.
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.path().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// Replaces what must stand in a file exactly once.
+    /// Replaces a text that must occur exactly once in a file.
     pub fn replace(&self, path: &str, from: &str, to: &str) -> &Self {
         let text = self.read(path);
         assert_eq!(text.matches(from).count(), 1, "{path} should have `{from}` once");
@@ -82,14 +82,14 @@ impl Repository {
         self
     }
 
-    /// Commits everything in the working tree and gives the commit's id.
+    /// Commits everything in the working tree, and returns the commit's id.
     pub fn commit(&self, message: &str) -> String {
         self.git(["add", "--all"]);
         self.git(["commit", "--quiet", "--allow-empty", "-m", message]);
         self.rev("HEAD")
     }
 
-    /// Makes a branch at HEAD and checks it out.
+    /// Creates a branch at HEAD, and checks it out.
     pub fn branch(&self, name: &str) -> &Self {
         self.git(["checkout", "--quiet", "-b", name]);
         self
@@ -101,7 +101,7 @@ impl Repository {
         self
     }
 
-    /// Merges a branch with a merge commit, as GitHub's button does, and gives its id.
+    /// Merges a branch with a merge commit, as GitHub's button does, and returns the commit's id.
     pub fn merge(&self, branch: &str) -> String {
         self.git([
             "merge",
@@ -114,18 +114,18 @@ impl Repository {
         self.rev("HEAD")
     }
 
-    /// The full id of a revision.
+    /// Returns the full id of a revision.
     pub fn rev(&self, revision: &str) -> String {
         self.git(["rev-parse", "--verify", &format!("{revision}^{{commit}}")])
     }
 
-    /// Runs git here and gives its output, trimmed.
+    /// Runs git in the working tree, and returns its trimmed output.
     ///
     /// # Panics
-    /// With git's own words, if it fails.
+    /// git fails. The message has its output.
     pub fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> String {
         let arguments: Vec<_> = arguments.into_iter().collect();
-        // A second a step, so that the order of commits is also that of their dates.
+        // Each step is a second later, so that the order of commits is also the order of their dates.
         let date = format!(
             "{} +0000",
             1_767_225_600 + self.commits.fetch_add(1, Ordering::Relaxed)
@@ -175,7 +175,7 @@ impl Repository {
     }
 }
 
-/// Copies a folder's files, without what runs leave behind in the example.
+/// Copies the files of a folder, without files that runs leave behind in the example.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("the folder can be made");
     for entry in std::fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())) {

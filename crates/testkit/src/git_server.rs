@@ -1,4 +1,4 @@
-//! A server of git repositories over HTTPS, public ones and private ones (`private_git.py`).
+//! A server of git repositories over HTTPS, both public and private (`private_git.py`).
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use super::{
     service::{Ports, Service, folder},
 };
 
-/// A running server; dropping it ends it.
+/// A running server. It ends on drop.
 pub struct GitServer {
     folder: PathBuf,
     ports: Ports,
@@ -21,7 +21,7 @@ pub struct GitServer {
 }
 
 impl GitServer {
-    /// Starts an empty one, with the certificate of a cluster.
+    /// Starts an empty server, with the certificate of a cluster.
     pub fn start(cluster: &Cluster) -> Self {
         let (folder, ports) = (folder("git"), Ports::claim());
         let mut command = Command::new(super::kcl::interpreter());
@@ -40,12 +40,12 @@ impl GitServer {
         }
     }
 
-    /// By what its certificate is known.
+    /// Returns the file with the certificate authority of the server.
     pub fn authority(&self) -> &Path {
         &self.authority
     }
 
-    /// Serves a repository as it is now, as `public/NAME` or `private/NAME`: its address.
+    /// Serves the present content of a repository as `public/NAME` or `private/NAME`, and returns its address.
     pub fn serve(&self, repository: &Repository, name: &str) -> String {
         let target = self.folder.join(name);
         repository.git(["clone", "--quiet", "--bare", ".", &target.to_string_lossy()]);
@@ -53,7 +53,7 @@ impl GitServer {
         format!("https://127.0.0.1:{}/{name}", self.ports.nth(1))
     }
 
-    /// What was asked so far below a name: whether each came with a credential.
+    /// Returns for each request so far below a name if it came with a credential.
     pub fn asked(&self, name: &str) -> Vec<bool> {
         let log = std::fs::read_to_string(self.folder.join("git.log")).expect("the log can be read");
         log.lines()

@@ -1,5 +1,5 @@
-//! A real Gitea or Forgejo with its database in a file: users, tokens, organisations, repositories and what is pushed into them are
-//! made by its own API, as people make them.
+//! A real Gitea or Forgejo with its database in a file. Tests create users, tokens, organisations, repositories and
+//! pushes by its own API and git, as people do.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use super::git::Repository;
 use super::service::{Ports, Service, eventually, folder};
 
-/// How long a start may take: it makes its database.
+/// The time limit of a start, which creates the database.
 const START: Duration = Duration::from_secs(120);
 
-/// How long what Gitea does after it answered may take: a queue of its own handles pushes.
+/// The time limit for work that Gitea does after its response, such as the queue for pushes.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The account as which it runs where the tests are root, which it refuses to be.
+/// The account that runs Gitea if the tests run as root, because Gitea refuses to run as root.
 const ORDINARY: &str = "nobody";
 
 /// The password of every user.
 const PASSWORD: &str = "correct horse";
 
-/// What is started. Forgejo was made of Gitea, and takes its words.
+/// The program to start. Forgejo is a fork of Gitea, and has the same options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
     Gitea,
@@ -32,7 +32,7 @@ enum Program {
 }
 
 impl Program {
-    /// The name of its part, and of its executable.
+    /// Returns the name of the part, which is also the name of the executable.
     fn part(self) -> &'static str {
         match self {
             Self::Gitea => "gitea",
@@ -48,18 +48,18 @@ pub struct Gitea {
     ports: Ports,
     url: String,
     http: reqwest::Client,
-    /// The token of the administrator of the instance.
+    /// The token of the instance's administrator.
     admin: String,
 }
 
-/// A user with a token that may do whatever the user may.
+/// A user with a token that has all rights of the user.
 #[derive(Debug, Clone)]
 pub struct Account {
     pub login: String,
     pub token: String,
 }
 
-/// An answer of the API, of whatever status.
+/// A response of the API, with any status.
 #[derive(Debug)]
 pub struct Reply {
     pub status: StatusCode,
@@ -67,7 +67,7 @@ pub struct Reply {
 }
 
 impl Gitea {
-    /// Starts an empty one.
+    /// Starts an empty Gitea.
     pub async fn start() -> Self {
         Self::start_below("").await
     }
@@ -77,7 +77,7 @@ impl Gitea {
         Self::start_program(Program::Forgejo, "").await
     }
 
-    /// Starts an empty one whose pages and API lie below a path, such as `/forge`.
+    /// Starts an empty Gitea whose pages and API are below a path, such as `/forge`.
     pub async fn start_below(path: &str) -> Self {
         Self::start_program(Program::Gitea, path).await
     }
@@ -112,7 +112,7 @@ impl Gitea {
             http: reqwest::Client::new(),
             admin: String::new(),
         };
-        // The token that the command can make has no scope at a Forgejo.
+        // At a Forgejo the token that the command creates has no scope, so create one by the API.
         started.admin = started.token("operator", &["all"]).await;
         started
     }
@@ -122,22 +122,22 @@ impl Gitea {
         self.program == Program::Forgejo
     }
 
-    /// Its web address, without a `/` at its end.
+    /// Returns the web address, without a `/` at its end.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The address of its API.
+    /// Returns the address of the API.
     pub fn api_url(&self) -> String {
         format!("{}/api/v1", self.url)
     }
 
-    /// The token of the administrator of the instance.
+    /// Returns the token of the instance's administrator.
     pub fn operator(&self) -> &str {
         &self.admin
     }
 
-    /// Sends a request of the API with a token.
+    /// Sends a request to the API with a token.
     pub async fn send(&self, token: &str, method: Method, path: &str, body: Value) -> Reply {
         let mut request = self
             .http
@@ -149,7 +149,7 @@ impl Gitea {
         read(request).await
     }
 
-    /// The same, where the answer must be a success.
+    /// Sends a request that must succeed, and returns its body.
     pub async fn call(&self, token: &str, method: Method, path: &str, body: Value) -> Value {
         let called = format!("{method} {path}");
         let Reply { status, body } = self.send(token, method, path, body).await;
@@ -157,17 +157,17 @@ impl Gitea {
         body
     }
 
-    /// Reads.
+    /// Sends a GET request that must succeed.
     pub async fn get(&self, token: &str, path: &str) -> Value {
         self.call(token, Method::GET, path, Value::Null).await
     }
 
-    /// Makes something.
+    /// Sends a POST request that must succeed.
     pub async fn post(&self, token: &str, path: &str, body: Value) -> Value {
         self.call(token, Method::POST, path, body).await
     }
 
-    /// Makes a user, and a token with every scope.
+    /// Creates a user, and a token with every scope.
     pub async fn user(&self, login: &str) -> Account {
         let user = json!({
             "username": login,
@@ -183,7 +183,7 @@ impl Gitea {
         }
     }
 
-    /// Makes a token of a user with these scopes.
+    /// Creates a token of a user with these scopes.
     pub async fn token(&self, login: &str, scopes: &[&str]) -> String {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let request = self
@@ -196,12 +196,12 @@ impl Gitea {
         body["sha1"].as_str().expect("a token").to_owned()
     }
 
-    /// Makes an organisation that a user owns.
+    /// Creates an organisation that a user owns.
     pub async fn organisation(&self, owner: &Account, name: &str) {
         self.post(&owner.token, "/orgs", json!({"username": name})).await;
     }
 
-    /// Makes a team of an organisation with a permission in all its repositories.
+    /// Creates a team of an organisation with one permission in all its repositories.
     pub async fn team(
         &self,
         owner: &Account,
@@ -221,7 +221,7 @@ impl Gitea {
         self.team_for(owner, organisation, name, &units, members).await;
     }
 
-    /// Makes a team of an organisation with a permission in each of these parts of all its repositories.
+    /// Creates a team of an organisation with a permission for each of these units in all its repositories.
     pub async fn team_for(
         &self,
         owner: &Account,
@@ -249,27 +249,27 @@ impl Gitea {
         }
     }
 
-    /// Makes an empty repository of an organisation.
+    /// Creates an empty repository of an organisation.
     pub async fn repository(&self, owner: &Account, organisation: &str, name: &str) {
         let repository = json!({"name": name, "default_branch": "main"});
         self.post(&owner.token, &format!("/orgs/{organisation}/repos"), repository)
             .await;
     }
 
-    /// Lets a user write, read or administer a repository (`owner/name`).
+    /// Gives a user read, write or admin access to a repository (`owner/name`).
     pub async fn collaborator(&self, owner: &Account, repository: &str, user: &Account, permission: &str) {
         let path = format!("/repos/{repository}/collaborators/{}", user.login);
         let body = json!({"permission": permission});
         self.call(&owner.token, Method::PUT, &path, body).await;
     }
 
-    /// The address from which git fetches a repository, and to which it pushes as a user.
+    /// Returns the address for git to fetch a repository, or to push to it as a user.
     pub fn remote(&self, user: &Account, repository: &str) -> String {
         let at = self.url.trim_start_matches("http://");
         format!("http://{}:{}@{at}/{repository}.git", user.login, user.token)
     }
 
-    /// Pushes refs of a repository as a user: refspecs, or options before them.
+    /// Pushes refs of a repository as a user. `refs` are refspecs, or options before them.
     pub fn push(&self, from: &Repository, user: &Account, repository: &str, refs: &[&str]) {
         let remote = self.remote(user, repository);
         let (options, refs): (Vec<_>, Vec<_>) = refs.iter().partition(|word| word.starts_with('-'));
@@ -277,7 +277,7 @@ impl Gitea {
         from.git(all.chain(options).chain([remote.as_str()]).chain(refs));
     }
 
-    /// Opens a pull request as a user and gives its number. `head` is a branch, or `USER:branch` of a fork.
+    /// Opens a pull request as a user, and returns its number. `head` is a branch, or `USER:branch` of a fork.
     pub async fn pull_request(&self, user: &Account, repository: &str, head: &str) -> u64 {
         let pull = json!({"head": head, "base": "main", "title": format!("Merge {head}"), "body": "Please."});
         let path = format!("/repos/{repository}/pulls");
@@ -285,7 +285,8 @@ impl Gitea {
         opened["number"].as_u64().expect("a number")
     }
 
-    /// Waits until Gitea has seen the first push to a repository, which it notes in the background. Until then it makes no branch.
+    /// Waits until Gitea has processed the first push to a repository in the background. Before that it creates no
+    /// branches.
     pub async fn is_filled(&self, repository: &str) {
         let path = format!("/repos/{repository}");
         eventually("the first push", SOON, || async {
@@ -295,7 +296,7 @@ impl Gitea {
         .await;
     }
 
-    /// Waits until Gitea has seen that this is the head of a pull request.
+    /// Waits until Gitea has processed this head of a pull request.
     pub async fn sees_head(&self, repository: &str, number: u64, head: &str) {
         let path = format!("/repos/{repository}/git/refs/pull/{number}/head");
         eventually("the new head of a pull request", SOON, || async {
@@ -305,12 +306,12 @@ impl Gitea {
         .await;
     }
 
-    /// Merges a pull request as a user in a style (`merge`, `squash`, `rebase`, `rebase-merge`, `fast-forward-only`), and
-    /// gives the commit on the target branch.
+    /// Merges a pull request as a user in a style (`merge`, `squash`, `rebase`, `rebase-merge`, `fast-forward-only`),
+    /// and returns the commit on the target branch.
     pub async fn merge(&self, user: &Account, repository: &str, number: u64, style: &str) -> String {
         let path = format!("/repos/{repository}/pulls/{number}");
         let merge = format!("{path}/merge");
-        // It first tests in the background whether there are conflicts.
+        // Gitea first tests for conflicts in the background, and refuses merges until then.
         eventually("a merge", SOON, || async {
             let body = json!({"do": style});
             let reply = self.send(&user.token, Method::POST, &merge, body).await;
@@ -328,7 +329,7 @@ impl Gitea {
             .to_owned()
     }
 
-    /// Waits until a pull request is merged, by a rule that Gitea looks at in the background.
+    /// Waits until a pull request is merged by a rule that Gitea evaluates in the background.
     pub async fn is_merged(&self, repository: &str, number: u64) {
         let path = format!("/repos/{repository}/pulls/{number}");
         eventually("a merge that was asked for", SOON, || async {
@@ -344,7 +345,7 @@ impl Gitea {
         let reply = self
             .send(&user.token, Method::POST, &path, json!({"body": body}))
             .await;
-        // The Forgejo of the tests writes the comment of a pull request, and then fails.
+        // The tested Forgejo writes the comment of a pull request, and then responds with an error.
         let fails = self.is_forgejo() && reply.status == StatusCode::INTERNAL_SERVER_ERROR;
         assert!(
             reply.status.is_success() || fails,
@@ -354,7 +355,7 @@ impl Gitea {
         );
     }
 
-    /// Gives a review as a user: `APPROVED`, `REQUEST_CHANGES` or `COMMENT`.
+    /// Submits a review as a user: `APPROVED`, `REQUEST_CHANGES` or `COMMENT`.
     pub async fn review(
         &self,
         user: &Account,
@@ -377,7 +378,7 @@ async fn read(request: reqwest::RequestBuilder) -> Reply {
     Reply { status, body }
 }
 
-/// The program with arguments, as an ordinary user.
+/// Returns the command of the program with arguments, as an ordinary user.
 fn command(program: Program, folder: &Path, config: &Path, arguments: &[&str]) -> Command {
     let program = super::executable(program.part(), program.part());
     let mut command = match ordinary_user() {
@@ -387,20 +388,21 @@ fn command(program: Program, folder: &Path, config: &Path, arguments: &[&str]) -
             let mut command = Command::new("setpriv");
             command
                 .args([format!("--reuid={}", user.uid), format!("--regid={}", user.gid)])
-                // The cache of the parts lies in a home that nobody else may enter.
+                // The cache of the parts is in a home that no other user may enter, so the process needs the right to
+                // read it.
                 .args([
                     "--clear-groups",
                     "--inh-caps=+dac_read_search",
                     "--ambient-caps=+dac_read_search",
                 ])
-                // Set once more: a change of user takes the signal away.
+                // Set the signal again, because a change of user clears it.
                 .args(["--pdeathsig", "KILL", "--"])
                 .arg(program)
                 .env("USER", ORDINARY);
             command
         }
     };
-    // `--config` belongs to the last of the words that name the command.
+    // `--config` must follow the subcommand that uses it.
     command
         .args(arguments)
         .arg("--config")
@@ -411,7 +413,7 @@ fn command(program: Program, folder: &Path, config: &Path, arguments: &[&str]) -
     command
 }
 
-/// Who runs it if the tests are root.
+/// Returns the user that runs the program if the tests run as root.
 fn ordinary_user() -> Option<nix::unistd::User> {
     nix::unistd::Uid::effective()
         .is_root()
@@ -426,7 +428,7 @@ fn give(folder: &Path, user: &nix::unistd::User) {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).expect("root may do that");
 }
 
-/// What it has no use for in a test is off: mails, SSH, avatars from elsewhere, its own sign-up.
+/// Returns the configuration. Features without use in a test are off: mails, SSH, remote avatars, sign-up.
 fn configuration(program: Program, folder: &Path, port: u16, url: &str) -> String {
     let at: PathBuf = folder.join("data");
     let (at, texts) = (at.display(), super::cache().join(program.part()));

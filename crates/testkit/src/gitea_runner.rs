@@ -1,5 +1,5 @@
-//! A runner of the Actions of Gitea or Forgejo, registered as any other: it takes the jobs that the server starts, with their event,
-//! their token and their secrets, and says how they ended. What a job does is the test's own.
+//! A registered runner of the Actions of Gitea or Forgejo. It takes the jobs that the server starts, with their event, token and
+//! secrets, and reports their results. A test decides what a job does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::gitea::{Account, Gitea};
 use super::service::eventually;
 
-/// How long a job may take to appear.
+/// The time limit for a job to appear.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The label of the jobs that it takes.
+/// The label of the jobs that the runner takes.
 pub const LABEL: &str = "konverge-test";
 
 /// A registered runner.
@@ -30,18 +30,18 @@ pub struct GiteaRunner {
 #[derive(Debug, Clone)]
 pub struct Task {
     pub id: String,
-    /// What the expressions of a workflow know as `github`.
+    /// The context `github` for the expressions of a workflow.
     pub context: Value,
-    /// The secrets that the job may have, and its own token.
+    /// The secrets of the job, and its own token.
     pub secrets: BTreeMap<String, String>,
-    /// The one job, as YAML.
+    /// The workflow with this single job, as YAML.
     pub workflow: String,
     /// True if a Forgejo gave it.
     pub is_forgejo: bool,
 }
 
 impl GiteaRunner {
-    /// Registers one for a repository.
+    /// Registers a runner for a repository.
     pub async fn register(gitea: &Gitea, owner: &Account, repository: &str) -> Self {
         let path = format!("/repos/{repository}/actions/runners/registration-token");
         // Gitea 1.26 makes a token by POST; a Forgejo has the older GET alone.
@@ -74,9 +74,9 @@ impl GiteaRunner {
         eventually("a job of Gitea's Actions", SOON, || self.fetch()).await
     }
 
-    /// The next job, if there is one now.
+    /// Returns the next job, if there is one now.
     pub async fn fetch(&self) -> Option<Task> {
-        // With no version of its own it is always asked to look.
+        // Without a known version Gitea looks for jobs at every request.
         let answer = self.ask("FetchTask", json!({"tasksVersion": "0"})).await;
         let task = &answer["task"];
         let secrets = task["secrets"].as_object().cloned().unwrap_or_default();
@@ -92,7 +92,7 @@ impl GiteaRunner {
         })
     }
 
-    /// Says how a job ended.
+    /// Reports the result of a job.
     pub async fn end(&self, task: &Task, well: bool) {
         let result = if well { "RESULT_SUCCESS" } else { "RESULT_FAILURE" };
         let now = jiff::Timestamp::now().to_string();
@@ -122,12 +122,12 @@ impl GiteaRunner {
 }
 
 impl Task {
-    /// A text of its context.
+    /// Returns a string of the job's context.
     pub fn text(&self, name: &str) -> &str {
         self.context[name].as_str().unwrap_or_default()
     }
 
-    /// The variables that the runner of Gitea or Forgejo sets from the context, without those that name files.
+    /// Returns the variables that the runner of Gitea or Forgejo sets from the context, except those with names of files.
     pub fn variables(&self) -> Vec<(String, String)> {
         let named = [
             "actor",

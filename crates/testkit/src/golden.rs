@@ -1,12 +1,12 @@
-//! Golden files: what was looked at once and has to stay so. `UPDATE_GOLDEN=1` writes them; look at the difference
-//! before committing.
+//! Golden files: results that were reviewed once, and must not change. `UPDATE_GOLDEN=1` writes them; review the
+//! difference before you commit.
 
 use std::fs;
 
-/// Holds a text against `tests/golden/<name>`.
+/// Compares a text with `tests/golden/<name>`.
 ///
 /// # Panics
-/// If they differ.
+/// The texts differ.
 pub fn golden(name: &str, actual: &str) {
     let path = super::root().join("tests/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -1,11 +1,12 @@
-//! What a pull request adds to hide a text from rules: a Secret with it, or a name that speaks of a secret.
+//! Objects that a pull request may add to make Konverge mask a text, and so hide it from rules: a Secret with the text,
+//! or a field whose name looks secret.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::random::Random;
 
-/// An object of this name that holds the text: as a whole, in part, encoded, or among others.
+/// Returns an object of this name with the text: as a whole, in part, encoded, or inside another text.
 pub fn object(text: &str, name: &str, namespace: &str, random: &mut Random) -> Value {
     let chars: Vec<char> = text.chars().collect();
     let (from, to) = (random.below(chars.len()), random.below(chars.len()));
@@ -37,13 +38,13 @@ pub fn object(text: &str, name: &str, namespace: &str, random: &mut Random) -> V
     }
 }
 
-/// A text that an author may choose where Kubernetes takes any name.
+/// Returns a random text that an author may choose where Kubernetes allows any string.
 pub fn text(random: &mut Random) -> String {
     let letters: Vec<char> = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.:_=+@é"
         .chars()
         .collect();
     let length = 4 + random.below(36);
     let middle = (0..length).map(|_| *random.pick(&letters));
-    // Neither a number nor a date, and more than dots.
+    // The letters around it make it neither a number nor a date, and more than dots.
     format!("r{}x", middle.collect::<String>())
 }

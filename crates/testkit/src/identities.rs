@@ -1,26 +1,26 @@
-//! Who speaks to the test cluster, and the files by which the API server knows them and is known.
+//! The users of the test cluster, and the files with which users and the API server authenticate.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Who speaks to the cluster; each has a token and a kubeconfig.
+/// A user of the cluster, with a token and a kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// `system:masters`: may do everything.
     Admin,
-    /// May get, list and watch everything, secrets too, and write nothing.
+    /// May get, list and watch everything, including secrets, but write nothing.
     Reader,
     /// The role `edit`, in every namespace.
     Editor,
-    /// Authenticated, without any right until a test binds one to `nobody`.
+    /// Authenticated, but without rights until a test binds a role to `nobody`.
     Nobody,
-    /// The control plane itself, to tell its requests from a test's.
+    /// The control plane itself, so that its requests can be told from those of a test.
     ControlPlane,
 }
 
 impl User {
-    /// Every one.
+    /// All users.
     pub const ALL: [Self; 5] = [
         Self::Admin,
         Self::Reader,
@@ -29,7 +29,7 @@ impl User {
         Self::ControlPlane,
     ];
 
-    /// The name the API server knows it by.
+    /// Returns the name of the user at the API server.
     pub fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -40,7 +40,7 @@ impl User {
         }
     }
 
-    /// The token the API server knows it by.
+    /// Returns the token of the user.
     pub fn token(self) -> String {
         format!("token-of-{}", self.name())
     }
@@ -53,7 +53,8 @@ impl User {
     }
 }
 
-/// A certificate authority, the server's certificate, the key of service accounts, tokens, and what is audited.
+/// Writes a certificate authority, the server's certificate, the key of service accounts, the tokens, and the audit
+/// policy.
 pub fn write_identities(folder: &Path) {
     let write =
         |name: &str, text: String| std::fs::write(folder.join(name), text).expect("the file can be written");
@@ -84,12 +85,12 @@ pub fn write_identities(folder: &Path) {
     write("audit-policy.yaml", super::audit::policy().to_string());
 }
 
-/// Where the kubeconfig of `user` is.
+/// Returns the path of the kubeconfig of `user`.
 pub fn kubeconfig(folder: &Path, user: User) -> PathBuf {
     folder.join(format!("{}.kubeconfig", user.name()))
 }
 
-/// Writes it: one context, `test`.
+/// Writes the kubeconfig of `user`, with the single context `test`.
 pub fn write_kubeconfig(folder: &Path, url: &str, user: User) {
     let text = json!({
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-//! GitHub's issuer of OIDC tokens for jobs: signs with a key of its own, and publishes it.
+//! A fake of GitHub's issuer of OIDC tokens for jobs. It signs with its own key, and publishes that key.
 
 use axum::{Router, routing::get};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::json_answer::Json;
 
-/// A running issuer; ends with the runtime it was started on.
+/// The running issuer. It ends with the runtime on which it was started.
 pub struct JobTokens {
-    /// What GITHUB_SERVER_URL would be.
+    /// The value for GITHUB_SERVER_URL.
     pub server_url: String,
     key: rcgen::KeyPair,
 }
 
 impl JobTokens {
-    /// Starts it with a new key.
+    /// Starts an issuer with a new key.
     pub async fn start() -> Self {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
         let mut published = Jwk::from_encoding_key(&signing(&key), Algorithm::RS256).unwrap();
@@ -31,7 +31,7 @@ impl JobTokens {
         Self { server_url, key }
     }
 
-    /// The claims of a token for a job of a repository, valid for five minutes.
+    /// Returns the claims of a token for a job of a repository, valid for five minutes.
     pub fn claims(&self, repository: &str, audience: &str, id: &str) -> Value {
         let now = seconds_now();
         json!({
@@ -40,12 +40,12 @@ impl JobTokens {
         })
     }
 
-    /// A token with these claims.
+    /// Returns a token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
         sign(&self.key, claims)
     }
 
-    /// The same by somebody else.
+    /// Returns a token with these claims that another key signed.
     pub fn forge(&self, claims: &Value) -> String {
         sign(
             &rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap(),

@@ -1,12 +1,12 @@
-//! An answer in JSON. That of axum needs serde_json's `raw_value`, which would be on in all tests, and with which a key of
-//! a map has a meaning.
+//! A response in JSON. axum's own type needs the feature `raw_value` of serde_json, which would then be on in all
+//! tests, and gives a certain key of a map a special meaning.
 
 use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
 
-/// The body of an answer.
+/// The body of a response.
 pub struct Json<T>(pub T);
 
 impl<T: serde::Serialize> IntoResponse for Json<T> {

@@ -1,9 +1,9 @@
-//! The official KCL core, as installed from its pinned package.
+//! The official KCL core, installed from its pinned package.
 
 use std::path::PathBuf;
 
-/// The Python interpreter whose environment holds `kcl_lib`: `KONVERGE_KCL` if it is set, else what
-/// `scripts/parts install kcl` made.
+/// Returns the Python interpreter whose environment has `kcl_lib`: that of `KONVERGE_KCL` if it is set, or else the one
+/// that `scripts/parts install kcl` installed.
 pub fn interpreter() -> PathBuf {
     match std::env::var_os("KONVERGE_KCL") {
         Some(interpreter) => interpreter.into(),
@@ -14,7 +14,7 @@ pub fn interpreter() -> PathBuf {
 /// The version of the core of [`older_interpreter`].
 pub const OLDER_VERSION: &str = "0.12.2";
 
-/// The Python interpreter whose environment holds an earlier core.
+/// Returns the Python interpreter whose environment has an earlier core.
 pub fn older_interpreter() -> PathBuf {
     super::installed("kcl-older", super::cache().join("kcl-older/bin/python3"))
 }

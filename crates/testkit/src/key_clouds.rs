@@ -1,5 +1,5 @@
-//! The key services of Google, Azure and Alibaba, and Alibaba's secrets, on one port of this machine. They hold
-//! requests to the documentation: <https://cloud.google.com/kms/docs/reference/rest>,
+//! Fakes of the key services of Google, Azure and Alibaba, and of Alibaba's secrets, on one port of this machine. They
+//! refuse requests that differ from the documentation: <https://cloud.google.com/kms/docs/reference/rest>,
 //! <https://learn.microsoft.com/rest/api/keyvault/keys>, <https://www.alibabacloud.com/help/en/kms>.
 
 use std::{
@@ -26,7 +26,7 @@ use crate::json_answer::Json;
 
 pub const TOKEN: &str = "ya29.the-token-of-the-key-job";
 pub const ALIBABA: (&str, &str) = ("LTAIkeyclouds", "the-secret-of-the-alibaba-key");
-/// The keys that the services have.
+/// The names of the keys in the services.
 pub const GOOGLE_KEY: &str = "projects/acme/locations/global/keyRings/ci/cryptoKeys/state";
 pub const AZURE_KEY: &str = "state";
 pub const ALIBABA_KEY: &str = "acs:kms:cn-hangzhou:1234567890:key/key-hzz0123";
@@ -34,15 +34,15 @@ pub const ALIBABA_KEY: &str = "acs:kms:cn-hangzhou:1234567890:key/key-hzz0123";
 #[derive(Default)]
 pub struct World {
     address: String,
-    /// What was wrapped: ciphertext to key, plaintext and what is bound to it.
+    /// The wrapped secrets: ciphertext to key, plaintext and context.
     wrapped: BTreeMap<String, (String, String, String)>,
     /// The versions of the secrets of Alibaba, the oldest first.
     secrets: BTreeMap<String, Vec<Value>>,
-    /// A kind of secret whose versions cannot be asked for.
+    /// True if secrets cannot be requested by version, as for some kinds.
     pub ignores_versions: bool,
-    /// Values are not given.
+    /// True if the values of secrets are refused.
     pub denies_values: bool,
-    /// Answers that it is busy, so often.
+    /// The number of next requests that are answered as busy.
     pub is_busy: usize,
     pub is_away: bool,
     /// The newest version of Azure's key.
@@ -51,7 +51,7 @@ pub struct World {
     requests: Vec<String>,
 }
 
-/// A running server; ends with the runtime it was started on.
+/// The running server. It ends with the runtime on which it was started.
 #[derive(Clone)]
 pub struct KeyClouds(Arc<Mutex<World>>);
 
@@ -83,12 +83,12 @@ impl KeyClouds {
             .push(secret);
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the last call.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.world().requests)
     }
 
-    /// The variables of a job that may use everything.
+    /// Returns the variables of a job with all rights.
     pub fn job(&self) -> Vec<(&'static str, String)> {
         let address = self.address();
         vec![
@@ -156,7 +156,7 @@ async fn answer(
     world.requests.push(path.clone());
     let bearer = headers.get("authorization").and_then(|value| value.to_str().ok());
     if bearer != Some(format!("Bearer {TOKEN}").as_str()) {
-        // The published client of Azure asks without a token first, and reads here where it gets one.
+        // Azure's official client first sends a request without a token, and reads from this header where to get one.
         let challenge = r#"Bearer authorization="https://login.microsoftonline.com/acme", resource="https://vault.azure.net""#;
         let answer = refused(StatusCode::UNAUTHORIZED, "no token");
         return ([("www-authenticate", challenge)], answer).into_response();
@@ -191,7 +191,7 @@ async fn answer(
         (_, ["keys", ..]) if !uri.query().unwrap_or_default().contains("api-version=7.4") => {
             refused(StatusCode::BAD_REQUEST, "api-version")
         }
-        // Without a version it is the newest; the published client then ends the path with a `/`.
+        // Without a version the newest key is used. Azure's official client then ends the path with a `/`.
         ("GET", ["keys", name] | ["keys", name, ""]) if *name == AZURE_KEY => {
             let id = format!("{}/keys/{name}/{:032x}", world.address, world.rotations + 1);
             Json(json!({"key": {"kid": id, "kty": "RSA", "key_ops": ["wrapKey", "unwrapKey"]}}))
@@ -201,7 +201,7 @@ async fn answer(
             if *name == AZURE_KEY && text("alg") == "RSA-OAEP-256" =>
         {
             let value = text("value");
-            // An RSA key of 2,048 bits takes 190 bytes.
+            // An RSA key of 2,048 bits can encrypt at most 190 bytes.
             let length = URL_SAFE_NO_PAD
                 .decode(&value)
                 .map_or(usize::MAX, |bytes| bytes.len());
@@ -220,7 +220,7 @@ async fn answer(
     }
 }
 
-/// Percent-encoding of RFC 3986.
+/// Encodes a text by percent-encoding of RFC 3986.
 fn percent_encode(text: &str) -> String {
     const KEPT: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
         .remove(b'-')
@@ -261,7 +261,7 @@ fn alibaba(world: &mut World, method: &Method, uri: &Uri, headers: &HeaderMap, b
         .map(|name| format!("{name}:{}\n", header(name).trim()))
         .collect();
     let hash = hex::encode(Sha256::digest(body));
-    // Sorted and encoded, however it was sent.
+    // The signature covers the parameters sorted and encoded, in whatever form they were sent.
     let mut given: Vec<_> = url::form_urlencoded::parse(query.as_bytes())
         .into_owned()
         .collect();

@@ -1,5 +1,5 @@
-//! The published history of both Konfigs, replayed as commits: layouts, settings, entries and names as they were at each
-//! step. Models and stacks are written again, small. Packages of a registry are left out.
+//! The published history of both Konfigs, replayed as commits, with the layouts, settings, entries and names of each
+//! step. Models and stacks are shortened. Packages from a registry are left out.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{git::Repository, konfigs};
 
 /// One step of a history.
 pub struct Step {
-    /// What happened.
+    /// A description of the step.
     pub what: &'static str,
     edit: fn(&mut Tree),
 }
@@ -16,9 +16,9 @@ pub struct Step {
 #[derive(Default)]
 struct Tree(BTreeMap<String, String>);
 
-/// Commits the next step.
+/// Commits the steps, one after the other.
 pub struct Replay {
-    /// The repository, at the last step that was committed.
+    /// The repository, at the last committed step.
     pub repository: Repository,
     tree: Tree,
     steps: std::vec::IntoIter<Step>,
@@ -33,17 +33,17 @@ impl Replay {
         }
     }
 
-    /// KusionStack's Konfig, from its first publication in 2022 to one `kcl.mod` a stack in 2024.
+    /// Creates KusionStack's Konfig, from its first publication in 2022 to one `kcl.mod` per stack in 2024.
     pub fn kusionstack() -> Self {
         Self::new(kusionstack())
     }
 
-    /// kcl-lang's Konfig, which went on from there.
+    /// Creates kcl-lang's Konfig, which continued from there.
     pub fn kcl_lang() -> Self {
         Self::new(kcl_lang())
     }
 
-    /// Commits the next step; `None` after the last.
+    /// Commits the next step, and returns its description; `None` after the last.
     #[expect(clippy::should_implement_trait, reason = "a step borrows the history")]
     pub fn next(&mut self) -> Option<&'static str> {
         let step = self.steps.next()?;
@@ -59,7 +59,7 @@ impl Replay {
         Some(step.what)
     }
 
-    /// The folders of the stacks at the last step.
+    /// Returns the folders of the stacks at the last step.
     pub fn stacks(&self) -> Vec<String> {
         let files = self.tree.0.keys();
         files
@@ -73,7 +73,7 @@ impl Tree {
         self.0.insert(path.to_owned(), text.into());
     }
 
-    /// Replaces what must stand in a file.
+    /// Replaces a text that must be in a file.
     fn replace(&mut self, path: &str, from: &str, to: &str) {
         let text = self.0.get_mut(path).unwrap_or_else(|| panic!("no {path}"));
         assert!(text.contains(from), "{path}: {text}");
@@ -87,7 +87,7 @@ impl Tree {
         assert!(self.0.len() < count, "nothing is in {folder}");
     }
 
-    /// A project as it was until 2023: its models come from the repository's own packages.
+    /// Adds a project in the form until 2023: its models come from the repository's own packages.
     fn project(&mut self, folder: &str, name: &str, tenant: &str) {
         let tenant = match tenant {
             "" => String::new(),
@@ -101,7 +101,7 @@ impl Tree {
         self.put(&format!("{folder}/base/base.k"), base);
     }
 
-    /// A stack as it was until 2023: entries in `kcl.yaml`, options in `ci-test/settings.yaml`.
+    /// Adds a stack in the form until 2023: entries in `kcl.yaml`, options in `ci-test/settings.yaml`.
     fn stack(&mut self, folder: &str, name: &str) {
         self.put(
             &format!("{folder}/stack.yaml"),
@@ -118,7 +118,7 @@ impl Tree {
         );
     }
 
-    /// An application: its project is called as its folder.
+    /// Adds an application, whose project has the name of its folder.
     fn app(&mut self, folder: &str, stacks: &[&str]) {
         self.project(folder, konfigs::name_of(folder), "");
         for stack in stacks {
@@ -126,7 +126,7 @@ impl Tree {
         }
     }
 
-    /// A project with one `kcl.mod` a stack.
+    /// Adds a project with one `kcl.mod` per stack.
     fn module(&mut self, folder: &str, name: &str, stacks: &[(&str, &str)]) {
         self.put(&format!("{folder}/project.yaml"), format!("name: {name}\n"));
         let base = konfigs::base_of("konfig.models.kube.frontend", folder);
@@ -148,7 +148,7 @@ impl Tree {
     }
 }
 
-/// The examples of servers. Their projects carry one name and one tenant.
+/// The examples of servers. Their projects all have the same name and tenant.
 const SERVERS: [&str; 10] = [
     "app_config_map",
     "app_label_selector",
@@ -169,7 +169,7 @@ fn step(what: &'static str, edit: fn(&mut Tree)) -> Step {
 fn kusionstack() -> Vec<Step> {
     vec![
         step("2022: the first publication", |tree| {
-            // No package is named: the file says what an older compiler wanted to know.
+            // The `kcl.mod` names no package. It only has the settings of an older compiler.
             tree.put(
                 "kcl.mod",
                 "[build]\nenable_pkg_cache=true\ncached_pkg_prefix=\"base.pkg.\"\ntarget=\"native\"\n[expected]\n\
@@ -367,7 +367,7 @@ fn kcl_lang() -> Vec<Step> {
                     &stacks,
                 );
             }
-            // Some projects have a package of their own, which none of their stacks uses.
+            // Some projects have a package that none of their stacks uses.
             for (project, package) in [
                 ("job/app_main_container", "app_main_container"),
                 ("server/app_service", "app_service"),
@@ -417,7 +417,7 @@ fn kcl_lang() -> Vec<Step> {
     ]
 }
 
-/// The repository as a package, as it is since 2024.
+/// Turns the repository into a package, as since 2024.
 fn packages(tree: &mut Tree) {
     tree.put("kcl.mod", "[package]\nname = \"konfig\"\nversion = \"0.9.0\"\n");
     tree.put("models/kube/frontend/server.k", konfigs::SERVER);

@@ -1,9 +1,9 @@
-//! The published Konfigs as small repositories: their layouts, settings, entries and names; models and stacks are written
-//! again.
+//! The published Konfigs as small repositories, with their layouts, settings, entries and names. Models and stacks are
+//! shortened.
 
 use super::git::Repository;
 
-/// Projects of kcl-lang's Konfig with their stacks.
+/// The projects of kcl-lang's Konfig with their stacks.
 const KCL_LANG: [(&str, &[&str]); 18] = [
     ("appops/guestbook", &["dev", "prod", "test"]),
     ("appops/http-echo", &["dev"]),
@@ -25,7 +25,7 @@ const KCL_LANG: [(&str, &[&str]); 18] = [
     ("server/extra_resources", &["dev"]),
 ];
 
-/// Projects of KusionStack's Konfig with their stacks.
+/// The projects of KusionStack's Konfig with their stacks.
 const KUSIONSTACK: [(&str, &[&str]); 22] = [
     ("appops/clickhouse-operator", &["prod"]),
     ("appops/code-city", &["dev"]),
@@ -51,20 +51,20 @@ const KUSIONSTACK: [(&str, &[&str]); 22] = [
     ("base/examples/server/app_volume", &["prod"]),
 ];
 
-/// Ten example projects carry one name.
+/// The name that ten example projects share.
 pub const SHARED_NAME: &str = "sampleapp";
 
-/// How stacks of kcl-lang's Konfig write the path of the package that is the repository itself.
+/// How stacks of kcl-lang's Konfig refer to the package at the root of the repository.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RootPath {
     /// As published: by the name of the folder that the repository was cloned into.
     Published,
-    /// By the way up.
+    /// By a relative path upwards.
     Upwards,
 }
 
-/// kcl-lang's Konfig: one `kcl.mod` a stack, which depends on the repository's own package and names its render file as an
-/// entry of that package.
+/// Creates kcl-lang's Konfig: one `kcl.mod` per stack, which depends on the repository's own package and names its
+/// render file as an entry of that package.
 pub fn kcl_lang(root: RootPath) -> Repository {
     let repository = Repository::init();
     repository
@@ -106,7 +106,7 @@ pub fn kcl_lang(root: RootPath) -> Repository {
     repository
 }
 
-/// The `kcl.mod` of a stack that is a package: it depends on the repository's own.
+/// Returns the `kcl.mod` of a stack that is a package and depends on the repository's own package.
 pub fn stack_module(name: &str, root: &str) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.0.1\"\n\n[dependencies]\nkonfig = {{ path = \"{root}\" }}\n[profile]\n\
@@ -114,13 +114,13 @@ pub fn stack_module(name: &str, root: &str) -> String {
     )
 }
 
-/// KusionStack's Konfig of 2022: `kcl.yaml` and `ci-test/settings.yaml` in each stack, entries of the repository by
-/// `${KCL_MOD}`, goldens that are lists.
+/// Creates KusionStack's Konfig of 2022: `kcl.yaml` and `ci-test/settings.yaml` in each stack, entries of the
+/// repository by `${KCL_MOD}`, golden files that are lists.
 pub fn konfig_2022() -> Repository {
     kusionstack(true)
 }
 
-/// KusionStack's Konfig of 2023: as before, options in `kcl.yaml` alone.
+/// Creates KusionStack's Konfig of 2023: like 2022, but with options only in `kcl.yaml`.
 pub fn konfig_2023() -> Repository {
     kusionstack(false)
 }
@@ -165,7 +165,7 @@ fn kusionstack(both_files: bool) -> Repository {
     repository
 }
 
-/// A repository in which the monorepo is a folder.
+/// Creates a repository with the monorepo in a folder.
 pub fn subfolder(folder: &str) -> Repository {
     let repository = Repository::init();
     repository.write("README.md", "Everything of ours.\n");
@@ -174,7 +174,7 @@ pub fn subfolder(folder: &str) -> Repository {
     repository
 }
 
-/// A repository with one stack.
+/// Creates a repository with one stack.
 pub fn one_stack() -> Repository {
     let repository = Repository::init();
     write_one_stack(&repository, "");
@@ -191,7 +191,7 @@ pub fn write_one_stack(repository: &Repository, root: &str) {
         .write(&format!("{root}shop/dev/main.k"), config_map("one"));
 }
 
-/// A program of one ConfigMap.
+/// Returns a program with one ConfigMap.
 pub fn config_map(word: &str) -> String {
     format!(
         "resources = [{{\n    id = \"v1:ConfigMap:default:settings\"\n    type = \"Kubernetes\"\n    attributes = {{\n        \
@@ -233,7 +233,7 @@ pub const ROLE: &str = "schema Role:\n    name: str\n";
 
 pub const NAMES: &str = "identify = lambda object -> str {\n    \"${object.apiVersion}:${object.kind}:${object.metadata.name}\"\n}\n";
 
-/// The file of the repository's own package: it finds what the stack made of that package's schemas.
+/// The render file of the repository's own package. It finds the stack's instances of that package's schemas.
 pub const RENDER_OF_PACKAGE: &str = r#"import konfig.models.kube.frontend
 import konfig.models.kube.frontend.rbac
 import models.kube.resource

@@ -1,10 +1,10 @@
-//! What the integration tests and the benches stand on: the real parts, started with their own folders and ports and
-//! ended with the test process, and builders for repositories and runs of the binary.
+//! The support for integration tests and benches: real servers and tools, started with their own folders and ports and
+//! stopped with the test process, and builders for repositories and for runs of the binary.
 //!
-//! Nothing is installed from here. A part that is missing fails the test with the command that installs it. It uses no
-//! other crate of ours, so that the tests of a crate wait for that crate alone. What holds one of our types stands beside
-//! the tests: `tests/it/support/` of the package or of a crate.
-// What is started ends when its handle is dropped: it is held, and never read.
+//! Nothing is installed from here. A missing part fails the test with the command that installs it. This crate uses no
+//! other crate of Konverge, so that the tests of a crate wait only for that crate. Helpers that need a type of Konverge
+//! are beside the tests: in `tests/it/support/` of the package or of a crate.
+// A server stops when its handle is dropped, so handles are stored in fields that are never read.
 #![allow(dead_code)]
 #![allow(
     missing_docs,
@@ -70,13 +70,13 @@ use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The folder of the checkout.
+/// Returns the folder of the checkout.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     root.expect("the crate is two folders below").to_owned()
 }
 
-/// The folder into which `scripts/parts` installs.
+/// Returns the folder into which `scripts/parts` installs.
 pub fn cache() -> PathBuf {
     if let Some(folder) = std::env::var_os("KONVERGE_PARTS") {
         return folder.into();
@@ -88,20 +88,20 @@ pub fn cache() -> PathBuf {
         .join("konverge")
 }
 
-/// An installed executable of the part `part`.
+/// Returns the path of an installed executable of the part `part`.
 ///
 /// # Panics
-/// With the command that installs it, if it is not there.
+/// The executable is missing. The message has the command that installs it.
 pub fn executable(part: &str, name: &str) -> PathBuf {
     installed(part, cache().join("bin").join(name))
 }
 
-/// `path` itself, which the part `part` should have put there. Waits for it while `scripts/parts` installs parts.
+/// Returns `path`, which the part `part` installs. Waits for it while `scripts/parts` is installing.
 ///
 /// # Panics
-/// With the command that installs it, if it is not there.
+/// The path is missing. The message has the command that installs it.
 pub fn installed(part: &str, path: PathBuf) -> PathBuf {
-    // An installation removes the stamp of a part that it makes again, so that an older one is not taken.
+    // An installation removes the stamp of a part before it replaces the part, so that the old one is not used.
     let stamp = cache().join("stamps").join(part);
     while !stamp.exists() && installation_runs() {
         std::thread::sleep(Duration::from_millis(200));
@@ -120,10 +120,10 @@ fn installation_runs() -> bool {
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// The Python with the SDKs of Google, Azure and Alibaba.
+/// Returns the Python interpreter with the SDKs of Google, Azure and Alibaba.
 ///
 /// # Panics
-/// With the command that installs it, if it is not there.
+/// The interpreter is missing. The message has the command that installs it.
 pub fn cloud_sdks() -> PathBuf {
     installed("cloud-sdks", cache().join("cloud-sdks/bin/python3"))
 }

@@ -1,4 +1,4 @@
-//! A mail server of another make: aiosmtpd, which reads a mail with Python's own parser (`mails.py`).
+//! An independent mail server, aiosmtpd, which reads mails with Python's own parser (`mails.py`).
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -9,9 +9,9 @@ use super::{
     service::{Ports, Service, folder},
 };
 
-/// Who may send.
+/// The user that may send mails.
 pub const USER: &str = "ci@acme.example";
-/// The password.
+/// The password of the user.
 pub const PASSWORD: &str = "mail-password-83c2";
 
 /// A running mail server.
@@ -22,7 +22,7 @@ pub struct MailServer {
 }
 
 impl MailServer {
-    /// One that speaks `plain`, `smtps` or `starttls`, and gives these answers to the first mails.
+    /// Starts a server that speaks `plain`, `smtps` or `starttls`, and gives these responses to the first mails.
     pub fn start(mode: &str, answers: &[&str]) -> Self {
         let folder = folder("mails");
         write_identities(&folder);
@@ -44,18 +44,18 @@ impl MailServer {
         }
     }
 
-    /// Its address for a scheme and a host, with the user.
+    /// Returns the address for a scheme and a host, with the user.
     pub fn url(&self, scheme: &str, host: &str) -> String {
         let user = USER.replace('@', "%40");
         format!("{scheme}://{user}@{host}:{}", self.ports.nth(1))
     }
 
-    /// The file with the authority of its certificate.
+    /// Returns the file with the certificate authority of the server.
     pub fn authority(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
-    /// The mails that came, with the answer to each.
+    /// Returns the received mails, with the response to each.
     pub fn seen(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder.join("mails")).unwrap_or_default();
         text.lines()

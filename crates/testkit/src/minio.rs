@@ -1,4 +1,4 @@
-//! MinIO: an S3 server of another make, for `make test-all` and the benches.
+//! MinIO, an independent S3 server, for `make test-all` and the benches.
 
 use super::s3::{S3, new_bucket};
 use super::service::{Ports, Service, folder};
@@ -17,12 +17,12 @@ pub struct Minio {
 impl Minio {
     /// The access key of the root user.
     pub const ACCESS_KEY: &str = S3::ACCESS_KEY;
-    /// Its secret key.
+    /// The secret key of the root user.
     pub const SECRET_KEY: &str = S3::SECRET_KEY;
-    /// The region it says it is in.
+    /// The region that the server reports.
     pub const REGION: &str = S3::REGION;
 
-    /// Starts an empty one.
+    /// Starts an empty server.
     pub fn start() -> Self {
         let folder = folder("minio");
         std::fs::create_dir(folder.join("data")).expect("a folder for the data");
@@ -48,14 +48,14 @@ impl Minio {
         }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns the address, `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Makes a bucket and gives its name; `name` is lower case letters, digits and dashes.
+    /// Creates a bucket, and returns its name. `name` is lower case letters, digits and dashes.
     ///
-    /// With one drive a bucket is a folder at the top of the data; S3's own call for it is not in `object_store`.
+    /// With one drive a bucket is a folder at the top of the data. `object_store` does not have S3's request for it.
     pub fn bucket(&self, name: &str) -> String {
         new_bucket(&self.folder, name)
     }

@@ -1,7 +1,7 @@
-//! moto: an S3 of another make than the one of `s3.rs`, as a second opinion on the protocol.
+//! moto, an S3 server independent of that of `s3.rs`, as a second opinion on the protocol.
 //!
-//! Not on races: its look at `If-None-Match` and its write are two steps on several threads, and of 16 writers at
-//! once now and then two win.
+//! It is not used for races: moto checks `If-None-Match` and writes in two steps on several threads, so now and then
+//! two of 16 concurrent writers succeed.
 
 use super::service::{Ports, Service, folder};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The region of secrets and parameters.
 pub const REGION: &str = "eu-central-1";
 
-/// More requests than any test sends.
+/// The number of requests that are not checked: more than any test sends.
 const UNCHECKED: &str = "100000000";
 
 /// A running moto server.
@@ -22,18 +22,18 @@ pub struct Moto {
 }
 
 impl Moto {
-    /// The one of this test process.
+    /// Returns the server of this test process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Moto> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// One of one's own.
+    /// Starts a separate server.
     pub fn start() -> Self {
         let folder = folder("moto");
         let ports = Ports::claim();
         let mut command = Command::new(super::executable("moto", "moto_server"));
-        // Signatures and policies are not checked until `check_requests`.
+        // Signatures and policies are not checked before `check_requests`.
         command.env("INITIAL_NO_AUTH_ACTION_COUNT", UNCHECKED);
         command.args(["-H", "127.0.0.1", "-p", &ports.nth(1).to_string()]);
         let mut service = Service::start("moto", &command, &folder);
@@ -45,12 +45,12 @@ impl Moto {
         }
     }
 
-    /// `http://127.0.0.1:PORT`. Any key pair is accepted.
+    /// Returns the address, `http://127.0.0.1:PORT`. Any key pair is accepted.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Checks the signature and the policies of each request from now on, or no more.
+    /// Switches the check of signatures and policies on or off.
     pub async fn check_requests(&self, checks: bool) {
         let count = if checks { "0" } else { UNCHECKED };
         let url = format!("{}/moto-api/reset-auth", self.endpoint);
@@ -58,7 +58,7 @@ impl Moto {
         answer.and_then(reqwest::Response::error_for_status).unwrap();
     }
 
-    /// Calls a JSON service as somebody who may do everything. `target` is `PREFIX.OPERATION`.
+    /// Calls a JSON service with all rights. `target` is `PREFIX.OPERATION`.
     pub async fn call(&self, service: &str, target: &str, body: serde_json::Value) -> serde_json::Value {
         let request = self
             .request(service)
@@ -69,7 +69,7 @@ impl Moto {
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{target}: {text}"))
     }
 
-    /// Calls a service with a form, in the same way; gives the XML.
+    /// Calls a service that takes forms, with all rights; returns its XML.
     pub async fn form(&self, service: &str, fields: &[(&str, &str)]) -> String {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)
@@ -97,7 +97,7 @@ impl Moto {
         text
     }
 
-    /// Makes a bucket and gives its name; `name` is lower case letters, digits and dashes.
+    /// Creates a bucket, and returns its name. `name` is lower case letters, digits and dashes.
     pub async fn bucket(&self, name: &str) -> String {
         let name = format!("{name}-{}", uuid::Uuid::new_v4().simple());
         let made = reqwest::Client::new()

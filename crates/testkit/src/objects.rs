@@ -1,4 +1,4 @@
-//! Objects of a real cluster, written and read by somebody else than Konverge.
+//! Reads and writes objects of a real cluster without Konverge.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use serde_json::Value;
 
 use super::{cluster::Cluster, service::eventually};
 
-/// The administrator's hands.
+/// A client with the administrator's rights.
 pub struct Objects(Client);
 
 impl Objects {
-    /// On that cluster.
+    /// Creates a client for a cluster.
     pub async fn of(cluster: &Cluster) -> Self {
         Self(cluster.client().await)
     }
 
-    /// The object of that kind and name, if it is there.
+    /// Returns the live object with the kind and name of `object`, if it exists.
     pub async fn get(&self, object: &Value) -> Option<Value> {
         let request = Request::get(path(object, true)).body(Vec::new()).unwrap();
         self.0.request(request).await.ok()
     }
 
-    /// All objects of a collection.
+    /// Returns all objects of a collection.
     pub async fn list(&self, collection: &str) -> Vec<Value> {
         let request = Request::get(collection).body(Vec::new()).unwrap();
         let mut list: Value = self.0.request(request).await.unwrap();
         serde_json::from_value(list["items"].take()).unwrap()
     }
 
-    /// Makes it.
+    /// Creates an object.
     pub async fn create(&self, object: &Value) {
         self.create_as(object, "somebody").await;
     }
 
-    /// Makes it as a field manager.
+    /// Creates an object as a field manager.
     pub async fn create_as(&self, object: &Value, manager: &str) {
         let uri = format!("{}?fieldManager={manager}", path(object, false));
         let request = Request::post(uri)
@@ -45,7 +45,7 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// Makes it what it is to be by server-side apply, as a field manager that takes what it wants.
+    /// Writes an object by forced server-side apply, as a field manager.
     pub async fn apply_as(&self, object: &Value, manager: &str) {
         let uri = format!("{}?fieldManager={manager}&force=true", path(object, true));
         let request = Request::patch(uri)
@@ -55,7 +55,7 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// Changes it by a merge patch, as a field manager.
+    /// Changes an object by a merge patch, as a field manager.
     pub async fn merge(&self, object: &Value, manager: &str, patch: &Value) {
         let uri = format!("{}?fieldManager={manager}", path(object, true));
         let request = Request::patch(uri)
@@ -65,7 +65,8 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// Changes it as `kubectl edit` and `kubectl set` do: list items are found by their keys.
+    /// Changes an object by a strategic merge patch, as `kubectl edit` and `kubectl set` do: list items are matched by
+    /// their keys.
     pub async fn strategic_merge(&self, object: &Value, manager: &str, patch: &Value) {
         let uri = format!("{}?fieldManager={manager}", path(object, true));
         let request = Request::patch(uri)
@@ -75,7 +76,7 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// Defines a kind unless another test has, and waits until it is served.
+    /// Creates a CustomResourceDefinition unless another test has created it, and waits until its kind is served.
     pub async fn create_definition(&self, definition: &Value) {
         let request = Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
             .header("content-type", "application/json")
@@ -95,7 +96,7 @@ impl Objects {
         .await;
     }
 
-    /// Makes it in a collection whose plural is not the usual one.
+    /// Creates an object in a collection with an unusual plural.
     pub async fn create_at(&self, collection: &str, object: &Value) {
         let request = Request::post(collection)
             .header("content-type", "application/json")
@@ -104,7 +105,7 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// Scales it through the scale subresource, as a field manager.
+    /// Scales an object through the scale subresource, as a field manager.
     pub async fn scale(&self, object: &Value, manager: &str, replicas: u32) {
         let uri = format!("{}/scale?fieldManager={manager}", path(object, true));
         let patch = serde_json::json!({"spec": {"replicas": replicas}});
@@ -115,7 +116,7 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// Those of a kind in a namespace with a label, as `key=value`.
+    /// Returns the objects of a collection with a label, written as `key=value`.
     pub async fn labelled(&self, collection: &str, label: &str) -> Vec<Value> {
         let uri = format!("{collection}?labelSelector={label}");
         let request = Request::get(uri).body(Vec::new()).unwrap();
@@ -133,13 +134,13 @@ impl Objects {
         self.0.request::<Value>(request).await.unwrap();
     }
 
-    /// As [`Objects::report`]; false if the server refuses it, because the object is another one by now.
+    /// Changes the status as [`Objects::report`] does; false if the server refuses because the object was replaced.
     pub async fn try_report(&self, path: &str, status: &Value) -> bool {
         let patch = serde_json::json!({ "status": status });
         self.try_patch(format!("{path}/status"), &patch).await
     }
 
-    /// Changes it by a merge patch; false if the server refuses it.
+    /// Changes an object by a merge patch; false if the server refuses.
     pub async fn try_merge(&self, object: &Value, patch: &Value) -> bool {
         self.try_patch(path(object, true), patch).await
     }
@@ -152,14 +153,14 @@ impl Objects {
         self.0.request::<Value>(request).await.is_ok()
     }
 
-    /// Deletes it.
+    /// Deletes an object.
     pub async fn delete(&self, object: &Value) {
         let request = Request::delete(path(object, true)).body(Vec::new()).unwrap();
         self.0.request::<Value>(request).await.unwrap();
     }
 }
 
-/// The path of an object, or of its collection.
+/// Returns the path of an object, or of its collection.
 pub fn path(object: &Value, with_name: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);

@@ -1,14 +1,14 @@
-//! What GitHub publishes about itself: the description of its API and examples of its webhooks, from npm.
+//! GitHub's published description of its API, and examples of its webhooks, from npm.
 
 use super::{cache, installed};
 use serde_json::Value;
 
-/// The OpenAPI description, the routes of `tests/parts/github/routes.txt` alone and without its prose.
+/// Returns the OpenAPI description, reduced to the routes of `tests/parts/github/routes.txt` and without its prose.
 pub fn openapi() -> Value {
     read("openapi.json")
 }
 
-/// The example payloads of `event`, `pull_request` for one.
+/// Returns the example payloads of an event such as `pull_request`.
 pub fn webhooks(event: &str) -> Vec<Value> {
     let all = read("webhooks.json");
     let events = all.as_array().expect("a list of events");

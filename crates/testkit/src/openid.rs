@@ -1,18 +1,18 @@
-//! An OpenID provider of another make: `oidc-provider` (npm), with people, groups and the tokens of scripts
+//! An independent OpenID provider, `oidc-provider` (npm), with people, groups and tokens for scripts
 //! (`openid_provider.mjs`).
 
 use std::{process::Command, time::Duration};
 
 use super::service::{Ports, Service, folder};
 
-/// A running provider, and the ports of the portals that log in there.
+/// A running provider, and the ports of the portals that log in at it.
 pub struct OpenIdProvider {
     service: Option<Service>,
     ports: Ports,
 }
 
 impl OpenIdProvider {
-    /// One that returns to a portal at [`OpenIdProvider::portal`].
+    /// Starts a provider that redirects to a portal at [`OpenIdProvider::portal`].
     pub fn start() -> Self {
         let folder = folder("openid");
         let ports = Ports::claim();
@@ -31,22 +31,22 @@ impl OpenIdProvider {
         }
     }
 
-    /// Its issuer.
+    /// Returns the issuer's address.
     pub fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.nth(1))
     }
 
-    /// The address of the portal, which listens there.
+    /// Returns the address at which the portal must listen.
     pub fn portal(&self) -> String {
         format!("127.0.0.1:{}", self.ports.nth(2))
     }
 
-    /// The address of another replica of it.
+    /// Returns the address of a second replica of the portal.
     pub fn replica(&self) -> String {
         format!("127.0.0.1:{}", self.ports.nth(3))
     }
 
-    /// Ends it.
+    /// Stops the provider.
     pub fn stop(&mut self) {
         self.service = None;
     }

@@ -1,4 +1,5 @@
-//! A registry of KCL packages in plain HTTP on this machine, as kpm reads it: a manifest for each tag, one archive.
+//! A fake registry of KCL packages over plain HTTP on this machine, in the form that kpm reads: a manifest for each
+//! tag, and one archive.
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use base64::Engine as _;
 use serde_json::json;
 use sha2::Digest as _;
 
-/// What it serves by path, and what was asked.
+/// The served content by path, and the recorded requests.
 #[derive(Default)]
 struct Served {
     contents: HashMap<String, Vec<u8>>,
@@ -41,7 +42,7 @@ fn digest(content: &[u8]) -> String {
 }
 
 impl PackageRegistry {
-    /// Starts an empty one in the runtime of the test.
+    /// Starts an empty registry in the runtime of the test.
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
@@ -51,12 +52,12 @@ impl PackageRegistry {
         Self { host, served }
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns the host, `127.0.0.1:PORT`.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Serves these files as a version of a package, instead of what it served as that version before.
+    /// Serves these files as a version of a package, replacing the earlier content of that version.
     pub fn push(&self, name: &str, tag: &str, files: &[(&str, &str)]) {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -85,7 +86,7 @@ impl PackageRegistry {
         contents.insert(format!("/v2/{name}/blobs/{}", digest(&archive)), archive);
     }
 
-    /// How often a version was asked for.
+    /// Returns the number of requests for a version.
     pub fn asked(&self, name: &str, tag: &str) -> usize {
         let path = format!("/v2/{name}/manifests/{tag}");
         let asked = &self.served.lock().unwrap().asked;
@@ -93,7 +94,7 @@ impl PackageRegistry {
     }
 }
 
-/// The checksum of a package, as kpm computes it: over the contents of its files in walking order.
+/// Returns the checksum of a package as kpm computes it: over the contents of its files in walking order.
 pub fn sum(contents: &[&str]) -> String {
     let hash = sha2::Sha256::digest(contents.concat());
     base64::engine::general_purpose::STANDARD.encode(hash)

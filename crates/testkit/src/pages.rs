@@ -1,10 +1,10 @@
-//! The pages of the documentation and the blocks that they show.
+//! Reads the pages of the documentation and their code blocks.
 
 use std::{fs, path::PathBuf};
 
 use super::root;
 
-/// README and its neighbours, all of `docs/`, and the example's page.
+/// Returns README and the pages beside it, all of `docs/`, and the example's page.
 pub fn pages() -> Vec<PathBuf> {
     let mut pages = vec![
         root().join("README.md"),
@@ -27,7 +27,7 @@ pub fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The blocks of a language in a page.
+/// Returns the code blocks of a language in a page.
 pub fn blocks(text: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();

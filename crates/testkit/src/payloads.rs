@@ -1,4 +1,5 @@
-//! Events of `acme/konfig`, made of GitHub's own examples. What these lack (real commits, a fork, a merge) is put in.
+//! Events of `acme/konfig`, made from GitHub's own examples. Real commits, forks and merges, which the examples lack,
+//! are added.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::octokit::webhooks;
 
 const REPOSITORY: &str = "acme/konfig";
 
-/// The first example of `event` that fits, in our repository.
+/// Returns the first example of `event` that fits, adapted to `acme/konfig`.
 fn example(event: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let mut payload = webhooks(event)
         .into_iter()
@@ -17,7 +18,7 @@ fn example(event: &str, fits: impl Fn(&Value) -> bool) -> Value {
     payload
 }
 
-/// `pull_request`; the head lies in the repository `from`.
+/// Returns a `pull_request` event. The head is in the repository `from`.
 pub fn pull_request(action: &str, number: u64, base: &str, head: (&str, &str), from: &str) -> Value {
     let mut payload = example("pull_request", |one| one["action"] == action);
     payload["number"] = json!(number);
@@ -35,7 +36,7 @@ pub fn pull_request(action: &str, number: u64, base: &str, head: (&str, &str), f
     payload
 }
 
-/// `push` to a branch.
+/// Returns a `push` event for a branch.
 pub fn push(branch: &str, before: &str, after: &str, forced: bool) -> Value {
     let mut payload = example("push", |one| {
         one["ref"]
@@ -49,7 +50,7 @@ pub fn push(branch: &str, before: &str, after: &str, forced: bool) -> Value {
     payload
 }
 
-/// `merge_group`: the queue asks about `head`, which comes on top of `base`.
+/// Returns a `merge_group` event: the queue asks about `head`, which is on top of `base`.
 pub fn merge_group(number: u64, base: &str, head: &str) -> Value {
     let mut payload = example("merge_group", |_| true);
     let group = &mut payload["merge_group"];
@@ -60,8 +61,8 @@ pub fn merge_group(number: u64, base: &str, head: &str) -> Value {
     payload
 }
 
-/// `workflow_run`: a workflow that `actor` started has ended for `head`, a branch and its commit, of the repository
-/// `from`.
+/// Returns a `workflow_run` event: a workflow that `actor` started has ended for `head` (branch and commit) of the
+/// repository `from`.
 pub fn workflow_run(head: (&str, &str), from: &str, actor: &str) -> Value {
     let mut payload = example("workflow_run", |one| one["action"] == "completed");
     let run = &mut payload["workflow_run"];
@@ -71,12 +72,12 @@ pub fn workflow_run(head: (&str, &str), from: &str, actor: &str) -> Value {
     run["head_sha"] = json!(head.1);
     run["actor"]["login"] = json!(actor);
     run["head_repository"]["full_name"] = json!(from);
-    // So it is with forks: actions/runner#3444.
+    // GitHub sends an empty list for forks: actions/runner#3444.
     run["pull_requests"] = json!([]);
     payload
 }
 
-/// `workflow_dispatch` on a branch.
+/// Returns a `workflow_dispatch` event on a branch.
 pub fn workflow_dispatch(branch: &str, inputs: Value) -> Value {
     let mut payload = example("workflow_dispatch", |_| true);
     payload["ref"] = json!(format!("refs/heads/{branch}"));
@@ -84,7 +85,7 @@ pub fn workflow_dispatch(branch: &str, inputs: Value) -> Value {
     payload
 }
 
-/// `repository_dispatch` of a type.
+/// Returns a `repository_dispatch` event of a type.
 pub fn repository_dispatch(action: &str, payload: Value) -> Value {
     let mut call = example("repository_dispatch", |_| true);
     call["action"] = json!(action);
@@ -92,7 +93,7 @@ pub fn repository_dispatch(action: &str, payload: Value) -> Value {
     call
 }
 
-/// `schedule`, of which there is no example: the cron line beside what every event has.
+/// Returns a `schedule` event, for which GitHub has no example: the cron line and the common fields.
 pub fn schedule() -> Value {
     let push = example("push", |_| true);
     json!({"schedule": "17 5 * * *", "workflow": ".github/workflows/konverge.yml", "repository": push["repository"]})

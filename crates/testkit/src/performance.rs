@@ -1,8 +1,8 @@
-//! The page of measured figures, each section written by its own bench.
+//! Writes the page of measured figures. Each bench writes its own section.
 
 use std::fs;
 
-/// Writes the section of the bench `name` into `benches/figures.md`, in place of what it wrote before.
+/// Writes the section of the bench `name` into `benches/figures.md`, replacing its earlier section.
 pub fn write(name: &str, section: &str) {
     let (open, close) = (
         format!("<!-- bench:{name} -->"),

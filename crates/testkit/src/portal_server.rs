@@ -1,4 +1,4 @@
-//! `konverge serve`: a process that ends with its handle, or with the thread that started it.
+//! Runs of `konverge serve`. The process ends with its handle, or with the thread that started it.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -9,15 +9,15 @@ use super::service::bound_to_parent;
 /// A started portal.
 pub struct PortalServer {
     child: Child,
-    /// Its address, without a slash at the end.
+    /// The address, without a slash at the end.
     pub root: String,
 }
 
 impl PortalServer {
-    /// Starts `executable` in a checkout, with a home and no other variable than these. It answers when this returns.
+    /// Starts `executable` in a checkout, with a home and only these variables. Returns when the server answers.
     ///
     /// # Panics
-    /// If it ends before it says its address.
+    /// The process ends before it prints its address.
     pub fn start(
         executable: &Path,
         checkout: &Path,
@@ -44,12 +44,12 @@ impl PortalServer {
         Self { child, root }
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("the state of a child can be asked")
     }
@@ -57,7 +57,7 @@ impl PortalServer {
 
 impl Drop for PortalServer {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // Ignore an error: the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The built `konverge`: Cargo says where it is to the tests of the package alone, and builds it for them. If a test binary
-/// is started by hand, it is in the folder above.
+/// Returns the path of the built `konverge`. Cargo tells it only to the tests of the package, and builds the binary for
+/// them. If a test binary is started by hand, `konverge` is in the folder above.
 ///
 /// # Panics
-/// If there is none.
+/// The binary does not exist.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CARGO_BIN_EXE_konverge") {
         return path.into();
@@ -28,11 +28,11 @@ pub fn binary() -> PathBuf {
     built
 }
 
-/// The executable that a bench measures: what `KONVERGE_BINARY` names, or else the one that Cargo `built`, which it tells
-/// the bench alone.
+/// Returns the path of the executable that a bench measures: that of `KONVERGE_BINARY`, or else `built`, which Cargo
+/// tells only to the bench itself.
 ///
 /// # Panics
-/// If there is none.
+/// The executable does not exist.
 pub fn measured(built: &str) -> PathBuf {
     let named = std::env::var_os("KONVERGE_BINARY").map_or_else(|| PathBuf::from(built), PathBuf::from);
     named
@@ -40,14 +40,15 @@ pub fn measured(built: &str) -> PathBuf {
         .unwrap_or_else(|error| panic!("{}: {error}", named.display()))
 }
 
-/// The most resident memory that a process has had so far, in KiB. `None` after its end.
+/// Returns the peak resident memory of a process so far, in KiB; `None` after its end.
 pub fn peak_kib(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     peak.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// A run to be made. Its home is an empty folder of its own; of the caller's environment it sees `PATH` alone.
+/// A run of a program that is not yet started. Its home is an empty folder of its own; of the caller's environment it
+/// gets only `PATH`.
 pub struct Konverge {
     command: Command,
     home: TempDir,
@@ -55,19 +56,19 @@ pub struct Konverge {
 }
 
 impl Konverge {
-    /// With these arguments.
+    /// Creates a run of `konverge` with these arguments.
     pub fn new<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
         Self::of(&binary(), arguments)
     }
 
-    /// With these arguments, as on a kernel that has no Landlock.
+    /// Creates a run with these arguments, as on a kernel without Landlock.
     pub fn on_an_old_kernel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/without_landlock.py");
         let python = super::kcl::interpreter();
         Self::of(&python, [script.as_ref(), binary().as_os_str()]).arg_all(arguments)
     }
 
-    /// Another executable in the same surroundings.
+    /// Creates a run of another executable in the same environment.
     pub fn of<S: AsRef<OsStr>>(executable: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
         let home = tempfile::Builder::new()
             .prefix("konverge-home-")
@@ -88,53 +89,53 @@ impl Konverge {
             .env("GIT_CONFIG_NOSYSTEM", "1")
     }
 
-    /// Adds one more argument.
+    /// Adds an argument.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self
     }
 
-    /// Adds more arguments.
+    /// Adds arguments.
     pub fn arg_all<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.command.args(arguments);
         self
     }
 
-    /// Runs it in this folder.
+    /// Sets the current folder.
     pub fn dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(key, value);
         self
     }
 
-    /// Lets it find the KCL core.
+    /// Sets the variable for the KCL core.
     pub fn with_kcl(self) -> Self {
         self.env("KONVERGE_KCL", super::kcl::interpreter())
     }
 
-    /// Another deadline than two minutes.
+    /// Sets another deadline than two minutes.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     ///
     /// # Panics
-    /// With what it printed so far, if it does not end in time.
+    /// The program does not end in time. The message has its output so far.
     pub fn run(self) -> Outcome {
         self.start().wait()
     }
 
-    /// Starts it, for a test that ends it half-way.
+    /// Starts the program, for a test that stops it half-way.
     pub fn start(self) -> Running {
         let description = format!("{:?}", self.command);
-        // `bound_to_parent` passes on what was set; nothing else may come in.
+        // `bound_to_parent` copies the variables that were set. Remove all others, which the process would inherit.
         let mut command = bound_to_parent(&self.command);
         let inherited = std::env::vars_os().map(|(key, _)| key);
         let set: Vec<_> = self.command.get_envs().map(|(key, _)| key.to_owned()).collect();
@@ -162,7 +163,7 @@ impl Konverge {
     }
 }
 
-/// A run under way.
+/// A running program.
 pub struct Running {
     child: Child,
     stdout: JoinHandle<String>,
@@ -174,27 +175,27 @@ pub struct Running {
 }
 
 impl Running {
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns true if it has ended.
+    /// Returns true if the program has ended.
     pub fn has_ended(&mut self) -> bool {
         let status = self.child.try_wait();
         status.expect("the state of a child can be asked").is_some()
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).expect("a pid"));
         nix::sys::signal::kill(pid, signal).expect("the process is there");
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     ///
     /// # Panics
-    /// With what it printed so far, if it does not end in time.
+    /// The program does not end in time. The message has its output so far.
     pub fn wait(mut self) -> Outcome {
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("the state of a child can be asked") {
@@ -234,25 +235,25 @@ fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The exit code; absent if a signal ended it.
     pub code: Option<i32>,
-    /// All of its standard output.
+    /// The whole standard output.
     pub stdout: String,
-    /// All of its standard error.
+    /// The whole standard error.
     pub stderr: String,
-    /// From start to end.
+    /// The duration from start to end.
     pub elapsed: Duration,
     description: String,
 }
 
 impl Outcome {
-    /// Itself, if it ended with `code`.
+    /// Returns the outcome itself, if the exit code is `code`.
     ///
     /// # Panics
-    /// With everything it printed, if not.
+    /// The exit code differs. The message has the whole output.
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(
             self.code,
@@ -265,7 +266,7 @@ impl Outcome {
         self
     }
 
-    /// The exit code, with everything that was printed if it is another.
+    /// Panics with the whole output if the exit code is not `code`.
     pub fn check(&self, code: i32) {
         assert_eq!(
             self.code,
@@ -276,7 +277,7 @@ impl Outcome {
         );
     }
 
-    /// Its standard output as JSON.
+    /// Parses the standard output as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
             panic!(

@@ -1,4 +1,4 @@
-//! A Prometheus with series that were written before it started, and a fake of one that answers as a test says.
+//! A Prometheus with series that were written before it started, and a fake Prometheus with scripted responses.
 
 use std::{
     fmt::Write as _,
@@ -21,7 +21,7 @@ use axum::{
 
 use super::service::{Ports, Service, folder};
 
-/// A series: its name with its labels, and the value of each of the last minutes, the newest one last.
+/// A series: its name with its labels, and one value for each of the last minutes, the newest last.
 pub type MadeSeries<'a> = (&'a str, &'a [f64]);
 
 /// A running server.
@@ -31,7 +31,7 @@ pub struct PrometheusServer {
 }
 
 impl PrometheusServer {
-    /// One that knows these series and scrapes nothing.
+    /// Starts a server with these series that scrapes nothing.
     pub fn start(series: &[MadeSeries<'_>]) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let folder = folder(&format!("prometheus-{}", STARTED.fetch_add(1, Ordering::Relaxed)));
@@ -52,7 +52,7 @@ impl PrometheusServer {
         Self { service, ports }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns the address, `http://127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.nth(1))
     }
@@ -85,7 +85,7 @@ fn write_series(folder: &Path, series: &[MadeSeries<'_>]) {
     );
 }
 
-/// What a fake answers.
+/// The response of a fake.
 #[derive(Debug, Clone)]
 pub struct CannedAnswer {
     status: u16,
@@ -94,7 +94,7 @@ pub struct CannedAnswer {
 }
 
 impl CannedAnswer {
-    /// A status and a body.
+    /// Creates a response with a status and a body.
     pub fn new(status: u16, body: &str) -> Self {
         Self {
             status,
@@ -103,7 +103,7 @@ impl CannedAnswer {
         }
     }
 
-    /// With this header too.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
@@ -111,7 +111,7 @@ impl CannedAnswer {
     }
 }
 
-/// A request as a fake saw it.
+/// A request that a fake received.
 #[derive(Debug, Clone)]
 pub struct SeenQuery {
     pub path: String,
@@ -119,7 +119,7 @@ pub struct SeenQuery {
     pub body: String,
 }
 
-/// A server that answers every request alike.
+/// A fake that gives the same response to every request.
 #[derive(Clone)]
 pub struct FakePrometheus {
     address: String,
@@ -140,17 +140,17 @@ impl FakePrometheus {
         fake
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns the address, `http://127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Answers so from now on.
+    /// Sets the response from now on.
     pub fn set(&self, answer: CannedAnswer) {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn seen(&self) -> Vec<SeenQuery> {
         self.seen.lock().unwrap().clone()
     }

@@ -1,8 +1,8 @@
-//! Random numbers, and kills at random moments, by a seed.
+//! Random numbers from a seed, and kills at random moments.
 
 use std::time::Duration;
 
-/// Numbers that a seed brings forth.
+/// A random number generator with a seed.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -14,7 +14,7 @@ impl Dice {
         (self.0 >> 33) % sides
     }
 
-    /// Done after a random time, if ever.
+    /// Returns a future that completes after a random time, or never if `ever` is false.
     pub fn kill(&mut self, ever: bool) -> impl Future<Output = ()> + use<> {
         let after = if ever { self.roll(60) } else { 60 };
         async move {

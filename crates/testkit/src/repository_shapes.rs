@@ -1,12 +1,12 @@
-//! Small repositories of the shapes that published ones have: what other cores refuse, what KCL 0.4 took, packages that
-//! are stacks, a base that does not compile.
+//! Small repositories with the properties of published ones: code that other cores refuse, code that KCL 0.4 accepted,
+//! packages that are stacks, a base that does not compile.
 
 use super::{
     git::Repository,
     konfigs::{self, RootPath, config_map},
 };
 
-/// A repository of some shape.
+/// A repository with one such property.
 pub struct Shape {
     pub name: &'static str,
     pub make: fn() -> Repository,
@@ -44,7 +44,7 @@ pub const SHAPES: [Shape; 7] = [
     },
 ];
 
-/// The stacks `shop/dev`, `shop/test` and `shop/prod`, which import `models`.
+/// Creates the stacks `shop/dev`, `shop/test` and `shop/prod`, which import `models`.
 fn shop(models: &[(&str, &str)], main: impl Fn(&str) -> String) -> Repository {
     let repository = Repository::init();
     repository
@@ -62,12 +62,13 @@ fn shop(models: &[(&str, &str)], main: impl Fn(&str) -> String) -> Repository {
     repository
 }
 
-/// A ConfigMap whose word is an expression of KCL.
+/// Returns the program of a ConfigMap whose value is an expression of KCL.
 fn with_word(head: &str, word: &str) -> String {
     format!("{head}{}", config_map("WORD").replace("\"WORD\"", word))
 }
 
-/// Two files of a package give one name to two packages, as the official packages `service` and `job` do.
+/// Creates a package with two files that import two packages under one name, as the official packages `service` and
+/// `job` do.
 pub fn import_names() -> Repository {
     shop(
         &[
@@ -88,7 +89,7 @@ pub fn import_names() -> Repository {
     )
 }
 
-/// Members of a package that begin with `_`, as in both Konfigs.
+/// Creates uses of members of another package that begin with `_`, as in both Konfigs.
 pub fn private_members() -> Repository {
     shop(
         &[(
@@ -104,7 +105,7 @@ pub fn private_members() -> Repository {
     )
 }
 
-/// Lists of different types, compared.
+/// Creates a comparison of lists of different types.
 pub fn unequal_lists() -> Repository {
     shop(&[], |stack| {
         with_word(
@@ -114,7 +115,7 @@ pub fn unequal_lists() -> Repository {
     })
 }
 
-/// An attribute has the name of an import, as in the render file of Konfig.
+/// Creates an attribute with the name of an import, as in the render file of Konfig.
 pub fn hidden_imports() -> Repository {
     shop(
         &[
@@ -133,14 +134,14 @@ pub fn hidden_imports() -> Repository {
     )
 }
 
-/// What only later cores have.
+/// Creates uses of members that only later cores have.
 pub fn new_members() -> Repository {
     shop(&[], |stack| {
         with_word("import base32\n\n", &format!("base32.encode(\"{stack}\")"))
     })
 }
 
-/// The files of [`old_language`]: path, what KCL 0.4 took, and what the hints say to write.
+/// The files of [`old_language`]: path, the code that KCL 0.4 accepted, and the code that the hints suggest.
 const OLD_FILES: [(&str, &str, &str); 5] = [
     (
         "models/database.k",
@@ -169,12 +170,12 @@ const OLD_FILES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Code of KCL 0.4: no core takes it.
+/// Creates a repository with code of KCL 0.4, which no supported core compiles.
 pub fn old_language() -> Repository {
     old_files(|(path, old, _)| (*path, *old), "source = models.Source {")
 }
 
-/// The same after all edits that its hints name.
+/// Creates the repository of [`old_language`] after all edits that its hints suggest.
 pub fn rewritten() -> Repository {
     old_files(|(path, _, new)| (*path, *new), "source: models.Source {")
 }
@@ -213,14 +214,14 @@ fn old_files(
     repository
 }
 
-/// kcl-lang's Konfig as published: packages with a program each, and neither `project.yaml` nor `stack.yaml`.
+/// Creates kcl-lang's Konfig as published: packages with a program each, without `project.yaml` and `stack.yaml`.
 pub fn packages() -> Repository {
     let repository = konfigs::kcl_lang(RootPath::Published);
     let all = repository.git(["ls-files", "*stack.yaml", "*project.yaml"]);
     for file in all.lines() {
         repository.remove(file);
     }
-    // Each project is a package, too, which has no program.
+    // Each project is also a package, but without a program.
     for project in ["appops/guestbook", "server/app_service"] {
         repository.write(
             &format!("examples/{project}/kcl.mod"),

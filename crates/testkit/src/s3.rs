@@ -1,4 +1,4 @@
-//! An S3 server that is quick to build: Versity's gateway, which keeps each object as a file, with its accounts.
+//! An S3 server that builds quickly: Versity's gateway, which stores each object as a file, with its accounts.
 
 use super::identities::write_identities;
 use super::service::{Ports, Service, folder};
@@ -24,23 +24,23 @@ pub struct S3 {
 impl S3 {
     /// The access key of the root user.
     pub const ACCESS_KEY: &str = "konverge-test";
-    /// Its secret key.
+    /// The secret key of the root user.
     pub const SECRET_KEY: &str = "konverge-test-secret";
-    /// The region it says it is in.
+    /// The region that the server reports.
     pub const REGION: &str = "us-east-1";
 
-    /// The one of this test process.
+    /// Returns the server of this test process.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<S3> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// One of one's own.
+    /// Starts a separate server.
     pub fn start() -> Self {
         Self::in_folder(folder("s3"), "http")
     }
 
-    /// One that speaks TLS alone; its certificate is signed by an authority that nobody knows: `ca.crt` in the folder.
+    /// Starts a server that speaks only TLS. Its certificate is signed by an unknown authority: `ca.crt` in the folder.
     pub fn start_with_tls() -> (Self, PathBuf) {
         let folder = folder("s3-tls");
         write_identities(&folder);
@@ -53,7 +53,7 @@ impl S3 {
             std::fs::create_dir(folder.join(name)).expect("a new folder");
         }
         let ports = Ports::claim();
-        // The gateway asks for the accounts when it starts, and again only seconds later.
+        // Start the account service first: the gateway reads it at its start, and then only every few seconds.
         let accounts = Self::serve_accounts(&folder, &ports);
         Self {
             gateway: Self::serve(&folder, &ports, scheme),
@@ -84,7 +84,7 @@ impl S3 {
             .arg("--iam-standalone-endpoint")
             .arg(folder.join("accounts.sock"))
             .arg("posix")
-            // Not every file system has extended attributes.
+            // Some file systems have no extended attributes, so the metadata goes into files.
             .arg("--sidecar")
             .arg(folder.join("metadata"))
             .arg(folder.join("data"));
@@ -103,17 +103,17 @@ impl S3 {
         accounts
     }
 
-    /// Ends it as a power cut would; what was written stays.
+    /// Kills the server, as a power cut would. Written data stays.
     pub fn kill(&mut self) {
         self.gateway.kill();
     }
 
-    /// Starts it again where it was, with what it had.
+    /// Starts the server again at the same address with the same data.
     pub fn start_again(&mut self) {
         self.gateway = Self::serve(&self.folder, &self.ports, self.scheme);
     }
 
-    /// Credentials of a new user who may do no more than a policy allows.
+    /// Returns the credentials of a new user whose rights are only this policy.
     pub async fn credentials(&self, policy: &serde_json::Value) -> [(&'static str, String); 2] {
         let user = format!("user-{}", uuid::Uuid::new_v4().simple());
         let named = [("UserName", user.as_str())];
@@ -132,7 +132,7 @@ impl S3 {
         ]
     }
 
-    /// Calls IAM as the root user.
+    /// Sends a request to IAM as the root user.
     async fn ask_accounts(&self, action: &str, fields: &[(&str, &str)]) -> String {
         let form = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs([("Action", action), ("Version", "2010-05-08")])
@@ -164,25 +164,25 @@ impl S3 {
         text
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns the address, `http://127.0.0.1:PORT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Makes a bucket and gives its name; `name` is lower case letters, digits and dashes.
+    /// Creates a bucket, and returns its name. `name` is lower case letters, digits and dashes.
     ///
-    /// A bucket is a folder at the top of the data; S3's own call for it is not in `object_store`.
+    /// A bucket is a folder at the top of the data. `object_store` does not have S3's request for it.
     pub fn bucket(&self, name: &str) -> String {
         new_bucket(&self.folder, name)
     }
 
-    /// A client of `bucket`, for looking at it past the project's own code.
+    /// Returns a client of `bucket` that does not use Konverge's code.
     pub fn client(&self, bucket: &str) -> AmazonS3 {
         client(&self.endpoint, bucket)
     }
 }
 
-/// A client of a bucket behind an S3 endpoint of ours.
+/// Returns a client of a bucket at an S3 endpoint.
 pub fn client(endpoint: &str, bucket: &str) -> AmazonS3 {
     AmazonS3Builder::new()
         .with_endpoint(endpoint)
@@ -195,7 +195,7 @@ pub fn client(endpoint: &str, bucket: &str) -> AmazonS3 {
         .expect("a valid configuration")
 }
 
-/// A folder at the top of a server's data, which is a bucket.
+/// Creates a bucket, which is a folder at the top of the server's data.
 pub(super) fn new_bucket(folder: &Path, name: &str) -> String {
     let name = format!("{name}-{}", uuid::Uuid::new_v4().simple());
     std::fs::create_dir(folder.join("data").join(&name)).expect("a new folder");

@@ -1,4 +1,5 @@
-//! The reference result for dependent changes: the same objects applied one by one with plain server-side apply.
+//! The reference result for tests of dependent changes: the same objects, applied one by one with plain server-side
+//! apply.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{objects::path, random::setting, service::eventually};
 
-/// Applies the objects in their order, each when what is before it is in force.
+/// Applies the objects in order, each after the earlier ones have taken effect.
 ///
 /// # Errors
-/// The first refusal.
+/// The message of the first object that the server refuses.
 pub async fn apply_in_order(client: &kube::Client, wanted: &[Value]) -> Result<(), String> {
     for object in wanted {
         let mut tries = 0;
@@ -25,7 +26,7 @@ pub async fn apply_in_order(client: &kube::Client, wanted: &[Value]) -> Result<(
                 .unwrap();
             match client.request::<Value>(request).await {
                 Ok(_) => break,
-                // Classes and roles are read from caches that are a moment late.
+                // The server reads classes and roles from caches that lag behind for a moment.
                 Err(kube::Error::Api(status)) if tries < 40 && matches!(status.code, 403 | 404) => {
                     tries += 1;
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -43,8 +44,8 @@ pub async fn apply_in_order(client: &kube::Client, wanted: &[Value]) -> Result<(
     Ok(())
 }
 
-/// Every definition of a round has a field of its own in each served version: when an object with it is let in, the
-/// schema is in force.
+/// Waits until a definition has taken effect. Each definition has a marker field of its own in each served version: the
+/// schema is in force when the server accepts an object with that field.
 async fn in_force(client: &kube::Client, definition: &Value) {
     let group = definition["spec"]["group"].as_str().unwrap().to_owned();
     for version in definition["spec"]["versions"].as_array().unwrap() {
@@ -80,10 +81,10 @@ async fn in_force(client: &kube::Client, definition: &Value) {
     }
 }
 
-/// Seeds that once showed a difference, or show each side of it.
+/// Seeds that once showed a difference, or that show each kind of result.
 const KEPT: [u64; 6] = [1, 7, 42, 1_001, 20_261_122, 77_777];
 
-/// The kept seeds and some more, or the one that is asked for.
+/// Returns the kept seeds and some more, or the seed of `KONVERGE_SEED`.
 pub fn seeds() -> Vec<u64> {
     let rounds = setting("KONVERGE_ROUNDS", 6);
     match setting("KONVERGE_SEED", 0) {

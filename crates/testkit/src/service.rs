@@ -1,4 +1,4 @@
-//! Server processes that live as long as the test process and no longer, however it ends: also by SIGKILL.
+//! Server processes that end with the test process, however it ends: even by SIGKILL.
 //!
 //! Linux ends them through their parent-death signal, which `setpriv` sets before it becomes the server. That signal
 //! follows the *thread* that started them, and test threads come and go, so one thread starts them all and stays.
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A started server; dropping it ends it.
+/// A started server. It is killed on drop.
 pub struct Service {
     name: String,
     child: Child,
@@ -20,7 +20,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts `command`, its output in `<name>.log` under `folder`.
+    /// Starts `command`. Its output goes to `<name>.log` in `folder`.
     pub fn start(name: &str, command: &Command, folder: &Path) -> Self {
         let log = folder.join(format!("{name}.log"));
         let output = std::fs::File::create(&log).expect("the log can be written");
@@ -45,10 +45,10 @@ impl Service {
         }
     }
 
-    /// Waits until `ready` answers.
+    /// Waits until `ready` returns a value.
     ///
     /// # Panics
-    /// With the end of the log, if the process ends before that or `limit` passes.
+    /// The process ends before that, or `limit` passes. The message has the end of the log.
     pub fn wait_until<T>(&mut self, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
         let started = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl Service {
         self.wait_until(limit, || TcpStream::connect(("127.0.0.1", port)).ok());
     }
 
-    /// Waits until the words stand in its log.
+    /// Waits until the log contains these words.
     pub fn wait_for_words(&mut self, words: &str, limit: Duration) {
         let log = self.log.clone();
         self.wait_until(limit, || {
@@ -85,9 +85,9 @@ impl Service {
         });
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the server, as a power cut would.
     pub fn kill(&mut self) {
-        // Already gone is as good.
+        // Ignore an error: the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -110,7 +110,7 @@ impl Drop for Service {
     }
 }
 
-/// The same command, killed by the kernel when the thread that starts it ends.
+/// Returns the same command, bound to its parent: the kernel kills it when the thread that started it ends.
 pub fn bound_to_parent(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound
@@ -129,20 +129,20 @@ pub fn bound_to_parent(command: &Command) -> Command {
     bound
 }
 
-/// A process to be started, and where its handle goes.
+/// A process to start, and the channel for its handle.
 struct Order {
     command: Command,
     answer: Sender<std::io::Result<Child>>,
 }
 
-/// The thread that starts every server.
+/// Returns the channel to the thread that starts every server.
 fn keeper() -> Sender<Order> {
     static KEEPER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
         let (sender, receiver) = channel::<Order>();
         std::thread::spawn(move || {
             for Order { mut command, answer } in receiver {
-                // A caller that panicked meanwhile does not want its answer.
+                // Ignore an error: the caller panicked and does not need the handle.
                 let _ = answer.send(command.spawn());
             }
         });
@@ -151,8 +151,8 @@ fn keeper() -> Sender<Order> {
     keeper.lock().expect("nobody panics while holding it").clone()
 }
 
-/// A new folder for a server's data and log, in memory where there is enough of it, removed after the process ended
-/// (kept with `KONVERGE_TEST_KEEP=1`).
+/// Creates a folder for a server's data and log, in memory if there is enough of it. It is removed after the process
+/// has ended, unless `KONVERGE_TEST_KEEP=1` is set.
 pub fn folder(name: &str) -> PathBuf {
     static SESSION: OnceLock<(PathBuf, Option<Child>)> = OnceLock::new();
     let (session, _) = SESSION.get_or_init(|| {
@@ -169,7 +169,7 @@ pub fn folder(name: &str) -> PathBuf {
             .tempdir_in(parent)
             .expect("a temporary folder can be made")
             .keep();
-        // A server that runs as another user has to come through.
+        // A server that runs as another user must be able to pass through this folder.
         std::fs::set_permissions(&session, std::fs::Permissions::from_mode(0o711)).expect("it is ours");
         let remover = std::env::var_os("KONVERGE_TEST_KEEP")
             .is_none()
@@ -183,8 +183,8 @@ pub fn folder(name: &str) -> PathBuf {
         .keep()
 }
 
-/// Waits for the end of this process, which closes its input, and removes the folder. The servers are being killed
-/// at the same moment and may still write, hence the repetition.
+/// Starts a shell that waits for the end of this process, which closes its input, and then removes the folder. The
+/// servers are killed at the same moment and may still write, so the removal is repeated.
 fn remover(folder: &Path) -> Child {
     const SCRIPT: &str = r#"trap "" INT TERM HUP; read _; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1" && break; sleep 0.2; done"#;
     Command::new("sh")
@@ -197,10 +197,10 @@ fn remover(folder: &Path) -> Child {
         .expect("sh can be started")
 }
 
-/// A block of ports of 127.0.0.1 that no other test process takes: it holds the first one while it lives.
+/// A block of ports of 127.0.0.1 that no other test process takes: while it lives, it listens on the first port.
 ///
-/// Blocks lie outside the range from which the kernel gives ports to anyone who asks for any, so none of them is handed
-/// out between the look and the server's own bind.
+/// Blocks are outside of the kernel's range of ephemeral ports, so nobody gets one of these ports by chance before the
+/// server binds it.
 pub struct Ports {
     guard: TcpListener,
     first: u16,
@@ -209,7 +209,7 @@ pub struct Ports {
 impl Ports {
     const BLOCK: u16 = 8;
 
-    /// Takes a free block.
+    /// Claims a free block.
     pub fn claim() -> Self {
         let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let lowest_ephemeral = range
@@ -223,7 +223,7 @@ impl Ports {
             (61_000, u16::MAX)
         };
         let blocks = (to - from) / Self::BLOCK;
-        // Processes that start together begin their search at different places.
+        // Processes that start at the same time begin their search at different blocks.
         let offset = (std::process::id() % u32::from(blocks)) as u16;
         let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).ok();
         (0..blocks)
@@ -237,7 +237,7 @@ impl Ports {
             .expect("a free block of ports")
     }
 
-    /// The nth port of the block, from 1 to 7.
+    /// Returns the nth port of the block, from 1 to 7.
     pub fn nth(&self, nth: u16) -> u16 {
         assert!(
             (1..Self::BLOCK).contains(&nth),
@@ -247,10 +247,10 @@ impl Ports {
     }
 }
 
-/// Polls `condition` until it answers.
+/// Polls `condition` until it returns a value.
 ///
 /// # Panics
-/// Naming `what`, if it does not within `limit`.
+/// `condition` returns no value within `limit`. The message names `what`.
 pub async fn eventually<T, F>(what: &str, limit: Duration, mut condition: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,

@@ -1,5 +1,5 @@
-//! The stores besides S3, which `scripts/parts install all` puts in place. Their tests are ignored but by
-//! `make test-all`. Each server is started by the test that asks and ends when dropped.
+//! The stores besides S3, which `scripts/parts install all` installs. Their tests are ignored, except by `make
+//! test-all`. Each test starts its own server, which ends on drop.
 
 use super::executable;
 use super::service::{Ports, Service, folder};
@@ -19,13 +19,13 @@ pub struct Azurite {
 }
 
 impl Azurite {
-    /// The one account that every Azurite has.
+    /// The account that every Azurite has.
     pub const ACCOUNT: &str = "devstoreaccount1";
-    /// Its published key.
+    /// The published key of the account.
     pub const KEY: &str =
         "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-    /// Starts one that keeps its blobs in memory.
+    /// Starts a server that keeps its blobs in memory.
     pub fn start() -> Self {
         let (folder, ports) = (folder("azurite"), Ports::claim());
         let mut command = Command::new(executable("azurite", "azurite-blob"));
@@ -43,12 +43,12 @@ impl Azurite {
         Self { service, ports }
     }
 
-    /// `http://127.0.0.1:PORT/ACCOUNT`.
+    /// Returns the address, `http://127.0.0.1:PORT/ACCOUNT`.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}/{}", self.ports.nth(1), Self::ACCOUNT)
     }
 
-    /// Makes a container and gives its name; `object_store` has no call for it.
+    /// Creates a container, and returns its name. `object_store` has no request for it.
     pub async fn container(&self, name: &str) -> String {
         let name = format!("{name}-{}", uuid::Uuid::new_v4().simple());
         let (date, version) = (
@@ -78,7 +78,7 @@ impl Azurite {
         name
     }
 
-    /// A client of `container`.
+    /// Returns a client of `container`.
     pub fn client(&self, container: &str) -> MicrosoftAzure {
         MicrosoftAzureBuilder::new()
             .with_account(Self::ACCOUNT)
@@ -91,7 +91,7 @@ impl Azurite {
     }
 }
 
-/// RFC 2104, for a key of at most 64 bytes.
+/// Computes HMAC-SHA256 (RFC 2104), for a key of at most 64 bytes.
 fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     let padded = |with: u8| {
         let mut block = [with; 64];
@@ -110,12 +110,12 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// PostgreSQL. It refuses to run as root, and then runs as the user its package made.
+    /// Starts PostgreSQL. It refuses to run as root, and then runs as the user that its package created.
     pub fn postgres() -> Self {
         let (folder, ports) = (folder("postgres"), Ports::claim());
         let data = folder.join("data");
         let program = |name: &str| {
-            // Where it really is: the cache may lie in a home that the other user cannot enter.
+            // Resolve links: the cache may be in a home that the other user cannot enter.
             let program = executable("postgresql", name)
                 .canonicalize()
                 .expect("the link leads to a program");
@@ -130,7 +130,7 @@ impl Sql {
                 .expect("root may give the folder away");
             let mut command = Command::new("setpriv");
             command.args([format!("--reuid={}", user.uid), format!("--regid={}", user.gid)]);
-            // Set once more: a change of user takes the signal away.
+            // Set the signal again, because a change of user clears it.
             command
                 .args(["--clear-groups", "--pdeathsig", "KILL", "--"])
                 .arg(program)
@@ -158,7 +158,7 @@ impl Sql {
             "-k",
             "",
         ]);
-        // Kept in its folder, which goes with it, not as named memory that outlives a kill.
+        // Keep shared memory in the server's folder, so that it does not outlive a killed server as named memory would.
         server.args(["-c", "dynamic_shared_memory_type=mmap"]);
         let mut service = Service::start("postgres", &server, &folder);
         service.wait_for_words("ready to accept connections", LIMIT);
@@ -166,7 +166,7 @@ impl Sql {
         Self { service, ports, url }
     }
 
-    /// MariaDB, which lets anyone in as root.
+    /// Starts MariaDB, which lets anyone log in as root.
     pub fn mariadb() -> Self {
         let (folder, ports) = (folder("mariadb"), Ports::claim());
         let data = folder.join("data");
@@ -212,7 +212,7 @@ impl Sql {
         Self { service, ports, url }
     }
 
-    /// What a client connects to.
+    /// Returns the address for clients.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -233,7 +233,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts an empty one.
+    /// Starts an empty registry.
     pub fn start() -> Self {
         let (folder, ports) = (folder("registry"), Ports::claim());
         let configuration = json!({
@@ -253,12 +253,12 @@ impl Registry {
         Self { service, ports }
     }
 
-    /// `127.0.0.1:PORT`, spoken to in plain HTTP.
+    /// Returns the host, `127.0.0.1:PORT`. It speaks plain HTTP.
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.ports.nth(1))
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.service.pid()
     }

@@ -1,4 +1,5 @@
-//! Relays in front of servers: the request at which the client is to be killed is counted over all of them.
+//! TCP relays in front of servers. They count the requests to all servers together, to tell a test when to kill the
+//! client.
 
 use std::sync::{
     Arc,
@@ -19,12 +20,12 @@ struct Counter {
     killed: Notify,
 }
 
-/// The relays of a test. A piece of a request that is read at once counts as a request.
+/// The relays of a test. Each piece of data that is read at once counts as a request.
 #[derive(Clone, Default)]
 pub struct Relays(Arc<Counter>);
 
 impl Relays {
-    /// The address of a relay to a server with this address (`http://HOST:PORT`).
+    /// Starts a relay to the server at this address (`http://HOST:PORT`), and returns its address.
     pub async fn to(&self, address: &str) -> String {
         let server = address.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -39,15 +40,15 @@ impl Relays {
         format!("http://{own}")
     }
 
-    /// Tells [`Relays::killed`] when the request with this number comes, counted from 1: before the server gets it, or
-    /// when the client has its answer.
+    /// Sets the request, counted from 1, that completes [`Relays::killed`]: before the server gets it, or after the
+    /// client has its response.
     pub fn kill_at(&self, nth: usize, before: bool) {
         self.0.requests.store(0, SeqCst);
         self.0.before.store(before, SeqCst);
         self.0.kill_at.store(nth, SeqCst);
     }
 
-    /// Waits for the request.
+    /// Waits for that request.
     pub async fn killed(&self) {
         self.0.killed.notified().await;
     }

@@ -1,36 +1,36 @@
-//! Terraform (or OpenTofu in its place) with a real provider and no network.
+//! Terraform, or OpenTofu in its place, with a real provider and without a network.
 
 use std::path::{Path, PathBuf};
 
 /// The version of `hashicorp/local` in the mirror.
 pub const LOCAL_PROVIDER: &str = "2.9.0";
 
-/// The executable.
+/// Returns the path of Terraform.
 pub fn binary() -> PathBuf {
     super::executable("terraform", "terraform")
 }
 
-/// OpenTofu; installed by `make test-all` alone.
+/// Returns the path of OpenTofu, which only `make test-all` installs.
 pub fn tofu() -> PathBuf {
     super::executable("opentofu", "tofu")
 }
 
-/// The filesystem mirror that holds `hashicorp/local`.
+/// Returns the filesystem mirror with `hashicorp/local`.
 pub fn mirror() -> PathBuf {
     super::installed("provider-local", super::cache().join("terraform-mirror"))
 }
 
-/// The version of `konverge/trace` in the mirror: a provider of our own whose calls leave a trace.
+/// The version of `konverge/trace` in the mirror: a provider for tests that records its calls.
 pub const TRACE_PROVIDER: &str = "1.0.0";
 
-/// The provider whose calls leave a trace, as a Spec names it.
+/// Returns the provider that records its calls, as a Spec names it.
 pub fn trace() -> String {
     let source = "registry.terraform.io/konverge/trace";
     super::installed("provider-trace", mirror().join(source));
     format!("{source}/{TRACE_PROVIDER}")
 }
 
-/// Writes a CLI configuration into `folder` that takes providers from the mirror alone; its path goes into
+/// Writes a CLI configuration into `folder` that takes providers only from the mirror, and returns its path for
 /// `TF_CLI_CONFIG_FILE`.
 pub fn cli_config(folder: &Path) -> PathBuf {
     let path = folder.join("terraform.rc");
@@ -42,8 +42,8 @@ pub fn cli_config(folder: &Path) -> PathBuf {
     path
 }
 
-/// A filesystem mirror in `folder` with the providers whose schemas are recorded in `konfig-example/schemas`. A provider of
-/// our own serves each record. Returns the source and the version of each.
+/// Creates a filesystem mirror in `folder` with the providers whose schemas are recorded in `konfig-example/schemas`. A
+/// provider for tests serves each record. Returns the source and the version of each.
 pub fn recorded_mirror(folder: &Path) -> Vec<(String, String)> {
     let executable = super::executable("provider-record", "terraform-provider-record");
     let platform = format!("{}_amd64", std::env::consts::OS);
@@ -70,7 +70,7 @@ pub fn recorded_mirror(folder: &Path) -> Vec<(String, String)> {
     providers
 }
 
-/// The packages that were generated from the schemas of providers.
+/// Returns the folder of the packages that were generated from the schemas of providers.
 pub fn provider_schemas() -> PathBuf {
     super::installed("provider-schemas", super::cache().join("provider-schemas"))
 }

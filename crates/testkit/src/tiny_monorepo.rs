@@ -1,8 +1,8 @@
-//! A monorepo as small as one can be: a shared model, and stacks of a namespace with a ConfigMap.
+//! A monorepo that is as small as possible: a shared model, and stacks of a namespace with a ConfigMap.
 
 use super::git::Repository;
 
-/// The shared model, and no stack yet.
+/// Creates the shared model, without a stack.
 pub fn monorepo() -> Repository {
     let repository = Repository::init();
     repository
@@ -11,7 +11,7 @@ pub fn monorepo() -> Repository {
     repository
 }
 
-/// Writes the stack `project/name`, whose ConfigMap lies in `namespace` and takes its color from the model.
+/// Writes the stack `project/name`, whose ConfigMap is in `namespace` and takes its color from the model.
 pub fn write_stack(repository: &Repository, id: &str, namespace: &str, level: &str) {
     let resources = format!(
         r#"    {{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "settings", "namespace": "{namespace}"}}, "data": {{"level": "{level}", "color": app.color}}}}
@@ -20,7 +20,7 @@ pub fn write_stack(repository: &Repository, id: &str, namespace: &str, level: &s
     write_resources(repository, id, namespace, &resources);
 }
 
-/// Writes the stack `project/name` with a namespace and these resources, a list's items in KCL.
+/// Writes the stack `project/name` with a namespace and these resources, given as list items in KCL.
 pub fn write_resources(repository: &Repository, id: &str, namespace: &str, resources: &str) {
     let program = format!(
         "import base.app\n\nresources = [\n    {{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {{\"name\": \"{namespace}\"}}}}\n{resources}]\n"
@@ -28,7 +28,7 @@ pub fn write_resources(repository: &Repository, id: &str, namespace: &str, resou
     write_program(repository, id, &program);
 }
 
-/// Writes the stack `project/name` that is this program.
+/// Writes the stack `project/name` with this program.
 pub fn write_program(repository: &Repository, id: &str, program: &str) {
     let (project, name) = id.split_once('/').expect("project/name");
     let folder = format!("appops/{project}/{name}");

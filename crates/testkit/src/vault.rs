@@ -1,5 +1,5 @@
-//! A stateful Vault with the documented API of KV 1 and 2, logins by JWT and AppRole, and policies by path; and GitHub's
-//! endpoint for the OIDC token of a job. <https://developer.hashicorp.com/vault/api-docs>
+//! A fake of Vault with the documented API of KV 1 and 2, logins by JWT and AppRole, and policies by path; and of
+//! GitHub's endpoint for the OIDC token of a job. <https://developer.hashicorp.com/vault/api-docs>
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::json_answer::Json;
 
-/// The OIDC token that GitHub gives the job, and the one that asks for it.
+/// The OIDC token that GitHub gives the job. [`REQUEST_TOKEN`] is the token with which the job requests it.
 const JOB_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.the-jobs-own.token";
 pub const REQUEST_TOKEN: &str = "request-token-of-the-job";
 
@@ -27,17 +27,17 @@ struct World {
     secrets: BTreeMap<String, Vec<Option<Value>>>,
     /// The secrets of `kv/` (KV 1).
     plain: BTreeMap<String, Value>,
-    /// What each role may read: prefixes of paths.
+    /// The path prefixes that each role may read.
     roles: HashMap<String, Vec<String>>,
-    /// The role of each token, and how often it may still be used.
+    /// The role of each token, and the number of remaining uses.
     tokens: HashMap<String, (String, Option<u64>)>,
-    /// How often the token of a login may be used.
+    /// The number of uses of a token from a login; `None` for no limit.
     uses: Option<u64>,
-    /// The namespace in which everything is.
+    /// The namespace of everything in the server.
     namespace: String,
-    /// What the transit engine at `transit/` encrypted: ciphertext to key, plaintext and associated data.
+    /// The data that the transit engine at `transit/` encrypted: ciphertext to key, plaintext and associated data.
     transit: HashMap<String, (String, Value, Value)>,
-    /// Answers nothing but errors.
+    /// True if every request is answered with an error.
     is_away: bool,
     latency: std::time::Duration,
     /// Role and path of every request.
@@ -75,7 +75,7 @@ impl FakeVault {
             .push(Some(fields));
     }
 
-    /// Deletes the newest version.
+    /// Deletes the newest version of a secret.
     pub fn delete(&self, path: &str) {
         let mut world = self.world.lock().unwrap();
         *world.secrets.get_mut(path).unwrap().last_mut().unwrap() = None;
@@ -91,13 +91,13 @@ impl FakeVault {
         self.world.lock().unwrap().plain.insert(path.to_owned(), fields);
     }
 
-    /// Lets a role read what starts with one of these.
+    /// Lets a role read paths that start with one of these prefixes.
     pub fn allow(&self, role: &str, prefixes: &[&str]) {
         let prefixes = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
         self.world.lock().unwrap().roles.insert(role.to_owned(), prefixes);
     }
 
-    /// A token of a role that somebody made by hand.
+    /// Returns a token of a role, as if somebody had created it by hand.
     pub fn token(&self, role: &str) -> String {
         let token = format!("hvs.{}", uuid::Uuid::new_v4().simple());
         let mut world = self.world.lock().unwrap();
@@ -105,32 +105,32 @@ impl FakeVault {
         token
     }
 
-    /// From now on the token of a login may be used so often.
+    /// Limits the uses of tokens from logins, from now on.
     pub fn limit_uses(&self, uses: u64) {
         self.world.lock().unwrap().uses = Some(uses);
     }
 
-    /// Moves everything into a namespace: a request that does not name it finds nothing.
+    /// Moves everything into a namespace. A request without that namespace finds nothing.
     pub fn move_to_namespace(&self, name: &str) {
         self.world.lock().unwrap().namespace = name.to_owned();
     }
 
-    /// Takes so long for each request from now on.
+    /// Delays each request by this time, from now on.
     pub fn be_slow(&self, latency: std::time::Duration) {
         self.world.lock().unwrap().latency = latency;
     }
 
-    /// Answers every request with 503 from now on, or no more.
+    /// Switches on or off that every request is answered with 503.
     pub fn be_away(&self, is_away: bool) {
         self.world.lock().unwrap().is_away = is_away;
     }
 
-    /// Role and path of every request since the last call.
+    /// Returns role and path of every request since the last call.
     pub fn requests(&self) -> Vec<(String, String)> {
         std::mem::take(&mut self.world.lock().unwrap().requests)
     }
 
-    /// The environment by which a job gets its OIDC token.
+    /// Returns the environment with which a job gets its OIDC token.
     pub fn job(&self) -> [(&'static str, String); 2] {
         [
             (
@@ -216,7 +216,7 @@ async fn answer(
             "1 error occurred:\n\t* permission denied\n\n",
         );
     }
-    // A write may be either.
+    // Vault accepts both methods for a write.
     if [Method::POST, Method::PUT].contains(&method) {
         return transit(
             &mut world,
@@ -259,6 +259,7 @@ async fn answer(
     refused(StatusCode::NOT_FOUND, "")
 }
 
+/// Answers requests to the transit engine, as documented:
 /// <https://developer.hashicorp.com/vault/api-docs/secret/transit#encrypt-data>
 fn transit(world: &mut World, path: &str, body: &Value) -> Response {
     let parts: Vec<_> = path.split('/').collect();

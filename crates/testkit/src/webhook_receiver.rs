@@ -1,13 +1,13 @@
-//! A receiver of webhooks.
+//! A fake receiver of webhooks.
 
 use std::sync::{Arc, Mutex};
 
 use axum::{Router, extract::State, http::HeaderMap, routing::post};
 
-/// What was posted.
+/// The received requests: headers and body.
 pub type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
-/// A receiver that answers with the statuses given, then 200.
+/// Starts a receiver that responds with these statuses, then with 200.
 pub async fn receiver(statuses: Vec<u16>) -> (String, Seen) {
     let seen: Seen = Arc::default();
     let state = (seen.clone(), Arc::new(Mutex::new(statuses)));
@@ -32,7 +32,7 @@ pub async fn receiver(statuses: Vec<u16>) -> (String, Seen) {
     (url, seen)
 }
 
-/// What a webhook's document is about.
+/// Returns the topic of a webhook's document.
 pub fn topic(body: &str) -> String {
     let document: serde_json::Value = serde_json::from_str(body).unwrap();
     document["topic"].as_str().unwrap().to_owned()

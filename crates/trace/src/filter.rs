@@ -2,10 +2,10 @@
 
 use tracing_subscriber::EnvFilter;
 
-/// Returns the filter of the log, by the number of `-v`, or by the directives in `given`, such as `konverge=debug`.
+/// Returns the log filter for the number of `-v`, or for directives such as `konverge=debug`.
 ///
-/// Foreign crates are logged from `warn` on, however often `-v` is given: some print headers below it. Directives may
-/// say otherwise.
+/// Other crates are logged only from level `warn`, whatever the number of `-v`, because some print HTTP headers
+/// at lower levels. Directives can override this.
 pub fn log_filter(verbose: u8, given: Option<&str>) -> EnvFilter {
     EnvFilter::new(given.unwrap_or(match verbose {
         0 => "konverge=error",

@@ -1,5 +1,5 @@
-//! Records a run so that it can be followed: its spans become a [`Timeline`](konverge_base::model::timeline::Timeline),
-//! and can be sent to an OpenTelemetry collector.
+//! Records a run: its spans become a [`Timeline`](konverge_base::model::timeline::Timeline), which can be sent to
+//! an OpenTelemetry collector.
 
 mod filter;
 #[cfg(feature = "otlp")]

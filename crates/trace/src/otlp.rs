@@ -1,4 +1,4 @@
-//! Sends a timeline to an OpenTelemetry collector, by the variables that all its exporters read.
+//! Sends a timeline to an OpenTelemetry collector, configured by the standard `OTEL_…` variables.
 
 use std::{
     collections::BTreeMap,
@@ -21,31 +21,31 @@ use opentelemetry_sdk::{
     trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks},
 };
 
-/// The variables with the address of a collector.
+/// The variables with the address of the collector.
 const ADDRESSES: [&str; 2] = [
     variables::OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
     variables::OTEL_EXPORTER_OTLP_ENDPOINT,
 ];
 
-/// The trace that the run is a part of, as W3C writes it: `00-TRACE-SPAN-FLAGS`.
+/// The variable with the parent span of the run, in W3C form: `00-TRACE-SPAN-FLAGS`.
 const PARENT: &str = variables::TRACEPARENT;
 
-/// The maximum time for all of it: a collector that is away delays no job for long.
+/// The maximum total time for sending, so that a collector that is down delays no job for long.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The number of parts in one request.
+/// The maximum number of spans in one request.
 const BATCH: usize = 512;
 
-/// The error of a timeline that was not sent.
+/// The reason why a timeline was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// A variable or the client cannot be used.
+    /// The configuration is invalid, or the client cannot be created.
     #[error("the exporter cannot be set up")]
     SetUp(#[source] SharedError),
-    /// The collector refused the timeline.
+    /// The collector rejected the timeline.
     #[error("the collector did not take it")]
     Refused(#[source] SharedError),
-    /// The collector did not answer in time.
+    /// The collector did not respond in time.
     #[error("the collector did not answer within {} s", DEADLINE.as_secs())]
     Late,
 }
@@ -57,7 +57,7 @@ pub fn is_wanted(environment: &BTreeMap<String, String>) -> bool {
     ADDRESSES.iter().any(|name| is_set(name)) && !is_off
 }
 
-/// Sends a timeline that began at `begin`. Every text in it is masked first.
+/// Sends a timeline that began at `begin`. All its texts are masked first.
 ///
 /// # Errors
 /// See [`OtlpError`].
@@ -92,7 +92,7 @@ pub async fn export(
         .unwrap_or(Err(OtlpError::Late))
 }
 
-/// Returns the trace and the span of a `traceparent`; `None` if the text is not one.
+/// Parses a `traceparent`; `None` if the text has another form.
 fn parse_parent(parent: &str) -> Option<(TraceId, SpanId)> {
     let mut fields = parent.trim().split('-').skip(1);
     let trace = TraceId::from_hex(fields.next().filter(|id| id.len() == 32)?).ok()?;
@@ -109,7 +109,7 @@ fn spans(
     let random = uuid::Uuid::new_v4().into_bytes();
     let trace = parent.map_or_else(|| TraceId::from_bytes(random), |(trace, _)| trace);
     let first = u64::from_be_bytes(random[8..].try_into().expect("eight bytes"));
-    // Ids of one trace must differ, and none may be zero.
+    // The ids of a trace must be unique, and may not be zero.
     let id = |place: usize| SpanId::from_bytes((first.wrapping_add(place as u64) | 1 << 63).to_be_bytes());
     let scope = InstrumentationScope::builder("konverge").build();
     let span = |(place, part): (usize, &TimelinePart)| {
@@ -140,7 +140,7 @@ fn spans(
     timeline.parts.iter().enumerate().map(span).collect()
 }
 
-/// Returns the name of a span. There are few different names, because collectors group by them.
+/// Returns the name of a span. Collectors group spans by name, so there are only few different names.
 fn name(part: &TimelinePart) -> String {
     match (part.kind, &part.work) {
         (PartKind::Run, _) => format!("konverge {}", part.name),

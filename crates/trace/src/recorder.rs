@@ -1,4 +1,4 @@
-//! [`Recorder`]: keeps the spans of a run.
+//! [`Recorder`]: a tracing layer that records the spans of a run.
 
 use std::{
     fmt::Debug,
@@ -17,32 +17,33 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, filter::filter_fn, layer::Context, registry::LookupSpan};
 
-/// The maximum number of requests and waits that are kept.
+/// The maximum number of recorded requests and waits.
 const MOST: usize = 20_000;
-/// The maximum of all parts: a command such as `watch` has no end.
+/// The maximum number of all recorded spans, because a command such as `watch` never ends.
 const MOST_PARTS: usize = 100_000;
 
-/// Keeps the spans of a run, in the order in which they began. Cheap to clone; one that no subscriber has records nothing.
+/// Records the spans of a run, in the order in which they began. Cheap to clone. Records nothing until its layer is
+/// installed.
 #[derive(Clone)]
 pub struct Recorder(Arc<Recording>);
 
 struct Recording {
     begin: Instant,
-    /// The time at which the recording began, by the system's clock.
+    /// The time at which the recording began, by the system clock.
     time: SystemTime,
     parts: Mutex<Parts>,
 }
 
 #[derive(Default)]
 struct Parts {
-    /// The parts, each with true if it has ended.
+    /// The spans, each with true if it has ended.
     parts: Vec<(TimelinePart, bool)>,
-    /// The number of requests and waits among the parts.
+    /// The number of requests and waits among the spans.
     details: usize,
     left_out: usize,
 }
 
-/// The index of a span's part.
+/// The index of a span in the recording.
 struct Place(usize);
 
 impl Default for Recorder {
@@ -56,7 +57,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// The layer that records.
+    /// Returns the layer to install in a subscriber.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -65,7 +66,7 @@ impl Recorder {
         self.clone().with_filter(filter_fn(is_ours))
     }
 
-    /// Returns the timeline of what was recorded so far.
+    /// Returns the timeline of all spans recorded so far.
     pub fn timeline(&self) -> Timeline {
         let now = self.0.begin.elapsed();
         let recorded = self.lock();
@@ -83,7 +84,7 @@ impl Recorder {
         }
     }
 
-    /// Returns when the recording began.
+    /// Returns the time at which the recording began.
     pub fn begin(&self) -> SystemTime {
         self.0.time
     }
@@ -120,6 +121,7 @@ where
             recorded.left_out += 1;
             return;
         }
+        // Requests and waits have a lower limit of their own, so that they never displace stages and stacks.
         if matches!(kind, PartKind::Request | PartKind::Wait) {
             if recorded.details == MOST {
                 recorded.left_out += 1;

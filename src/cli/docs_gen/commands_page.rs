@@ -1,4 +1,4 @@
-//! The page of all commands: what each is for, and its options, in the groups of the top help.
+//! The page of all commands: the purpose and options of each, in the groups of the top-level help.
 
 use clap::{Arg, Command};
 
@@ -33,7 +33,7 @@ pub(super) fn page(mut root: Command) -> String {
     page.text
 }
 
-/// Returns true if the page describes an option: `--help` and `--version` do what everybody expects.
+/// Returns true if the page describes an option. `--help` and `--version` are left out: they do what everybody expects.
 fn is_described(arg: &Arg) -> bool {
     !arg.is_hide_set() && arg.get_id() != "help" && arg.get_long() != Some("version")
 }
@@ -43,14 +43,14 @@ struct CommandsPage {
     described: Vec<Described>,
 }
 
-/// An option with its text, and the first command that has it.
+/// An option with its help text, and the first command that has it.
 struct Described {
     text: String,
     command: String,
 }
 
 impl CommandsPage {
-    /// Describes a command and those below it.
+    /// Describes a command and its subcommands.
     fn describe(&mut self, command: &Command, above: &str) {
         let name = format!("{above} {}", command.get_name());
         let level = "#".repeat(2 + name.matches(' ').count());
@@ -89,13 +89,14 @@ impl CommandsPage {
         }
     }
 
-    /// The options of a command. Those that an earlier command has with the same text are named only, with a link.
+    /// Writes the options of a command. An option that an earlier command has with the same text is only named, with a
+    /// link.
     fn options(&mut self, command: &Command, name: &str) {
         let (mut own, mut elsewhere) = (String::new(), Vec::new());
         for arg in command.get_arguments().filter(|arg| is_described(arg)) {
             let text = described(arg);
             match self.described.iter().find(|option| option.text == text) {
-                // Options that a command gives to those below it are described there once.
+                // Options that a command passes on to its subcommands are described once, at that command.
                 Some(option) if name.starts_with(&option.command) && arg.is_global_set() => {}
                 Some(option) => {
                     let anchor = option.command.replace(' ', "-");
@@ -123,7 +124,7 @@ impl CommandsPage {
     }
 }
 
-/// An option as an item of a list: its names, what it does, its values, its default.
+/// Formats an option as a list item: its names, what it does, its values, its default.
 fn described(arg: &Arg) -> String {
     let mut text = match arg.get_short() {
         Some(short) if arg.get_long().is_some() => format!("- `-{short}`, `{arg}`: "),
@@ -172,7 +173,7 @@ fn described(arg: &Arg) -> String {
     text + "\n"
 }
 
-/// A help's text without its examples.
+/// Returns the text of a help without its examples.
 fn without_examples(help: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut in_examples = false;
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// Each option of each command stands in its section: with its text, or with a link to where the text is.
+    /// Each option of each command is in its section: with its text, or with a link to the section that has the text.
     #[test]
     fn every_option_stands_in_the_section_of_its_command() {
         let page = page(Cli::command());

@@ -35,12 +35,12 @@ pub(super) fn page() -> String {
 struct ConfigPage<'a> {
     schema: &'a Value,
     text: String,
-    /// The definitions whose keys the page has, each with its place.
+    /// The definitions whose keys are on the page, each with the path where they are described.
     described: Vec<(String, String)>,
 }
 
 impl ConfigPage<'_> {
-    /// The text of a section, then its keys.
+    /// Writes the text of a section, then its keys.
     fn section(&mut self, key: &str, property: &Value) {
         let own = sentence(&value_text(property));
         let found = definition(self.schema, property);
@@ -56,7 +56,7 @@ impl ConfigPage<'_> {
         }
     }
 
-    /// The keys of a definition. One that several places have is described at the first.
+    /// Writes the keys of a definition. A definition that several keys use is described at the first of them.
     fn keys(&mut self, place: &str, name: &str, found: &Value) {
         if let Some((_, earlier)) = self.described.iter().find(|(known, _)| known == name) {
             let line = format!("- `{place}.…`: as `{earlier}.…`.\n");
@@ -69,7 +69,7 @@ impl ConfigPage<'_> {
         }
     }
 
-    /// One key, and those below it.
+    /// Writes one key, and the keys below it.
     fn key(&mut self, path: &str, property: &Value) {
         let kind = match kind(self.schema, property) {
             Some(kind) => format!(" ({kind})"),
@@ -86,7 +86,8 @@ impl ConfigPage<'_> {
     }
 }
 
-/// A key's path as what stands below it: of a list each item, of a map each value.
+/// Returns the path under which the keys below a key are listed: `[]` for the items of a list, `.NAME` for the values
+/// of a map.
 fn place(path: &str, property: &Value) -> String {
     match (property.get("items"), property.get("additionalProperties")) {
         (Some(_), _) => format!("{path}[]"),
@@ -95,7 +96,7 @@ fn place(path: &str, property: &Value) -> String {
     }
 }
 
-/// The definition that a property, its items or its values refer to, with its name.
+/// Returns the definition that a property, its items or its values refer to, with its name.
 fn referred<'a>(schema: &'a Value, property: &'a Value) -> Option<(&'a str, &'a Value)> {
     if let Some(path) = property["$ref"].as_str() {
         let name = path.rsplit('/').next()?;
@@ -112,12 +113,12 @@ fn referred<'a>(schema: &'a Value, property: &'a Value) -> Option<(&'a str, &'a 
     inner.into_iter().find_map(|inner| referred(schema, inner))
 }
 
-/// The definition with keys of its own.
+/// Returns the definition that a property refers to, if it has keys of its own.
 fn definition<'a>(schema: &'a Value, property: &'a Value) -> Option<(&'a str, &'a Value)> {
     referred(schema, property).filter(|(_, found)| found.get("properties").is_some())
 }
 
-/// The type, unless it is a string or has keys of its own. Of a choice all of its types.
+/// Returns the type of a property; `None` for a string, or if it has keys of its own. For a choice, all of its types.
 fn kind(schema: &Value, property: &Value) -> Option<String> {
     if definition(schema, property).is_some() {
         return None;
@@ -144,7 +145,7 @@ fn kind(schema: &Value, property: &Value) -> Option<String> {
     found.map(|(_, kind)| kind.to_owned())
 }
 
-/// The values of an enum with their meanings.
+/// Returns the values of an enum with their meanings.
 fn value_words(schema: &Value, property: &Value) -> Option<String> {
     let (_, found) = referred(schema, property)?;
     let choices = found["oneOf"].as_array()?.iter().filter_map(|choice| {
@@ -158,7 +159,7 @@ fn value_words(schema: &Value, property: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Each key of each definition is on the page, by its path or by the place that describes it.
+    /// Each key of each definition is on the page, by its path or at the path that describes its definition.
     #[test]
     fn every_key_is_on_the_page() {
         let (schema, page) = (json_schema(), page());

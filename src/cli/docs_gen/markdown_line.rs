@@ -1,8 +1,8 @@
-//! Texts of the program as one line of Markdown.
+//! Turns texts of the program into one line of Markdown.
 
 use serde_json::Value;
 
-/// The description of a schema.
+/// Returns the description in a schema; empty if there is none.
 pub(super) fn value_text(value: &Value) -> String {
     value["description"]
         .as_str()
@@ -11,7 +11,7 @@ pub(super) fn value_text(value: &Value) -> String {
         .to_owned()
 }
 
-/// A text of a help or a doc comment in one line of Markdown: a sign that Markdown obeys is one only in code.
+/// Returns the text of a help or doc comment as one line of Markdown. Special characters are escaped, except in code.
 pub(super) fn line_of(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut escaped = String::new();
@@ -24,7 +24,7 @@ pub(super) fn line_of(text: &str) -> String {
     escaped
 }
 
-/// A text as a sentence.
+/// Returns a text as a sentence: one line of Markdown with a full stop at its end.
 pub(super) fn sentence(text: &str) -> String {
     let text = line_of(text);
     if text.ends_with(['.', ':']) || text.is_empty() {

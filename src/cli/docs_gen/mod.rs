@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, command: Command, context: &CliContext) -> Result
     Ok(0)
 }
 
-/// `konverge.1`, `konverge-preview.1` and so on, without internal commands.
+/// Writes the man pages `konverge.1`, `konverge-preview.1` and so on, without internal commands.
 fn man(command: Command, folder: &Path) -> Result<(), UserError> {
     let failed = |error: std::io::Error| {
         UserError::from_error(ErrorKind::Usage, error).context(format!("--to {}", folder.display()))
@@ -108,7 +108,7 @@ fn errors() -> String {
             code => format!(" ({code})"),
         };
         let meaning = value_text(kind);
-        // The page shows the exit code beside the word, so it is cut from the text.
+        // The page shows the exit code beside the word, so remove it from the text.
         let meaning = meaning.split(" (exit code").next().unwrap_or_default();
         let word = word.as_str().unwrap_or_default();
         text.push_str(&format!("- `{word}`{code}: {}\n", sentence(meaning)));
@@ -116,7 +116,7 @@ fn errors() -> String {
     text
 }
 
-/// The JSON Schema of the plan document.
+/// Returns the JSON Schema of the plan document.
 fn plan_schema() -> String {
     let schema = serde_json::to_string_pretty(&PlanDocument::schema());
     schema.expect("a schema has string keys only") + "\n"

@@ -208,7 +208,7 @@ impl Action {
         }
     }
 
-    /// Returns the use of the key of the hashes: an import and a rekey may create it.
+    /// Returns how the command uses the key of the hashes: an import and a rekey may create it.
     fn key(&self) -> KeyUse {
         match self {
             Self::Import { .. } | Self::Rekey { .. } => KeyUse::Make,
@@ -223,6 +223,7 @@ impl Action {
 /// # Errors
 /// Errors of the state or the store.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
+    // A workspace becomes a file of the repository, so its import needs no store.
     if let Action::Import {
         from,
         workspace: Some(name),
@@ -344,7 +345,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     Ok(0)
 }
 
-/// A state as a file holds it.
+/// Returns a state as the file for `konverge state push`.
 async fn pull(
     backend: &StateBackend,
     repository: String,
@@ -358,7 +359,8 @@ async fn pull(
     Ok(PulledState {
         version: 1,
         repository,
-        // A file from an older serial is written over the newest.
+        // A push is refused if anything was written since the file's serial. So the file of an older state gets the
+        // newest serial.
         serial: newest.max(found.serial),
         state: found.state,
     })
@@ -460,7 +462,7 @@ async fn import(
     for LeftOut { id, object } in &imported.left_out {
         let id = log(id.as_str());
         let way = match object {
-            // As a JSON string it is safe in a log, and valid in YAML and in KCL.
+            // As a JSON string the id is safe in a log, and valid in YAML and in KCL.
             Some(object) => format!(
                 "to take it over, add this line to its `extensions`:\n  \"kusionstack.io/import-id\": {0}\nif a module makes it, \
                  add this one to `importedResources` of the module in the workspace:\n  {1}: {0}",
@@ -481,7 +483,7 @@ async fn import(
     Ok(())
 }
 
-/// Lists the commands to run after an import.
+/// Returns the commands to run after an import.
 fn next_steps(imported: &Imported, backend: &StateBackend) -> Vec<String> {
     let stack = &imported.stack;
     let mut steps = Vec::new();

@@ -141,7 +141,7 @@ pub(super) async fn history(
     Ok(())
 }
 
-/// Prints the outputs of a stack, a line each.
+/// Prints the outputs of a stack, one per line.
 pub(super) fn outputs(found: &StackOutputs, json: bool, context: &CliContext) {
     if json {
         return self::json(found, context);
@@ -176,7 +176,7 @@ pub(super) fn outputs(found: &StackOutputs, json: bool, context: &CliContext) {
     }
 }
 
-/// An apply record in one line: `applied, plan 0123456789ab: #7, approved by ada`.
+/// Formats an apply record in one line: `applied, plan 0123456789ab: #7, approved by ada`.
 fn record_line(receipt: &ApplyRecord) -> String {
     let result = match receipt.result {
         StackResult::Applied => "applied",
@@ -195,7 +195,7 @@ fn record_line(receipt: &ApplyRecord) -> String {
     format!("{result}, plan {}{grounds}", receipt.digest.short())
 }
 
-/// Prints what was encrypted again; the exit code says whether anything was left.
+/// Prints which documents were encrypted again. The exit code says whether any are left.
 pub(super) fn rekeyed(rekeyed: &ops::Rekeyed, json: bool, context: &CliContext) -> u8 {
     if json {
         let stacks = rekeyed.stacks.iter();

@@ -10,7 +10,7 @@ use konverge_base::{
 use konverge_repo::konfig::{Changes, PackageKind};
 use konverge_run::{OpenRevision, compiler::FileContents};
 
-/// Choice of the checked files.
+/// Choice of the files to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileScope {
     /// The files of the whole repository.
@@ -22,18 +22,18 @@ pub enum FileScope {
     Change,
 }
 
-/// The files that are looked at.
+/// The files that the checks of single files read.
 pub(super) struct CheckedFiles<'a> {
     workspace: &'a OpenRevision,
     stacks: &'a [Stack],
     scope: FileScope,
-    /// Files that are looked at besides.
+    /// More files to check, besides those of the scope.
     also: &'a [RepoPath],
     /// The files that differ from the base.
     changed: HashSet<RepoPath>,
-    /// The files that the stacks are made of.
+    /// The files that the stacks are compiled from.
     compiled: BTreeSet<RepoPath>,
-    /// The files that the stacks are made of here and were not made of at the base.
+    /// The files that the stacks are compiled from now, but not at the base.
     added: BTreeSet<RepoPath>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn changed_paths(selected: &SelectedStacks) -> HashSet<RepoPath> {
 }
 
 impl<'a> CheckedFiles<'a> {
-    /// The files for these stacks.
+    /// Selects the files to check for these stacks.
     pub(super) fn new(
         selected: &'a SelectedStacks,
         stacks: &'a [Stack],
@@ -86,7 +86,7 @@ impl<'a> CheckedFiles<'a> {
         is_kcl(path) && !is_vendored(self.workspace, path) && self.is_in_scope(path)
     }
 
-    /// Returns true if a file is checked for its own sake, whatever reads it.
+    /// Returns true if a file is checked by itself, no matter which stack reads it.
     pub(super) fn is_in_scope(&self, path: &RepoPath) -> bool {
         if self.also.contains(path) {
             return true;
@@ -103,7 +103,7 @@ impl<'a> CheckedFiles<'a> {
         }
     }
 
-    /// Returns true if a file is checked for anything that makes a Spec depend on more than the repository.
+    /// Returns true if a file is checked for functions that make a Spec depend on more than the repository.
     pub(super) fn is_judged(&self, path: &RepoPath) -> bool {
         match self.scope {
             FileScope::All | FileScope::Stacks => true,
@@ -123,7 +123,8 @@ impl<'a> CheckedFiles<'a> {
         }
     }
 
-    /// Returns the content of the files that the stacks are made of, and of those that are checked by themselves.
+    /// Returns the content of the files that the stacks are compiled from, and of the KCL files that are checked by
+    /// themselves.
     pub(super) fn contents(&self) -> Result<FileContents, UserError> {
         let source = &self.workspace.source;
         let files = source.files().iter().filter(|(path, entry)| {
@@ -144,7 +145,7 @@ fn paths(workspace: &OpenRevision, stack: &Stack) -> Result<BTreeSet<RepoPath>, 
     Ok(closure.files.into_iter().map(|file| file.path).collect())
 }
 
-/// Returns true if a file belongs to a package that others maintain.
+/// Returns true if a file belongs to a vendored package, which other people maintain.
 pub(super) fn is_vendored(workspace: &OpenRevision, path: &RepoPath) -> bool {
     let mut packages = workspace.layout.packages.iter();
     packages.any(|(folder, kind)| *kind == PackageKind::Vendored && path.is_within(folder))

@@ -11,7 +11,7 @@ use konverge_base::model::{
 use konverge_repo::konfig::Project;
 use konverge_run::OpenRevision;
 
-/// One remark for each project of these stacks and each thing that it lacks.
+/// Returns one diagnostic for each convention that a project of these stacks does not follow.
 pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnostic> {
     let checked: BTreeSet<&RepoPath> = stacks.iter().map(|stack| &stack.project_folder).collect();
     let with_stacks: BTreeSet<&RepoPath> = workspace
@@ -56,7 +56,7 @@ pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnosti
     found
 }
 
-/// The projects without something that more than half of all have.
+/// Returns the projects that lack something which more than half of all projects have.
 fn lacking(
     projects: &[&Project],
     checked: &BTreeSet<&RepoPath>,
@@ -64,6 +64,7 @@ fn lacking(
     describe: impl Fn(&Project, &str) -> Diagnostic,
 ) -> Vec<Diagnostic> {
     let with = projects.iter().filter(|project| has(project)).count();
+    // Without a majority there is no convention.
     if 2 * with <= projects.len() {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Data files against the KCL schemas of `checks.data`, by the core's own validation: the work of `kcl vet`.
+//! Checks data files against the KCL schemas of `checks.data`, by the core's own validation, as `kcl vet` does.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globset::GlobBuilder;
@@ -23,7 +23,7 @@ use konverge_run::{OpenRevision, RunContext, compiler::Compiler};
 /// The number of files that are validated at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;
 
-/// Validates the data files that are checked: those of the scope, and all of a rule that changed or whose schema did.
+/// Validates the data files of the scope, and all files of a rule that changed or whose schema changed.
 pub(super) async fn check(
     run: &RunContext,
     compiler: Compiler<'_>,
@@ -58,6 +58,7 @@ pub(super) async fn check(
             ));
             continue;
         }
+        // A changed rule or schema may make files invalid that the change itself does not touch.
         let is_touched = match before {
             Some(base) => !rules_before.contains(rule) || schema.differs_from(base, rule)?,
             None => false,
@@ -73,7 +74,7 @@ pub(super) async fn check(
     Ok(found)
 }
 
-/// The files of the revision that a rule names.
+/// Returns the files of the revision that a rule matches.
 fn matching(
     workspace: &OpenRevision,
     rule: &DataCheckConfig,
@@ -89,7 +90,7 @@ fn matching(
     Ok(files.map(|(path, entry)| (path.clone(), *entry)).collect())
 }
 
-/// A finding about a rule, at the line of konverge.yaml that has a text of it.
+/// Returns a diagnostic about a rule, at the line of konverge.yaml that contains `text`.
 fn in_config(workspace: &OpenRevision, text: &str, message: &str, hint: &str) -> Diagnostic {
     let file = RepoPath::root().child(FILE_NAME);
     let config = workspace
@@ -119,7 +120,7 @@ struct SchemaProgram<'a> {
 }
 
 impl<'a> SchemaProgram<'a> {
-    /// The program of a revision; `None` if the path is neither a folder nor a KCL file of it.
+    /// Finds the program of a rule; `None` if the path is neither a folder nor a KCL file of the revision.
     fn find(workspace: &OpenRevision, rule: &'a DataCheckConfig) -> Result<Option<Self>, UserError> {
         let Some((path, name)) = rule.schema_parts() else {
             return Ok(None);
@@ -143,7 +144,7 @@ impl<'a> SchemaProgram<'a> {
         }))
     }
 
-    /// Returns true if the program was another one at the base.
+    /// Returns true if the program differs from the one at the base.
     fn differs_from(&self, base: &OpenRevision, rule: &DataCheckConfig) -> Result<bool, UserError> {
         let digest = |program: &SchemaProgram<'_>| {
             let stack = program.analysis.layout().stacks.first()?;
@@ -215,7 +216,7 @@ impl<'a> SchemaProgram<'a> {
         let content = workspace.source.read(entry.blob);
         let content = content?;
         let Ok(text) = std::str::from_utf8(&content) else {
-            return refused("is not UTF-8", "write it as UTF-8: KCL reads nothing else");
+            return refused("is not UTF-8", "save the file as UTF-8: KCL reads nothing else");
         };
         let documents = match documents(path, text) {
             Ok(Some(documents)) => documents,
@@ -230,7 +231,7 @@ impl<'a> SchemaProgram<'a> {
                 return Ok(vec![found.at(error.line, error.column)]);
             }
         };
-        // An empty list has no item that could be wrong.
+        // An empty list is valid: it has no item that could be wrong.
         if documents.is_empty() && yaml::documents(text).is_ok_and(|values| values.is_empty()) {
             let message = format!("has no mapping; the schema `{}` needs one", self.name);
             return refused(&message, "write the document, or delete the file");
@@ -272,9 +273,9 @@ impl<'a> SchemaProgram<'a> {
         Ok(found)
     }
 
-    /// Makes the diagnostic of a document from one of the core. Errors of types have their line of the data, and
-    /// errors of the schema's own program their place. For a check that fails the core names a line near it, or one
-    /// of the schema: so the diagnostic is at the start of the document.
+    /// Converts a diagnostic of the core for a document. Type errors have their line in the data, and errors of the
+    /// schema's own program their position. For a check that fails the core reports a line near it, or one of the
+    /// schema, so the diagnostic is placed at the start of the document.
     fn finding(&self, path: &RepoPath, document: &JsonDocument, diagnostic: &KclDiagnostic) -> Diagnostic {
         let place = diagnostic.place.as_ref();
         let file = place.and_then(|place| RepoPath::normalize(&place.file));
@@ -302,7 +303,7 @@ impl<'a> SchemaProgram<'a> {
             }
             _ if diagnostic.message.contains("Failed to Load") => at(
                 path,
-                "KCL has no number like one in it: a whole number beyond 64 bits",
+                "it has a whole number beyond 64 bits, which KCL does not support",
             )
             .at(Some(document.line), None),
             _ => at(path, &message).at(Some(document.line), None),
@@ -310,8 +311,8 @@ impl<'a> SchemaProgram<'a> {
     }
 }
 
-/// Returns true if another error has the same message with its value. The core repeats an error of a part for the
-/// whole, without the value.
+/// Returns true if another error has the same message with a value. The core repeats the error of a part for the whole,
+/// without the value.
 fn is_vague(one: &KclDiagnostic, all: &[KclDiagnostic]) -> bool {
     let places = |diagnostic: &KclDiagnostic| -> Vec<_> {
         let related = diagnostic.related.iter();
@@ -324,11 +325,11 @@ fn is_vague(one: &KclDiagnostic, all: &[KclDiagnostic]) -> bool {
     })
 }
 
-/// The documents of a data file; `None` if its name says that it is something else.
+/// Parses the documents of a data file; `None` if its name has another extension.
 fn documents(path: &RepoPath, text: &str) -> Result<Option<Vec<JsonDocument>>, YamlError> {
     let name = path.file_name();
     if name.ends_with(".json") {
-        // JSON is YAML, but not the other way round.
+        // The YAML parser would accept more than JSON, so check the syntax first.
         serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| YamlError {
             line: u32::try_from(error.line()).ok(),
             column: u32::try_from(error.column()).ok(),

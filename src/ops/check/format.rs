@@ -1,4 +1,4 @@
-//! The format of KCL files, by the core's own formatter. A file that it would break is left alone.
+//! Checks the format of KCL files by the core's own formatter. A file that the formatter would break is not changed.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -22,9 +22,9 @@ const MOST_NAMED: usize = 3;
 /// Files that are not formatted, and those that the formatter would break.
 #[derive(Default)]
 struct Found<'a> {
-    /// The files that it would change, with their texts.
+    /// The files that the formatter would change, with their texts.
     unformatted: Vec<(&'a RepoPath, &'a str)>,
-    /// The files that it would break.
+    /// The files that the formatter would break.
     left: BTreeMap<FormatFault, Vec<&'a RepoPath>>,
 }
 
@@ -40,7 +40,7 @@ async fn find<'a>(
         .iter()
         .filter(|(path, _)| is_kcl(path) && checked.is_edited(path))
     {
-        // A file that is not KCL fails where it is compiled.
+        // A file that is not UTF-8 is reported where it is compiled.
         let Ok(text) = std::str::from_utf8(content) else {
             continue;
         };
@@ -78,21 +78,22 @@ async fn find<'a>(
     found
 }
 
-/// The verdicts of this machine. Nobody else's text is taken from it: it holds none.
+/// Opens the cache of format verdicts on this machine. It stores no formatted text, so no text of another person can
+/// come from it.
 fn verdicts(run: &RunContext) -> Cache {
     let folder = caches::trusted_folder(run).filter(|_| run.var(variables::KONVERGE_CACHE) != Some("off"));
     let folder = folder.map(|folder| folder.join("compile"));
     Cache::new(folder, None, CacheAccess::ReadWrite)
 }
 
-/// A verdict depends on the content of the file and on the core.
+/// Returns the key of a verdict, which depends on the content of the file and on the core.
 fn key(pool: &Pool, content: &[u8]) -> Digest {
     let mut key = DigestBuilder::new("konverge format 1");
     key.part(pool.core().version.as_bytes()).part(content);
     key.finish()
 }
 
-/// One error for each file that is not formatted.
+/// Returns one error for each file that is not formatted.
 pub(super) async fn check(
     run: &RunContext,
     pool: &Pool,
@@ -109,7 +110,7 @@ pub(super) async fn check(
         .collect()
 }
 
-/// Formats the files in the checkout; returns which.
+/// Formats the files in the checkout, and returns the changed ones.
 pub(super) async fn fix(
     run: &RunContext,
     pool: &Pool,
@@ -132,7 +133,7 @@ pub(super) async fn fix(
             UserError::from_error(ErrorKind::Layout, error)
                 .context("the file is not formatted")
                 .at(path.to_string(), None, None)
-                .hint("put a plain file there, or remove the link, and run it again")
+                .hint("put a plain file there, or remove the link, and run the command again")
         })?;
         fixed.push(path.clone());
     }

@@ -1,4 +1,5 @@
-//! Golden files: `ci-test/stdout.golden.yaml` holds the Spec of a stack, compared by meaning with what `build` prints.
+//! Golden files: `ci-test/stdout.golden.yaml` has the Spec of a stack. It is compared by meaning with the output of
+//! `konverge build`.
 
 use std::{borrow::Cow, collections::BTreeSet, path::Path};
 
@@ -27,13 +28,13 @@ use konverge_run::OpenRevision;
 
 const FILE: &str = "stdout.golden.yaml";
 
-/// Resources that a message names.
+/// The maximum number of resources that a message names.
 const RESOURCES: usize = 5;
 
-/// Fields of one resource that a message names.
+/// The maximum number of fields that a message names of one resource.
 const FIELDS: usize = 3;
 
-/// Characters of a value that a message shows.
+/// The maximum number of characters of a value in a message.
 const VALUE: usize = 60;
 
 /// Returns the path of the golden file of a stack.
@@ -49,7 +50,7 @@ pub(super) struct GoldenFiles<'a> {
 }
 
 impl<'a> GoldenFiles<'a> {
-    /// Finds the golden files of a revision whose files are below `root`.
+    /// Creates the golden files of a revision whose files are below `root`.
     pub(super) fn new(workspace: &'a OpenRevision, root: &'a Path, secrets: &'a Secrets) -> Self {
         Self {
             workspace,
@@ -64,7 +65,7 @@ impl<'a> GoldenFiles<'a> {
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Compares what `build` prints for a stack with its golden file.
+    /// Compares the output of `build` for a stack with its golden file.
     pub(super) fn compare(&self, stack: &Stack, printed: &Spec) -> Result<Option<Diagnostic>, UserError> {
         let path = path_of(stack);
         let Some(text) = self.read(&path)? else {
@@ -90,8 +91,8 @@ impl<'a> GoldenFiles<'a> {
         }
     }
 
-    /// Writes the golden file of a stack if it is not what `build` prints, in the layout that it has. Returns its path if
-    /// it was written.
+    /// Writes the golden file of a stack in its present layout, if it differs from the output of `build`. Returns its
+    /// path if it was written.
     pub(super) fn update(&self, stack: &Stack, printed: &Spec) -> Result<Option<RepoPath>, UserError> {
         let Some((path, text)) = self.updated(stack, printed)? else {
             return Ok(None);
@@ -106,12 +107,12 @@ impl<'a> GoldenFiles<'a> {
             UserError::from_error(ErrorKind::Layout, error)
                 .context("the golden file is not written")
                 .at(path.to_string(), None, None)
-                .hint("put a plain file there, or remove the link, and run it again")
+                .hint("put a plain file there, or remove the link, and run the command again")
         })?;
         Ok(Some(path))
     }
 
-    /// The golden file of a stack with its new text, if it is not what `build` prints.
+    /// Returns the golden file of a stack with its new text, if it differs from the output of `build`.
     pub(super) fn updated(
         &self,
         stack: &Stack,
@@ -140,7 +141,7 @@ impl<'a> GoldenFiles<'a> {
     }
 }
 
-/// Stacks without a golden file: an error where the change deleted it, a warning where most stacks have one.
+/// Reports stacks without a golden file: an error if the change deleted the file, a warning if most stacks have one.
 pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<Diagnostic> {
     let head = &selected.workspace;
     let has =
@@ -223,7 +224,7 @@ fn fields(old: &Resource, new: &Resource, secrets: &Secrets) -> String {
         .take(FIELDS)
         .map(|found| {
             let path = report::diff::dotted(&found.path);
-            // A place that is secret on one side is secret on both, whatever stands there.
+            // If one side has a secret at this path, both sides are hidden.
             if [&found.from, &found.to]
                 .into_iter()
                 .flatten()

@@ -1,6 +1,6 @@
-//! The text of a golden file, written again in the layout that it has: a list of resources, a mapping with `resources`,
-//! one document for each resource, or Kubernetes objects alone. The text of a resource that did not change is kept as
-//! it is, with its comments.
+//! Writes the text of a golden file in the layout that the file has: a list of resources, a mapping with `resources`,
+//! one document for each resource, or Kubernetes objects alone. The text of a resource that did not change stays as it
+//! is, with its comments.
 
 use std::collections::HashMap;
 
@@ -61,8 +61,8 @@ impl<T> Parts<T> {
     }
 }
 
-/// The golden file of a Spec, in the layout of `text`. `None`: there is no file; then `like`, the golden file of another
-/// stack, shows the layout.
+/// Returns the text of a golden file for a Spec, in the layout of `text`. `None` means that there is no file yet: then
+/// `like`, the golden file of another stack, gives the layout.
 pub(super) fn write(text: Option<&str>, like: Option<&str>, wanted: &Spec) -> String {
     let reads_back = |text: &String| spec::read_text(text, "").is_ok_and(|read| is_same(&read, wanted));
     let edited = text.and_then(divide).map(|parts| parts.with(wanted));
@@ -83,7 +83,7 @@ fn layout_of(text: &str) -> Option<Layout> {
     }
 }
 
-/// The keys beside `resources`.
+/// Returns the keys of a mapping with `resources`, that key included; empty for other layouts.
 fn other_keys(text: &str) -> Map<String, Value> {
     let documents = yaml::documents(text).unwrap_or_default();
     let first = documents.into_iter().next();
@@ -114,7 +114,8 @@ fn value_of(resource: &Resource) -> Value {
     serde_json::to_value(resource).expect("a resource consists of JSON values with text keys")
 }
 
-/// Divides a text, if each part can be read by itself and gives the resource that the whole text has there.
+/// Divides a text into its resources; `None` unless each part can be parsed by itself, to the same resource as in the
+/// whole text.
 fn divide(text: &str) -> Option<Parts<Block>> {
     let layout = layout_of(text)?;
     let whole = spec::read_text(text, "").ok()?;
@@ -136,6 +137,7 @@ fn divide(text: &str) -> Option<Parts<Block>> {
         let is_object = item.get("attributes").is_none();
         let own = spec::read(&documents).ok()?;
         let resource = resources.next()?;
+        // A part that parses to something else than in the whole text cannot be replaced on its own.
         if own.resources.as_slice() != std::slice::from_ref(&resource) {
             return None;
         }
@@ -181,19 +183,19 @@ fn divide_documents(text: &str) -> Parts<Lines> {
     parts
 }
 
-/// Returns true if a line has no meaning in YAML.
+/// Returns true for an empty line or a comment, which has no meaning in YAML.
 fn is_remark(line: &str) -> bool {
     let line = line.trim();
     line.is_empty() || line.starts_with('#')
 }
 
-/// Divides the items of a list. In YAML whatever belongs to an item stands deeper than its `-`.
+/// Divides the items of a list. In YAML all lines of an item are indented deeper than its `-`.
 fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
     let mut parts = Parts::new(layout);
     let mut lines = text.split_inclusive('\n').peekable();
     let is_item = |line: &str| line.trim_start().starts_with("- ");
     if layout == Layout::Mapping {
-        // The text before `resources:` may hold lists of its own.
+        // Skip to `resources:`: the text before it may have lists of its own.
         for line in lines.by_ref() {
             parts.head.push_str(line);
             if line.trim_end() == "resources:" {
@@ -234,8 +236,8 @@ fn divide_items(text: &str, layout: Layout) -> Option<Parts<Lines>> {
 }
 
 impl Parts<Block> {
-    /// The text with the resources of a Spec: the order of those that stay is kept, a new one follows the one that it
-    /// follows in the Spec.
+    /// Returns the text with the resources of a Spec. Present resources keep their order, and a new one follows the
+    /// resource that precedes it in the Spec.
     fn with(self, wanted: &Spec) -> String {
         let is_wanted = |id: &ResourceId| wanted.resources.iter().any(|resource| resource.id == *id);
         let mut order: Vec<ResourceId> = self
@@ -284,7 +286,7 @@ impl Parts<Block> {
         format!("{}{}{}", self.head, bodies.join(between), self.tail)
     }
 
-    /// An object alone where it says all that the resource holds.
+    /// Renders a resource; as a Kubernetes object alone if `is_object` and the object says everything.
     fn render(&self, resource: &Resource, is_object: bool) -> String {
         let bare = is_object && resource.depends_on.is_empty() && resource.extensions.is_empty();
         let value = if bare {
@@ -308,8 +310,8 @@ impl Parts<Block> {
     }
 }
 
-/// The text `now` with the lines of `body` where nothing changed, and with its quotes around what did. `was` is what `now`
-/// is: written by us. `None`: `body` differs from it in more than quotes.
+/// Returns the text `now`, with the lines of `body` where nothing changed and with its quotes where something did.
+/// `was` is the resource of `body` as Konverge renders it; `None` if `body` differs from `was` in more than quotes.
 fn with_quotes(body: &str, was: &str, now: &str) -> Option<String> {
     let [body, was, now] = [body, was, now].map(|text| text.lines().collect::<Vec<_>>());
     let is_aligned = body.len() == was.len()
@@ -345,7 +347,7 @@ fn with_quotes(body: &str, was: &str, now: &str) -> Option<String> {
     Some(text)
 }
 
-/// The places of the longest common row of lines.
+/// Returns the positions of the longest common subsequence of two lists of lines.
 fn common_lines(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     let mut longest = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for at in (0..old.len()).rev() {
@@ -371,7 +373,7 @@ fn common_lines(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     common
 }
 
-/// Splits a line into its scalar and what is before it.
+/// Splits a line into its scalar and the text before it.
 fn split_line(line: &str) -> (&str, &str) {
     let mut rest = line.trim_start_matches(' ');
     while let Some(item) = rest.strip_prefix("- ") {
@@ -381,7 +383,7 @@ fn split_line(line: &str) -> (&str, &str) {
     line.split_at(line.len() - rest.len() + key)
 }
 
-/// Splits a line in the same way, without its quotes.
+/// Splits a line as [`split_line`] does, without its quotes.
 fn without_quotes(line: &str) -> (String, &str) {
     let (head, scalar) = split_line(line);
     let inner = quote_of(scalar).map(|_| &scalar[1..scalar.len() - 1]);
@@ -396,7 +398,7 @@ fn quote_of(scalar: &str) -> Option<char> {
     (scalar.len() > 1 && scalar.ends_with(quote)).then_some(quote)
 }
 
-/// A line with the quotes of the line before it, if its scalar is a text that can stand in them as it is.
+/// Returns a line with the quotes of the earlier line, if its scalar is a string that can be quoted so without escapes.
 fn quoted_as(line: &str, before: &str) -> String {
     let (head, scalar) = split_line(line);
     let quote = quote_of(split_line(before).1).filter(|quote| {
@@ -470,7 +472,7 @@ mod tests {
         }
     }
 
-    /// What a person or another tool wrote in quotes stays in them, also where the value changes.
+    /// A value that a person or another tool quoted stays quoted, also if it changes.
     #[test]
     fn a_changed_resource_keeps_its_quotes() {
         let text = |image: &str, more: &str| {
@@ -487,7 +489,7 @@ mod tests {
         assert_eq!(written(&more), more);
         let fewer = old.replace("      replicas: 2\n", "");
         assert_eq!(written(&fewer), fewer);
-        // A number is none in quotes.
+        // In quotes a number would become a string.
         let number = text("3", "");
         assert_eq!(written(&number), number);
         let odd = text("it's \"x\"", "");
@@ -502,7 +504,7 @@ mod tests {
         };
         let new = spec::read_text(&object("two"), "").unwrap();
         assert_eq!(write(Some(&object("one")), None, &new), object("two"));
-        // What an object alone does not say is not lost.
+        // Fields that an object alone cannot represent are not lost.
         let mut more = new.clone();
         more.resources[0].depends_on.push("v1:Secret:b".parse().unwrap());
         let written = write(Some(&object("one")), None, &more);

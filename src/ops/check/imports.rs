@@ -1,7 +1,7 @@
-//! Imports that nothing uses, and imports that are written twice.
+//! Reports imports that nothing uses, and imports that are written twice.
 //!
-//! These are the findings of the core's linter. That sees a file without its package and without other packages, and takes
-//! the imports from them for unused. So the files of a package, or of a program, are looked at together, by their tokens.
+//! The core's linter has the same checks, but reads a file without its package and without other packages, and so takes
+//! the imports that these use for unused. Here the files of a package or a program are read together, by their tokens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use konverge_base::{
 use konverge_repo::affected::{self, Import};
 use konverge_run::{OpenRevision, compiler::FileContents};
 
-/// One warning for each import that nothing uses, and for each module that a file imports again.
+/// Returns one warning for each import that nothing uses, and for each module that a file imports again.
 pub(super) fn check(
     files: &FileContents,
     checked: &CheckedFiles<'_>,
@@ -65,8 +65,8 @@ pub(super) fn check(
     Ok(found)
 }
 
-/// The files in which the programs of stacks start. Those of one program share names and imports, whatever folders they
-/// are in.
+/// The start files of the programs of stacks. Files of one program share names and imports, in whatever folders they
+/// are.
 struct Programs(Vec<BTreeSet<RepoPath>>);
 
 impl Programs {
@@ -89,7 +89,7 @@ impl Programs {
         Self(files.collect())
     }
 
-    /// The files of every program that starts in a file; `None` if none does.
+    /// Returns the start files of every program that starts in a file; `None` if no program does.
     fn files_beside(&self, path: &RepoPath) -> Option<BTreeSet<&RepoPath>> {
         let programs = self.0.iter().filter(|files| files.contains(path));
         let files: BTreeSet<&RepoPath> = programs.flatten().collect();
@@ -97,7 +97,7 @@ impl Programs {
     }
 }
 
-/// The module that an import names, from the folder with the `kcl.mod`.
+/// Returns the path of the module that an import names, from the folder with the `kcl.mod`.
 fn module_of(workspace: &OpenRevision, folder: &RepoPath, import: &Import) -> String {
     let path = plain_path(&import.path);
     if import.dots == 0 {
@@ -113,7 +113,7 @@ fn module_of(workspace: &OpenRevision, folder: &RepoPath, import: &Import) -> St
     format!("{above}.{path}").trim_matches('.').to_owned()
 }
 
-/// The imports and uses of KCL files.
+/// Collects the imports and uses of KCL files.
 fn uses_of(
     workspace: &OpenRevision,
     is_wanted: impl Fn(&RepoPath) -> bool,
@@ -129,7 +129,7 @@ fn uses_of(
     uses.collect::<Result<_, _>>().map(Arc::new)
 }
 
-/// Imports of a file, and the names before a dot in it.
+/// The imports of a file, and the names before a dot in it.
 struct ImportUse {
     imports: Vec<Import>,
     names: BTreeSet<String>,
@@ -144,7 +144,7 @@ impl ImportUse {
         }
     }
 
-    /// The imports that the file itself does not use, each once.
+    /// Returns the imports that the file itself does not use, each once.
     fn unused(&self) -> impl Iterator<Item = &Import> {
         let first = |at: usize| !self.imports[..at].contains(&self.imports[at]);
         let imports = self.imports.iter().enumerate();
@@ -153,8 +153,7 @@ impl ImportUse {
             .map(|(_, import)| import)
     }
 
-    /// The imports of a module that the file has imported before, each module once, with their number among equal
-    /// imports.
+    /// Returns the repeated imports of modules, each module once, with the number of the import among equal ones.
     fn repeated(&self, module: impl Fn(&Import) -> String) -> Vec<(&Import, usize)> {
         let modules: Vec<String> = self.imports.iter().map(module).collect();
         let imports = self.imports.iter().enumerate();
@@ -170,20 +169,20 @@ impl ImportUse {
             .collect()
     }
 
-    /// Returns true if the file uses the name of an import that it does not import itself: the files of a package share
-    /// their imports.
+    /// Returns true if the file uses the name of an import without importing it: the files of a package share their
+    /// imports.
     fn needs(&self, import: &Import) -> bool {
         let name = plain(import.used_as());
         self.names.contains(name) && !self.imports.iter().any(|own| plain(own.used_as()) == name)
     }
 }
 
-/// A name without the sign that lets it be a keyword.
+/// Returns a name without the `$` that allows a keyword as a name.
 fn plain(name: &str) -> &str {
     name.strip_prefix('$').unwrap_or(name)
 }
 
-/// The path of an import without such signs.
+/// Returns the path of an import without such `$` signs.
 fn plain_path(path: &str) -> String {
     path.split('.').map(plain).collect::<Vec<_>>().join(".")
 }
@@ -197,7 +196,7 @@ fn warning(path: &RepoPath, content: &[u8], import: &Import, what: &str, nth: us
     warning
 }
 
-/// The line of the nth import like this one.
+/// Returns the line of the nth import that equals this one.
 fn line_of(import: &Import, content: &[u8], nth: usize) -> Option<u32> {
     let lines = content.split(|byte| *byte == b'\n').enumerate();
     let (at, _) = lines
@@ -256,7 +255,7 @@ mod tests {
             lines.collect::<Vec<_>>()
         };
         assert_eq!(again("import a.b\nimport c\nimport a.b\nx = b.C {}\n"), [Some(3)]);
-        // The core's linter takes no other name for an excuse.
+        // As for the core's linter, no other name silences the warning.
         assert_eq!(
             again("import a.b\nimport a.b as c\nx = b.C {y = c.D}\n"),
             [Some(2)]

@@ -1,4 +1,4 @@
-//! The repository's own tests, `*_test.k`: each folder with tests is a program of its own, and is analyzed as a stack is.
+//! Runs the repository's own tests, `*_test.k`. Each folder with tests is a program of its own, analyzed like a stack.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -24,7 +24,7 @@ use konverge_repo::affected::Analysis;
 use konverge_run::OpenRevision;
 use konverge_run::compiler::Compiler;
 
-/// Runs the tests that are checked: those in the folders of the scope, and those that read what the change touches.
+/// Runs the tests in the folders of the scope, and those that read a file which the change touches.
 pub(super) async fn check(
     compiler: Compiler<'_>,
     cancel: &CancellationToken,
@@ -36,6 +36,7 @@ pub(super) async fn check(
     let here = analyze(&selected.workspace, before.as_ref())?;
     let is_touched = |stack: &Stack| {
         before.as_ref().is_some_and(|before| {
+            // A program that is new, or whose inputs differ from the base, is touched.
             let then = before.input_digest(stack).ok();
             then.is_none() || then != here.input_digest(stack).ok()
         })
@@ -95,7 +96,7 @@ async fn run(
     Ok(found)
 }
 
-/// The folders with tests, each as if it were a stack.
+/// Analyzes the folders with tests, each as if it were a stack.
 fn analyze(workspace: &OpenRevision, earlier: Option<&Analysis>) -> Result<Analysis, UserError> {
     let files = workspace.source.files().iter();
     let files = files.filter(|(_, entry)| entry.kind == FileKind::File);

@@ -12,7 +12,7 @@ use konverge_base::{
 use konverge_repo::affected::{self, MixedImport};
 use konverge_run::{OpenRevision, compiler::FileContents};
 
-/// Every such import of these stacks' programs, at its line.
+/// Returns a warning for each such import in the programs of these stacks, at its line.
 pub(super) fn find(
     workspace: &OpenRevision,
     files: &FileContents,
@@ -41,7 +41,7 @@ fn describe(half: &MixedImport, files: &FileContents) -> Diagnostic {
     remark
 }
 
-/// The line of the import that ends in this name.
+/// Returns the line of the import that ends in this name.
 fn line_of(content: &[u8], name: &str) -> Option<u32> {
     let imports = |line: &[u8]| {
         affected::scan(line)

@@ -63,7 +63,7 @@ pub struct CheckScope<'a> {
     pub only_policy: bool,
     /// The checks to skip.
     pub skip: &'a [LintRule],
-    /// Files that are checked besides those of `files`.
+    /// Files to check besides those of `files`.
     pub also: &'a [RepoPath],
 }
 
@@ -85,7 +85,7 @@ pub async fn run(
 /// Checks as [`run`] does, with compilers whose workers may be started already.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as for [`run`].
 pub async fn run_with(
     run: &RunContext,
     compilers: &Compilers,
@@ -110,6 +110,7 @@ pub async fn run_with(
     let goldens = GoldenFiles::new(workspace, root, &run.secrets);
     let mut compiled = Vec::new();
     let counter = StepCounter::start(run, Step::Compile, good.len());
+    // Compile ahead, but yield in the order of the stacks, so that the diagnostics have a stable order.
     let compiles = good.iter().map(|stack| compiler.compile_for_print(stack));
     let mut compiles = stream::iter(compiles).buffered(AT_ONCE);
     for stack in &good {
@@ -130,7 +131,7 @@ pub async fn run_with(
             Ok(_) if scope.only_policy => {}
             Ok(whole) => found.extend(goldens.compare(stack, &whole)?),
             Err(failure) if run.cancel.is_cancelled() => return Err(failure),
-            // Without a core every stack would fail in the same way.
+            // Without a core every stack would fail in the same way, so end the check.
             Err(failure) if failure.room_error().is_some_and(KclError::is_of_the_core) => {
                 return Err(failure);
             }
@@ -138,6 +139,7 @@ pub async fn run_with(
         }
         counter.advance();
     }
+    // An update writes missing golden files, so only a check reports them.
     if !scope.update {
         found.extend(golden::find_missing(selected, stacks));
     }
@@ -145,7 +147,7 @@ pub async fn run_with(
         found.extend(stack_outputs::check(workspace, compilers, &compiled, &run.secrets).await);
     }
     for (stack, spec) in &mut compiled {
-        // The outputs of other stacks are not known here, and rules say so.
+        // The outputs of other stacks are not known here. A rule that reads one reports that it cannot decide.
         *spec = konverge_run::stack_outputs::without_values(Some(&stack.reads), std::mem::take(spec));
     }
     found.extend(policy::check(workspace, &compiled, &run.secrets).await);
@@ -154,7 +156,7 @@ pub async fn run_with(
         return Ok(LintReport::new(stacks.len(), found));
     }
     found.extend(secret_references::check(workspace, &compiled));
-    // A stack that does not compile is reported already.
+    // A stack that does not compile is already reported, so its tests are not run.
     let tested: Vec<Stack> = if scope.skip.contains(&LintRule::Test) {
         Vec::new()
     } else {
@@ -187,7 +189,7 @@ pub async fn run_with(
     Ok(LintReport::new(stacks.len(), found))
 }
 
-/// The golden file of a stack with the text for a Spec. `None` if it has that text already, or does not exist.
+/// Returns the golden file of a stack with the text for a Spec. `None` if it has that text already, or does not exist.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -205,7 +207,7 @@ pub fn updated_golden(
     }
 }
 
-/// The selected stacks, and those whose golden file the change touches.
+/// Returns the selected stacks, and those whose golden file the change touches.
 fn checked_stacks(selected: &SelectedStacks) -> Vec<Stack> {
     let changed = checked_files::changed_paths(selected);
     let mut stacks = selected.stacks.clone();
@@ -217,13 +219,13 @@ fn checked_stacks(selected: &SelectedStacks) -> Vec<Stack> {
     stacks
 }
 
-/// Annotations as workflow commands for the runner of a forge, one per line.
+/// Formats annotations as workflow commands for the runner of a forge, one per line.
 pub fn workflow_commands(notes: &[Annotation]) -> String {
     let lines = forge::annotations(notes).into_iter();
     lines.map(|line| line + "\n").collect()
 }
 
-/// The errors of the layout, and settings that no stack uses.
+/// Returns the errors of the layout, and settings that match no stack.
 fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>) -> Vec<Diagnostic> {
     let workspace = &selected.workspace;
     let concerns = |file: &RepoPath| {

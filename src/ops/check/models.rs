@@ -1,4 +1,4 @@
-//! Generated models against the CRDs of the repository that they were made from.
+//! Compares generated models with the CRDs of the repository from which they were generated.
 
 use super::CheckedFiles;
 use crate::ops::models::{SourceContent, generated, read_repository_source, stale_files};
@@ -12,7 +12,8 @@ use konverge_base::{
 use konverge_config::{FILE_NAME, ModelSourceConfig};
 use konverge_run::OpenRevision;
 
-/// One error for each property that differs. Sources that are not in the repository are for `konverge models check`.
+/// Returns one error for each property that differs. Sources outside the repository are left to `konverge models
+/// check`.
 pub(super) fn check(
     workspace: &OpenRevision,
     checked: &CheckedFiles<'_>,
@@ -27,7 +28,7 @@ pub(super) fn check(
     {
         match compare(workspace, entry) {
             Ok(stale) => found.extend(stale),
-            // A source that cannot be read is an error of the repository, like the others.
+            // A source that cannot be read is an error of the repository, so it becomes a diagnostic like the others.
             Err(failure) => {
                 let place = failure
                     .location
@@ -48,7 +49,7 @@ pub(super) fn check(
     Ok(found)
 }
 
-/// Returns true if all sources are in the repository, and one of their files, or a model, is looked at.
+/// Returns true if all sources are in the repository, and one of their files or a model is checked.
 fn concerns(entry: &ModelSourceConfig, workspace: &OpenRevision, checked: &CheckedFiles<'_>) -> bool {
     let mut places: Vec<RepoPath> = entry.folder().into_iter().collect();
     for from in &entry.from {
@@ -87,7 +88,7 @@ fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Di
         .map(|(file, difference)| {
             let mut found = Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}"));
             found.hint = Some(format!(
-                "import it again: `konverge models import {}`",
+                "import the models again: `konverge models import {}`",
                 command(entry)
             ));
             found
@@ -95,7 +96,7 @@ fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Di
         .collect())
 }
 
-/// The arguments that import an entry again.
+/// Returns the arguments of `konverge models import` that import an entry again.
 fn command(entry: &ModelSourceConfig) -> String {
     let only = entry
         .only

@@ -11,7 +11,7 @@ use konverge_base::model::{
 use konverge_repo::affected;
 use konverge_run::compiler::FileContents;
 
-/// System module, function, what it depends on.
+/// A system module, a function of it, and what that function depends on.
 const FUNCTIONS: [(&str, &str, &str); 11] = [
     ("datetime", "now", "the clock"),
     ("datetime", "today", "the clock"),
@@ -33,7 +33,7 @@ const FUNCTIONS: [(&str, &str, &str); 11] = [
 /// A system module and the name by which it is used.
 type Name = (String, String);
 
-/// Every use in these files, with its position. Entries of one stack share their imports.
+/// Returns every use of such a function in these files, with its position. Entries of one stack share their imports.
 pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
     let kcl: Vec<_> = files
         .iter()
@@ -46,6 +46,7 @@ pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
         let name = |import: affected::Import| (import.path.clone(), plain(import.used_as()).to_owned());
         imports.map(name).collect()
     };
+    // Entries of one stack are compiled together, so an import in one of them is visible in all.
     let shared: Vec<(&[Entry], BTreeSet<Name>)> = stacks
         .iter()
         .filter_map(|stack| Some(stack.compile.as_ref().ok()?.entries.as_slice()))
@@ -81,7 +82,7 @@ pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
     remarks
 }
 
-/// A name without the `$` that allows a keyword as a name.
+/// Returns a name without the `$` that allows a keyword as a name.
 fn plain(name: &str) -> &str {
     name.trim_start_matches('$')
 }

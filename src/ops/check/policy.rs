@@ -1,5 +1,5 @@
-//! The policy sets of the repository, on the Specs alone: no cluster is asked. Each resource is one that is
-//! created. The tests of the sets run, too.
+//! Evaluates the policy sets of the repository on Specs alone, without a cluster: each resource counts as created. Also
+//! runs the tests of the sets.
 
 use crate::ops::spec_policies::SpecPolicies;
 use konverge_base::{
@@ -14,7 +14,7 @@ use konverge_base::{
 };
 use konverge_run::OpenRevision;
 
-/// The findings for the Specs, and the tests that fail.
+/// Returns the findings for the Specs, and the tests that fail.
 pub(super) async fn check(
     workspace: &OpenRevision,
     compiled: &[(&Stack, Spec)],
@@ -38,7 +38,7 @@ pub(super) async fn check(
     found
 }
 
-/// A finding at the stack's file; `None` if the rule is satisfied or cannot decide yet.
+/// Returns a finding as a diagnostic at the stack's file; `None` if the rule is satisfied or cannot decide yet.
 fn remark(stack: &Stack, finding: &PolicyFinding, secrets: &Secrets) -> Option<Diagnostic> {
     let severity = match finding.verdict {
         Enforcement::Deny => LintSeverity::Error,

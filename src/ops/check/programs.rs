@@ -15,8 +15,8 @@ use konverge_repo::{
 };
 use konverge_run::OpenRevision;
 
-/// Analyzes programs: the folder and the entries of each. They are the stacks of the result, in this order. What did not
-/// change since an earlier analysis is taken from it.
+/// Analyzes programs, each given by its folder and entries. They are the stacks of the result, in this order. Results
+/// of an earlier analysis are reused for files that did not change.
 pub(super) fn analyze(
     workspace: &OpenRevision,
     programs: impl IntoIterator<Item = (RepoPath, Vec<Entry>)>,

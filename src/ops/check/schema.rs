@@ -18,14 +18,14 @@ use konverge_engine::spec::{
 };
 use konverge_run::{OpenRevision, RunContext, compiler};
 
-/// The result for one object.
+/// The result of the validation of one object.
 struct SchemaVerdict {
     severity: LintSeverity,
     message: String,
     hint: String,
 }
 
-/// All schemas of kinds.
+/// The schemas of all kinds.
 struct Schemas {
     built_in: BuiltIn,
     /// The schemas of all projects: another project may define the kind of a custom resource.
@@ -34,7 +34,7 @@ struct Schemas {
     unknown: BTreeSet<String>,
 }
 
-/// Validates the Specs that KCL printed, with the CRDs of their projects.
+/// Validates the compiled Specs, with the CRDs of their projects.
 pub(super) fn check(
     run: &RunContext,
     workspace: &OpenRevision,
@@ -60,7 +60,7 @@ pub(super) fn check(
     for project in projects {
         for file in compiler::crds(workspace, project)? {
             let mut alone = Spec::default();
-            // Files without objects were already reported for their stacks.
+            // Ignore an error: a file without objects was already reported for its stacks.
             let _ = spec::append_crds(&mut alone, std::slice::from_ref(&file));
             alone
                 .resources
@@ -101,7 +101,7 @@ pub(super) fn check(
 }
 
 impl Schemas {
-    /// The diagnostics for the objects of a Spec, at a file.
+    /// Returns the diagnostics for the objects of a Spec, at a file.
     fn remarks(&mut self, file: &RepoPath, spec: &Spec, own: &CrdSchemas) -> Vec<Diagnostic> {
         let mut remarks = Vec::new();
         let kubernetes = |resource: &&Resource| resource.runtime == RuntimeKind::Kubernetes;
@@ -170,7 +170,8 @@ impl Schemas {
     }
 }
 
-/// The file of a stack: the last of its entries in its own folder. A rendered object has no line of its own.
+/// Returns the file of a stack for its diagnostics: the last of its entries in its own folder. A rendered object has no
+/// line of its own.
 fn place(stack: &Stack) -> RepoPath {
     let entries = stack.compile.as_ref().map(|setup| setup.entries.as_slice());
     let paths = entries.unwrap_or_default().iter().rev().map(|entry| &entry.path);

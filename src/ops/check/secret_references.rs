@@ -1,5 +1,5 @@
-//! The references to secrets in the Specs: an unknown store, a path that the stack may not read, a place where
-//! everybody reads. No store is asked.
+//! Checks the references to secrets in the Specs: an unknown store, a path that the stack may not read, a field that
+//! everybody can read. No store is queried.
 
 use konverge_base::model::{
     lint::{Diagnostic, LintRule},
@@ -9,7 +9,7 @@ use konverge_base::model::{
 use konverge_policy::{self as policy, SecretReader};
 use konverge_run::OpenRevision;
 
-/// Every reference that an apply would refuse.
+/// Returns a diagnostic for every reference that an apply would refuse.
 pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (stack, spec) in compiled {

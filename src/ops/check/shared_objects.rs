@@ -14,8 +14,8 @@ use konverge_run::cluster_selection::{self, GivenCluster, Live};
 /// The number of objects that a diagnostic names; the others are counted.
 const NAMED: usize = 3;
 
-/// One diagnostic for each stack with objects of an earlier stack. Only stacks are compared whose clusters
-/// `konverge.yaml` defines.
+/// Returns one diagnostic for each stack with objects of an earlier stack. Stacks are compared only if `konverge.yaml`
+/// defines their clusters.
 pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Vec<Diagnostic> {
     let mut owners: BTreeMap<Claim, (&Stack, bool)> = BTreeMap::new();
     let mut found: BTreeMap<(usize, &str), Vec<String>> = BTreeMap::new();
@@ -48,7 +48,10 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             named.join(", ")
         );
         let mut remark = Diagnostic::new(&stack.manifest, LintRule::Ownership, &message);
-        remark.hint = Some(format!("remove it from `{}` or of `{owner}`", stack.id));
+        remark.hint = Some(format!(
+            "remove the object from stack `{}` or from stack `{owner}`",
+            stack.id
+        ));
         remark
     });
     remarks.collect()

@@ -19,12 +19,12 @@ pub(super) fn is_same(one: &Spec, other: &Spec) -> bool {
         && one.resources.iter().all(|resource| find(other, resource))
 }
 
-/// Returns true if two resources mean the same: an empty list, `null` and a missing key are one.
+/// Returns true if two resources mean the same: an empty list, `null` and a missing key count as equal.
 pub(super) fn is_same_resource(one: &Resource, other: &Resource) -> bool {
     one.id == other.id && diff::same(&comparable(one), &comparable(other))
 }
 
-/// All that a resource says, without what is empty.
+/// Returns the content of a resource without its empty values.
 pub(super) fn comparable(resource: &Resource) -> Value {
     let mut depends_on: Vec<&str> = resource.depends_on.iter().map(|id| id.as_str()).collect();
     depends_on.sort_unstable();

@@ -25,7 +25,7 @@ use konverge_run::{
 /// Resources of the stacks in the second half.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoKind {
-    /// `terraform_data`, which lies in the state alone.
+    /// `terraform_data`, which exists only in the state.
     Terraform,
     /// ConfigMaps in a namespace of their own, in the cluster of this context.
     Kubernetes {
@@ -34,7 +34,7 @@ pub enum DemoKind {
     },
 }
 
-/// The files of the second half.
+/// Returns the files of the second half.
 pub(super) fn files(kind: &DemoKind) -> Vec<(String, String)> {
     let clusters = match kind {
         DemoKind::Terraform => String::new(),
@@ -78,7 +78,8 @@ fn terraform_data(stack: &str, which: &str) -> String {
     )
 }
 
-/// The network has the namespace, the app lies in it.
+/// Returns the program of a stack with Kubernetes objects: the stack `network` creates the namespace, the stack `app`
+/// uses it.
 fn objects(stack: &str, namespace: &str) -> String {
     let map = format!(
         "    {{id = \"v1:ConfigMap:{namespace}:{stack}\", type = \"Kubernetes\", attributes = {{apiVersion = \"v1\", kind = \"ConfigMap\", metadata = {{name = \"{stack}\", namespace = \"{namespace}\"}}, data = {{stack = \"{stack}\"}}}}}}\n"
@@ -97,7 +98,7 @@ pub struct DemoApply {
 }
 
 impl DemoApply {
-    /// Makes the demo for the repository of a context.
+    /// Prepares the demo in the repository of a context.
     pub fn new(run: RunContext) -> Self {
         Self { run }
     }
@@ -129,7 +130,7 @@ impl DemoApply {
         apply(&session, &session.targets).await
     }
 
-    /// The recorded state of the stacks, and how their objects are.
+    /// Returns the recorded state of the stacks, and the health of their objects.
     ///
     /// # Errors
     /// The stacks cannot be opened.

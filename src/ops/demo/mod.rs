@@ -16,9 +16,9 @@ use konverge_repo::git::ScratchRepository;
 use konverge_run::RunContext;
 pub use live::{DemoApply, DemoKind};
 
-/// The branch that has the monorepo as it is.
+/// The branch with the monorepo as it is.
 pub const BASE: &str = "main";
-/// The branch that has the change.
+/// The branch with the change.
 pub const HEAD: &str = "change";
 
 /// The files of the monorepo.
@@ -97,7 +97,7 @@ const FILES: [(&str, &str); 19] = [
 pub struct LineEdit {
     /// The file, from the root.
     pub file: &'static str,
-    /// The text that is replaced; it stands there once.
+    /// The text that is replaced. It occurs once in the file.
     pub from: &'static str,
     /// The text that replaces it.
     pub to: &'static str,
@@ -117,7 +117,7 @@ pub const EDITS: [LineEdit; 2] = [
     },
 ];
 
-/// The monorepo; its folder is removed when this is dropped.
+/// The monorepo in a scratch folder, which is removed on drop.
 pub struct DemoRepository {
     folder: TempDir,
 }
@@ -160,7 +160,7 @@ impl DemoRepository {
         write_below(&self.root(), path, text)
     }
 
-    /// The context of runs in a repository with the stacks that are really applied, as after a merge. It has its own
+    /// Returns the context of runs in a repository with the stacks of the second half, as after a merge. It has its own
     /// state.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl DemoRepository {
         Ok(run)
     }
 
-    /// The context of a run in this monorepo: no state, no cluster and no job of the person is used.
+    /// Returns the context of a run in this monorepo. It uses no state, cluster or job of the person.
     pub fn run(&self, run: &RunContext) -> RunContext {
         let mut run = run.clone();
         run.dir = self.root();

@@ -1,4 +1,4 @@
-//! Checks the forge: which one it is, how that is known, and whether the token reads it.
+//! Checks the forge: which one it is, which variable says so, and whether the token can read from it.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use konverge_run::{RunContext, forge};
 
 use super::DoctorFinding;
 
-/// The findings about the forge. Read permissions are tried; write permissions are read from the workflow.
+/// Returns the findings about the forge. Read permissions are tried; write permissions are read from the workflow.
 pub(super) async fn findings(run: &RunContext) -> Vec<DoctorFinding> {
     let detected = DetectedForge::from_env(&run.env);
     let of_forge = match &detected {
@@ -47,12 +47,12 @@ fn what_is_missing(run: &RunContext) -> Option<DoctorFinding> {
         DoctorFinding::unused(
             "forge limits",
             format!("{} has no {}", forge.kind(), missing.join(", no ")),
-            "docs/reference/forges.md says what follows from each",
+            "docs/reference/forges.md describes the effect of each",
         )
     })
 }
 
-/// What the server is too old for, if it is. The rest works there.
+/// Returns a finding if the server is too old for some feature. All other features work there.
 async fn version(run: &RunContext) -> Option<DoctorFinding> {
     let forge = forge::connect(run, run.forge_repository()?).ok()??;
     let error = forge.answers_about_runs().await.err()?;

@@ -18,7 +18,7 @@ const INPUTS: [&str; 3] = ["stack", "commit", "digest"];
 /// title.
 const RUN_NAME: &str = "run-name: ${{ inputs.stack }} ${{ inputs.digest }}";
 
-/// A finding for each workflow.
+/// Returns a finding for each workflow.
 pub(super) fn findings(root: &Path, folder: Folder, config: &Config) -> Vec<DoctorFinding> {
     let hooks = config.apply.hooks.workflows.iter();
     let files: BTreeSet<_> = hooks.map(|hook| hook.workflow.as_str()).collect();

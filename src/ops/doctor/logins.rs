@@ -1,5 +1,5 @@
-//! Logs in with each login of `konverge.yaml`, for previews and for applies, and says which subject GitHub sends. Compares
-//! the environments of the stacks with those that the workflows apply.
+//! Logs in with each login of `konverge.yaml`, for previews and for applies, and reports the subject that GitHub sends.
+//! Compares the environments of the stacks with those that the workflows apply.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use konverge_config::Config;
 use konverge_report::plural;
 use konverge_run::logins::Logins;
 
-/// A finding for each login and use.
+/// Returns a finding for each login and use.
 pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFinding> {
     if config.logins.is_empty() {
         return Vec::new();
@@ -48,7 +48,8 @@ pub(super) async fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFin
     findings
 }
 
-/// An error if no job applies a stack, although jobs are limited to environments, or if the name of one is always empty.
+/// Returns an error if no job applies some stack although jobs are limited to environments, or if a job's environment
+/// is always empty.
 pub(super) fn coverage(
     root: &Path,
     folder: Folder,

@@ -47,6 +47,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         workspace.layout.require_module()?;
         Ok(workspace)
     });
+    // konverge.yaml may be readable even if the layout of the repository is invalid.
     let config = match &module {
         Ok(workspace) => Some(workspace.config.clone()),
         Err(_) => repository
@@ -76,7 +77,7 @@ pub async fn run(run: &RunContext) -> Vec<DoctorFinding> {
         None => findings.push(DoctorFinding::unused(
             "KCL core, clusters, store",
             "not checked: konverge.yaml cannot be read",
-            "fix it first: `konverge config check`",
+            "fix konverge.yaml first: `konverge config check`",
         )),
     }
     findings.extend(forge::findings(run).await);

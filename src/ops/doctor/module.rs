@@ -1,4 +1,4 @@
-//! Calls the binary of a Kusion module with a small request, and says what it answers.
+//! Calls the binary of a Kusion module with a small request, and describes its response.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use konverge_kusion::{
 };
 use konverge_run::{RunContext, module_runner::offline_binary};
 
-/// A request that each module can read: it sets nothing.
+/// The settings in the request. They set nothing, so every module can read them.
 const SETTINGS: &str = "{}\n";
 
 /// Calls a module by the path of its binary, or by its name in the folder of KUSION_MODULE_PATH.
@@ -56,7 +56,7 @@ fn found(run: &RunContext, given: &str) -> Result<PathBuf, UserError> {
         return real.map_err(|error| UserError::from_error(ErrorKind::Config, error).context(given));
     }
     offline_binary(run, given)?.ok_or_else(|| {
-        UserError::new(ErrorKind::Config, format!("`{given}` is neither a file nor a module of this machine"))
+        UserError::new(ErrorKind::Config, format!("`{given}` is neither a file nor a module on this machine"))
             .hint("give the path of the binary, or set KUSION_MODULE_PATH to the folder that holds ORG/NAME/VERSION/OS/ARCH")
     })
 }

@@ -1,11 +1,11 @@
-//! Checks the receivers of notifications: their variables, and the form of what is in them. Nothing is sent.
+//! Checks the receivers of notifications: that their variables are set and have a valid form. Nothing is sent.
 
 use super::{DoctorFinding, RunContext};
 use konverge_base::{error::UserError, variables};
 use konverge_config::{Config, Notify};
 use konverge_run::notify_receivers;
 
-/// A finding for each receiver.
+/// Returns a finding for each receiver.
 pub(super) fn findings(run: &RunContext, config: &Config) -> Vec<DoctorFinding> {
     config
         .notify

@@ -1,5 +1,5 @@
-//! Logs in to each secret store, with the rights of previews and of applies; asks a cluster whether its Secrets may be
-//! read; looks for the variables and the identities that the others need. No secret is read.
+//! Logs in to each secret store, with the rights of previews and of applies. For a cluster it asks whether its Secrets
+//! may be read; for the other stores it looks for their variables and identities. No secret is read.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use konverge_run::{infrastructure::cluster_secrets, secret_stores};
 /// Prefix of an age identity.
 const AGE_IDENTITY: &str = "AGE-SECRET-KEY-1";
 
-/// A finding for each store. `clusters` are those that can be connected to.
+/// Returns a finding for each store. `clusters` are those that can be connected to.
 pub(super) async fn findings(
     run: &RunContext,
     config: &SecretsConfig,
@@ -37,7 +37,7 @@ pub(super) async fn findings(
             _ => ("login".to_owned(), log_in(configured, store.as_ref()).await),
         };
         findings.push(match asked {
-            // The credentials of jobs are seldom on a machine.
+            // On a developer's machine the credentials of jobs are usually missing. That is no fault.
             Err(SecretProblem::NoCredentials(why)) if run.var(variables::GITHUB_ACTIONS).is_none() => {
                 DoctorFinding::unused(
                     what,
@@ -61,14 +61,14 @@ pub(super) async fn findings(
     findings
 }
 
-/// Name of a checked secret, and the store's response.
+/// The name of a checked secret, and the store's response.
 type Asked = (String, Result<String, SecretProblem>);
 
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// Each variable that a rule names must be there. A pattern may match none: nobody knows what it is for.
+/// Checks that each variable that a rule names is set. A pattern may match none, because its purpose is unknown.
 fn variables(run: &RunContext, configured: &SecretStoreConfig) -> Asked {
     let paths: BTreeSet<_> = configured.allow.iter().map(|rule| rule.paths.as_str()).collect();
     let named: Vec<_> = paths.iter().filter(|path| !is_pattern(path)).collect();
@@ -85,7 +85,7 @@ fn variables(run: &RunContext, configured: &SecretStoreConfig) -> Asked {
     (String::new(), Ok(says))
 }
 
-/// An age identity or a key service must be there, and an identity must be one.
+/// Checks that there is an age identity or a key service, and that the identity is valid.
 fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String, SecretProblem> {
     let services = configured.key_services().len();
     let text = run.var(variables::SOPS_AGE_KEY).unwrap_or_default();
@@ -109,7 +109,7 @@ fn identities(run: &RunContext, configured: &SecretStoreConfig) -> Result<String
     ))
 }
 
-/// The cluster says whether this job may read the Secrets of each namespace that a rule names.
+/// Asks the cluster whether this job may read the Secrets of each namespace that a rule names.
 async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -> Asked {
     let unavailable = |why: SharedError| SecretProblem::Unavailable { status: None, why };
     let Some(clusters) = clusters else {
@@ -121,7 +121,7 @@ async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -
         .filter_map(|rule| Some(rule.paths.split_once('/')?.0))
         .filter(|namespace| !is_pattern(namespace))
         .collect();
-    // A rule for any namespace still shows that the cluster answers.
+    // If no rule names a namespace, ask for `default`: the response still shows that the cluster answers.
     let asked = if namespaces.is_empty() {
         vec!["default"]
     } else {

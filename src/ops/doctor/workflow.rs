@@ -21,7 +21,7 @@ use konverge_ci::{
 use konverge_config::Config;
 use konverge_forge::ForgeKind;
 
-/// The folder of the workflows that a forge starts.
+/// The folder with the workflows that a forge starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Folder {
     pub(super) forge: ForgeKind,
@@ -29,8 +29,9 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Finds the folder in a repository; `forge` is that of the job, if it is one. Gitea reads the other forge's folder where it
-    /// has none of its own. Outside of a job a repository that has Gitea's folder alone is at Gitea.
+    /// Finds the folder of workflows in a repository. `forge` is the forge of the job, if there is a job. Gitea reads
+    /// GitHub's folder if it has none of its own. Outside of a job, a repository with only Gitea's folder counts as a
+    /// Gitea repository.
     pub(super) fn find(root: &Path, forge: Option<ForgeKind>) -> Self {
         const GITEA: &str = ".gitea/workflows";
         const GITHUB: &str = ".github/workflows";
@@ -48,7 +49,7 @@ impl Folder {
         Self { forge, path }
     }
 
-    /// The workflows, by name.
+    /// Returns the workflow files, sorted by name.
     pub(super) fn files(self, root: &Path) -> Vec<PathBuf> {
         let mut files: Vec<_> = std::fs::read_dir(root.join(self.path))
             .into_iter()
@@ -126,7 +127,7 @@ pub(super) fn findings(
     findings
 }
 
-/// Returns true if a job only aggregates shards: then it only sets a status.
+/// Returns true if a job only aggregates shards. Such a job only sets a status.
 fn is_verdict(job: &Value) -> bool {
     let shard = |step: &Value| step["with"]["shard"].as_str().unwrap_or_default().to_owned();
     let run = |step: &Value| step["run"].as_str().unwrap_or_default().to_owned();
@@ -153,7 +154,7 @@ fn judge_job(
         return Err(wrong(
             "the workflow has a `paths:` filter: a required check that is skipped never reports",
         )
-        .hint("remove it; Konverge finds what a change affects by itself"));
+        .hint("remove the filter; Konverge finds what a change affects by itself"));
     }
     let starts = |event: &str| may_start(workflow, job, event);
     if let Some(branch) =
@@ -165,6 +166,7 @@ fn judge_job(
         ))
         .hint("name that branch in the workflow's `on: push: branches:`"));
     }
+    // At Gitea the bot's token decides what a job may do, not `permissions`.
     if forge == ForgeKind::Gitea {
         return judge_token(workflow, job);
     }

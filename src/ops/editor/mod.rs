@@ -1,4 +1,5 @@
-//! The repository that an editor shows: a warm index, so that an answer needs no new analysis of what was not saved.
+//! The repository that an editor has open, with its index in memory: a request needs no new analysis of files that were
+//! not saved.
 
 mod reached_stacks;
 mod resource_lines;
@@ -48,7 +49,7 @@ struct OpenedRepository {
     /// Events of files in the working tree; `None` if the system has none, so that all files are read each time.
     files: Option<FileEvents<'static>>,
     view: SavedState,
-    /// By the file that is edited.
+    /// The reached stacks, by the edited file.
     reached: HashMap<RepoPath, Option<Arc<ReachedStacks>>>,
 }
 
@@ -77,7 +78,7 @@ impl EditorSession {
         Ok(opened.view.clone())
     }
 
-    /// The stacks of a file; `None` if there is no such file.
+    /// Returns the stacks that an edit of a file reaches; `None` if there is no such file.
     fn reached(&self, file: &RepoPath) -> Result<Option<Arc<ReachedStacks>>, UserError> {
         let (known, head) = match self.opened().as_ref() {
             None => return Ok(None),
@@ -86,7 +87,7 @@ impl EditorSession {
                 None => (Arc::clone(&opened.view.known), Arc::clone(&opened.view.head)),
             },
         };
-        // Without the lock, so that a check of many files delays no lens.
+        // Compute without holding the lock, so that a check of many files delays no lens.
         let affected = head.affected_by_edit(&known, file)?;
         let reached = affected.map(|affected| Arc::new(ReachedStacks::new(&head, file, affected)));
         if let Some(opened) = self
@@ -99,7 +100,7 @@ impl EditorSession {
         Ok(reached)
     }
 
-    /// The stacks of a file, of which there must be one at least.
+    /// Returns the stacks that an edit of a file reaches, or an error if there are none.
     fn some_reached(&self, file: &RepoPath) -> Result<Arc<ReachedStacks>, UserError> {
         let reached = self.reached(file)?;
         reached
@@ -138,7 +139,7 @@ impl OpenedRepository {
         })
     }
 
-    /// The working tree, if something was written in it.
+    /// Reads the working tree again if something was written in it.
     fn read_written(&mut self) -> Result<Option<OpenRevision>, UserError> {
         let written = self.files.as_mut().and_then(|files| files.take_written().ok());
         let written = written.unwrap_or(WrittenPaths::Unknown);
@@ -186,7 +187,7 @@ impl OpenedRepository {
     }
 }
 
-/// Returns true for a KCL file: no other file decides which stacks there are.
+/// Returns true for a KCL file. A change of another file, such as a `stack.yaml`, may change which stacks there are.
 fn is_program(revision: &OpenRevision, file: &RepoPath) -> bool {
     let entry = revision.source.files().get(file);
     file.file_name().ends_with(".k") && entry.is_some_and(|entry| entry.kind == FileKind::File)

@@ -8,12 +8,12 @@ use konverge_base::model::{
 use konverge_lsp::FileImpact;
 use konverge_run::OpenRevision;
 
-/// The maximum number of stacks of a file that are checked and shown.
+/// The maximum number of stacks that are checked and shown for a file.
 const NEAREST: usize = 16;
 
-/// The stacks of a file.
+/// The stacks that an edit of a file reaches.
 pub(super) struct ReachedStacks {
-    /// All, with the chains from the file to each.
+    /// All stacks, with the chains from the file to each.
     pub(super) affected: Affected,
     /// The stack of the file itself, then those with the shortest chains.
     pub(super) nearest: Vec<Stack>,
@@ -55,7 +55,7 @@ impl ReachedStacks {
         }
     }
 
-    /// Says that not all stacks are shown; `None` if they are.
+    /// Returns a note if not all stacks are shown; `None` if they are.
     pub(super) fn cut_note(&self) -> Option<String> {
         let (shown, all) = (self.nearest.len(), self.affected.stacks.len());
         (shown < all).then(|| format!("These are the nearest {shown} of {all} stacks."))

@@ -21,7 +21,7 @@ const MOST_IDS: usize = 10;
 /// The longest value that is shown, in bytes.
 const LONGEST_VALUE: usize = 200;
 
-/// The resource that a text mentions, in the nearest stack that has it.
+/// Finds the resource that a text mentions, in the nearest stack that has it.
 ///
 /// # Errors
 /// No stack compiles.
@@ -56,7 +56,7 @@ pub(super) async fn find(
     }
 }
 
-/// The mentioned resource, and what is said of it.
+/// Returns the mentioned resource and its description in lines.
 fn describe(resources: &[Resource], mention: &str) -> Option<(ResourceId, Vec<String>)> {
     let (id, path) = if mention.starts_with(MARK) {
         let targets: Targets = resources.iter().map(|resource| &resource.id).collect();

@@ -4,17 +4,17 @@ use std::{path::PathBuf, sync::Arc};
 
 use konverge_run::{AnalysisCache, OpenRevision, RunContext, compiler::Compilers};
 
-/// The saved state. Work on another thread keeps its own copy, whatever is saved meanwhile.
+/// The saved state. Work on another thread keeps its own copy, so a later save does not change it.
 #[derive(Clone)]
 pub(super) struct SavedState {
     /// The context, in the opened folder.
     pub(super) run: RunContext,
     /// The root of the repository.
     pub(super) root: PathBuf,
-    /// The analysis with which the revisions are opened.
+    /// The cached analysis with which revisions are opened.
     pub(super) known: Arc<AnalysisCache>,
     /// The working tree at the last save.
     pub(super) head: Arc<OpenRevision>,
-    /// The workers of the compilers live as long as the configuration does not change.
+    /// The compilers. Their workers live as long as the configuration does not change.
     pub(super) compilers: Arc<Compilers>,
 }

@@ -23,7 +23,7 @@ use super::{reached_stacks::ReachedStacks, saved_state::SavedState};
 /// The longest name of a shown file, in bytes.
 const LONGEST_NAME: usize = 80;
 
-/// The folder of the shown texts: it is made with the first, and removed at the end of the session.
+/// The folder of the shown texts. It is created with the first text, and removed at the end of the session.
 #[derive(Default)]
 pub(super) struct ShownFolder(Mutex<Option<TempDir>>);
 
@@ -55,7 +55,7 @@ impl ShownFolder {
     }
 }
 
-/// A name that says what is shown, of letters that every editor takes.
+/// Returns a file name that describes the text, with characters that every editor accepts.
 fn file_name(view: EditorView, file: &RepoPath) -> String {
     let (what, extension) = match view {
         EditorView::Chain => ("affects", "txt"),
@@ -70,13 +70,13 @@ fn file_name(view: EditorView, file: &RepoPath) -> String {
     format!("{what}-{}.{extension}", plain[end..].trim_start_matches('-'))
 }
 
-/// The stacks that an edit of a file affects, and why.
+/// Describes the stacks that an edit of a file affects, and why.
 pub(super) fn chain(file: &RepoPath, reached: &ReachedStacks) -> String {
     let affected = terminal::affected(&reached.affected, None, Style { color: false });
     format!("An edit of {} affects:\n\n{affected}", log(file.as_str()))
 }
 
-/// The Specs of the nearest stacks, as `konverge build` prints them.
+/// Renders the Specs of the nearest stacks, as `konverge build` prints them.
 pub(super) async fn specs(saved: &SavedState, reached: &ReachedStacks) -> Result<String, UserError> {
     let specs = saved
         .compilers

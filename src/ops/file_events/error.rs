@@ -38,7 +38,7 @@ impl From<FileEventError> for UserError {
                 source: Errno::ENOSPC | Errno::EMFILE,
                 ..
             } => {
-                "the system watches too many folders: raise the limit, for example \
+                "the limit of watched folders is reached: raise it, for example \
                  `sysctl fs.inotify.max_user_watches=524288`"
             }
             FileEventError::Folder { .. } | FileEventError::Signal(_) => {

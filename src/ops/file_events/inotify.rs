@@ -1,4 +1,4 @@
-//! [`FileEvents`] on Linux: the kernel names what is written.
+//! [`FileEvents`] on Linux: inotify reports the written paths.
 
 use std::{
     collections::HashMap,
@@ -25,10 +25,11 @@ use super::{
 };
 use konverge_base::model::{RepoPath, file_source::WrittenPaths};
 
-/// A thread that signals the arrival of events. It ends with the process, or with the first event after the watch has ended.
+/// Starts a thread that signals the arrival of events. It ends with the process, or at the first event after the watch
+/// has ended.
 fn signal_arrivals(inotify: &Arc<Inotify>) -> Result<Arc<Notify>, Errno> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    // Once for new events, however many of the earlier ones are still unread.
+    // Edge-triggered: new events give one signal, even if earlier events are still unread.
     let new_events = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
     epoll.add(inotify, new_events)?;
     let arrival = Arc::new(Notify::new());
@@ -86,7 +87,7 @@ impl<'a> FileEvents<'a> {
         Ok(files)
     }
 
-    /// Takes the paths that were written since the last call. A write that ended before this call is among them.
+    /// Returns the paths that were written since the last call. A write that ended before this call is among them.
     ///
     /// # Errors
     /// The root was removed, or a new folder cannot be watched.
@@ -99,7 +100,7 @@ impl<'a> FileEvents<'a> {
         }
     }
 
-    /// Says that what was taken last could not be read: the next answer is that anything may have been written.
+    /// Discards the knowledge about what was written: the next call reports that any file may have been written.
     pub(in crate::ops) fn lose_track(&mut self) {
         self.written = WrittenPaths::Unknown;
     }
@@ -108,7 +109,7 @@ impl<'a> FileEvents<'a> {
     /// last call.
     ///
     /// # Errors
-    /// As [`FileEvents::take_written`].
+    /// The same as for [`FileEvents::take_written`].
     pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let arrival = match &self.arrival {
             Some(arrival) => Arc::clone(arrival),
@@ -118,6 +119,7 @@ impl<'a> FileEvents<'a> {
             ),
         };
         while !self.next(&arrival).await? {}
+        // An editor writes in several steps. Wait until there was no event for a moment, but not for ever.
         let last = Instant::now() + MOST;
         let mut until = Instant::now() + QUIET;
         while let Ok(is_written) = timeout_at(until.min(last), self.next(&arrival)).await {
@@ -134,7 +136,7 @@ impl<'a> FileEvents<'a> {
         self.read()
     }
 
-    /// Reads all events that there are. Returns true if one is of a file that may have changed.
+    /// Reads all pending events. Returns true if one is of a file that may have changed.
     fn read(&mut self) -> Result<bool, FileEventError> {
         let mut is_written = false;
         loop {
@@ -151,9 +153,9 @@ impl<'a> FileEvents<'a> {
         }
     }
 
-    /// Returns true if an event is of a file that may have changed. Watches a folder that appears.
+    /// Handles one event. Returns true if a file may have changed. Watches a folder that appears.
     fn take(&mut self, event: &InotifyEvent) -> Result<bool, FileEventError> {
-        // The queue was full, so events are missing: everything is watched and compared again.
+        // The queue was full, so events are missing: watch and compare everything again.
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             self.written = WrittenPaths::Unknown;
             self.watch(&self.tree.root.clone())?;
@@ -170,7 +172,7 @@ impl<'a> FileEvents<'a> {
             Some(name) => folder.join(name),
             None => folder.clone(),
         };
-        // The rules of what is ignored have changed, so folders may have to be watched that were not.
+        // The ignore rules have changed, so folders that were ignored may have to be watched now.
         if self.tree.decides(&path) {
             self.written = WrittenPaths::Unknown;
             self.watch(&self.tree.root.clone())?;
@@ -187,7 +189,7 @@ impl<'a> FileEvents<'a> {
         Ok(true)
     }
 
-    /// Watches a folder and those below it. One that is gone meanwhile is skipped.
+    /// Watches a folder and the folders below it. A folder that no longer exists is skipped.
     fn watch(&mut self, folder: &Path) -> Result<(), FileEventError> {
         let flags = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_CREATE

@@ -1,6 +1,7 @@
-//! The paths that are written in a working tree: at once, or when the writes are over.
+//! The paths that are written in a working tree, reported at once or after the writes have paused.
 //!
-//! Linux names them; elsewhere the tree is looked at again and again. The tests run on both.
+//! Linux reports them by inotify; on other systems the tree is listed repeatedly. The tests run on both
+//! implementations.
 
 mod error;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! [`FileEvents`] where no kernel names what is written: the tree is listed, and compared with the listing before.
+//! [`FileEvents`] for systems that do not report written paths: the tree is listed, and compared with the earlier
+//! listing.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
@@ -20,10 +21,10 @@ use konverge_base::model::{RepoPath, file_source::WrittenPaths};
 /// The time between two listings, unless a listing takes long.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// A listing takes at most this part of the time.
+/// Listings take at most one part in `PART` of the time.
 const PART: u32 = 10;
 
-/// A file may be written twice within one tick of the clock of its file system.
+/// The assumed resolution of file timestamps: a file may be written twice within this time and have the same timestamp.
 const TICK: Duration = Duration::from_millis(50);
 
 /// The file events of a working tree, without `.git` and ignored folders. Links to folders are not followed.
@@ -34,16 +35,16 @@ pub(in crate::ops) struct FileEvents<'a> {
     written: WrittenPaths,
 }
 
-/// Entries of a tree, by path.
+/// The entries of a tree, by path.
 type Listing = BTreeMap<PathBuf, Entry>;
 
-/// Facts of an entry by which a write of it is seen.
+/// The properties of an entry that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// A folder. Its content has entries of its own.
+    /// A folder. Its children have entries of their own.
     Folder,
-    /// A file or a link. `content` is the hash of one that was written so shortly before it was listed that a later write
-    /// may look the same.
+    /// A file or a link. `content` is the hash of a file that was written shortly before it was listed: a later write
+    /// within the same tick would leave the metadata as it is.
     File { stamp: Stamp, content: Option<u64> },
 }
 
@@ -59,10 +60,10 @@ struct Stamp {
 }
 
 impl<'a> FileEvents<'a> {
-    /// Starts to watch.
+    /// Starts the watch.
     ///
     /// # Errors
-    /// The root is not there.
+    /// The root does not exist.
     pub(in crate::ops) fn start(
         root: &Path,
         is_ignored: impl Fn(&RepoPath) -> bool + Send + Sync + 'a,
@@ -75,7 +76,7 @@ impl<'a> FileEvents<'a> {
         })
     }
 
-    /// Takes the paths that were written since the last call. A write that ended before this call is among them.
+    /// Returns the paths that were written since the last call. A write that ended before this call is among them.
     ///
     /// # Errors
     /// The root was removed.
@@ -84,7 +85,7 @@ impl<'a> FileEvents<'a> {
         Ok(std::mem::replace(&mut self.written, nothing()))
     }
 
-    /// Says that what was taken last could not be read: the next answer is that anything may have been written.
+    /// Discards the knowledge about what was written: the next call reports that any file may have been written.
     pub(in crate::ops) fn lose_track(&mut self) {
         self.written = WrittenPaths::Unknown;
     }
@@ -93,7 +94,7 @@ impl<'a> FileEvents<'a> {
     /// last call.
     ///
     /// # Errors
-    /// As [`FileEvents::take_written`].
+    /// The same as for [`FileEvents::take_written`].
     pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let mut pause = PAUSE;
         loop {
@@ -101,6 +102,7 @@ impl<'a> FileEvents<'a> {
             if self.compare()? {
                 break;
             }
+            // A large tree takes long to list. Wait in proportion, so that the watch does not use up the machine.
             pause = pause.max(begin.elapsed() * PART);
             tokio::time::sleep(pause).await;
         }
@@ -148,7 +150,7 @@ fn list(tree: &WatchedTree<'_>) -> Result<Listing, FileEventError> {
     let mut listing = Listing::new();
     let mut waiting = vec![tree.root.clone()];
     while let Some(folder) = waiting.pop() {
-        // An entry that is gone meanwhile is not listed.
+        // Skip an entry that no longer exists.
         for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(metadata) = found.metadata() else { continue };
             let (path, is_git) = (found.path(), found.file_name() == ".git");
@@ -188,7 +190,7 @@ impl Entry {
         }
     }
 
-    /// Returns true if the entry of a path is another one than before.
+    /// Returns true if the entry of a path differs from its earlier entry.
     fn differs(&self, now: &Self, path: &Path) -> bool {
         match (self, now) {
             (Self::Folder, Self::Folder) => false,
@@ -209,7 +211,8 @@ impl Stamp {
     }
 }
 
-/// The hash of a file's content or of a link's target; `None` for anything else, and for what is gone.
+/// Returns the hash of a file's content or of a link's target; `None` for other entries, and for those that no longer
+/// exist.
 fn hash_of(path: &Path, found: &Metadata) -> Option<u64> {
     let content = if found.is_symlink() {
         fs::read_link(path).ok()?.into_os_string().into_vec()

@@ -1,4 +1,4 @@
-//! [`WatchedTree`]: which paths of a working tree count.
+//! [`WatchedTree`]: the root of a working tree, and which of its paths are reported.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ pub(super) fn nothing() -> WrittenPaths {
     WrittenPaths::Known(BTreeSet::new())
 }
 
-/// Adds a path; without one anything may have been written.
+/// Adds a path. `None` means that any file may have been written.
 pub(super) fn add(written: &mut WrittenPaths, path: Option<RepoPath>) {
     match (path, written) {
         (Some(path), WrittenPaths::Known(paths)) => drop(paths.insert(path)),
@@ -27,10 +27,10 @@ pub(super) fn add(written: &mut WrittenPaths, path: Option<RepoPath>) {
     }
 }
 
-/// Tells whether a path is of no interest.
+/// Returns true if a path is ignored.
 type IgnoreRule<'a> = Box<dyn Fn(&RepoPath) -> bool + Send + Sync + 'a>;
 
-/// The root of a working tree, and what of it is of interest.
+/// The root of a working tree, and which of its paths are reported.
 pub(super) struct WatchedTree<'a> {
     pub(super) root: PathBuf,
     is_ignored: IgnoreRule<'a>,
@@ -44,8 +44,8 @@ impl<'a> WatchedTree<'a> {
         }
     }
 
-    /// Returns true if what is written at a path decides which paths count: a folder becomes a repository of its own,
-    /// or other files are ignored.
+    /// Returns true if a write to a path changes which paths are reported: a folder becomes a repository of its own, or
+    /// other files are ignored.
     pub(super) fn decides(&self, path: &Path) -> bool {
         match path.file_name().and_then(|name| name.to_str()) {
             Some(".git") => path.parent() != Some(&self.root),
@@ -54,13 +54,13 @@ impl<'a> WatchedTree<'a> {
         }
     }
 
-    /// The path in the working tree; `None` for the root, and for a name that git cannot have here.
+    /// Returns a path relative to the root; `None` for the root, and for a name that git cannot store.
     pub(super) fn inside(&self, path: &Path) -> Option<RepoPath> {
         let inside = path.strip_prefix(&self.root).ok()?.to_str()?;
         RepoPath::normalize(inside).filter(|path| !path.is_root())
     }
 
-    /// Returns true for `.git`, and for what git ignores.
+    /// Returns true for paths in `.git`, and for paths that git ignores.
     pub(super) fn is_outside(&self, path: &Path) -> bool {
         let inside = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
         let Some(inside) = inside.filter(|inside| !inside.is_empty()) else {

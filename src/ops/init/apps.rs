@@ -6,20 +6,20 @@ use konverge_base::model::{RepoPath, file_source::Source};
 use konverge_kusion as kusion;
 use konverge_repo::konfig::{Layout, declared_dependencies};
 
-/// The packages that define AppConfiguration: of today's Kusion, and of 0.10.
+/// The packages that define AppConfiguration in the present Kusion and in Kusion 0.10.
 const PACKAGE: &str = "kam";
 const OLD_PACKAGE: &str = "catalog";
 
 /// The stacks of AppConfigurations.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AppSurvey {
-    /// Number of them.
+    /// The number of these stacks.
     pub stacks: usize,
-    /// Number of them that are of Kusion 0.10.
+    /// The number of stacks that are for Kusion 0.10.
     pub old: usize,
     /// The workspaces of the repository, by name.
     pub workspaces: BTreeSet<String>,
-    /// The names of stacks that have no workspace of their name.
+    /// The names of stacks without a workspace of the same name.
     pub without: BTreeSet<String>,
 }
 
@@ -56,7 +56,7 @@ impl AppSurvey {
         survey
     }
 
-    /// The workspace that all stacks have, if it needs a rule: the only one, under another name.
+    /// Returns the only workspace, if a rule must assign it to all stacks because their names differ from its name.
     pub(super) fn only_workspace(&self) -> Option<&str> {
         let mut names = self.workspaces.iter();
         let only = names
@@ -65,7 +65,7 @@ impl AppSurvey {
         (only != "default" && !self.without.is_empty()).then_some(only)
     }
 
-    /// Sentences about what was found.
+    /// Describes in sentences what was found.
     pub(super) fn describe(&self) -> Vec<String> {
         let mut found = Vec::new();
         if self.stacks > 0 {

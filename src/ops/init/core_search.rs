@@ -1,27 +1,28 @@
-//! Chooses the core to try next, and the one that fits best. Versions are compared by their place in the list of the
-//! versions that can be used, newest first.
+//! Chooses the next core to try, and the one that fits best. Versions are compared by their position in the list of
+//! usable versions, newest first.
 
 use std::collections::BTreeSet;
 
 use konverge_kcl::{CoreRange, CoreReach};
 
-/// Cores that are tried at most: the first, the ones that errors name, one of each minor version, and a bisection.
+/// The maximum number of cores that are tried: the first, those that errors point to, one of each minor version, and a
+/// bisection.
 const MOST_TRIALS: usize = 10;
 
-/// Result of one core for the stacks.
+/// The result of one core for the stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CoreTrial {
     pub version: String,
-    /// The stacks that compile.
+    /// The number of stacks that compile.
     pub compiled: usize,
-    /// For each other stack, the cores that give each of its errors.
+    /// For each stack that does not compile: which cores report each of its errors.
     pub reaches: Vec<Vec<CoreReach>>,
     /// The number of different errors.
     pub errors: usize,
 }
 
 impl CoreTrial {
-    /// Returns true if a stack fails with nothing but errors of which it is not known whether other cores give them.
+    /// Returns true if some stack has only errors for which the reporting cores are unknown.
     fn has_unknown_stack(&self) -> bool {
         let is_unknown = |reach: &Vec<CoreReach>| reach.iter().all(|part| *part == CoreReach::Unknown);
         self.reaches.iter().any(is_unknown)
@@ -45,7 +46,7 @@ pub(super) struct CoreSearch {
 }
 
 impl CoreSearch {
-    /// Starts with one of the versions.
+    /// Starts the search with one of the versions.
     pub(super) fn new(versions: Vec<String>, first: &str) -> Self {
         let known = versions.iter().any(|version| version == first);
         let first = if known {
@@ -60,7 +61,7 @@ impl CoreSearch {
         }
     }
 
-    /// A version that turned out to be unusable.
+    /// Removes a version that turned out to be unusable.
     pub(super) fn remove(&mut self, version: &str) {
         self.versions.retain(|known| known != version);
         if self.first == version {
@@ -68,7 +69,7 @@ impl CoreSearch {
         }
     }
 
-    /// The version to try next; `None` if the best one is found.
+    /// Returns the version to try next; `None` if the best one is found.
     pub(super) fn next(&self) -> Option<String> {
         if self.trials.is_empty() {
             return Some(self.first.clone()).filter(|first| !first.is_empty());
@@ -92,7 +93,8 @@ impl CoreSearch {
         named.or_else(probed).or_else(|| self.bisected(best)).cloned()
     }
 
-    /// The trial that compiles the most; of equal ones that with the fewest errors, then the newest.
+    /// Returns the trial with the most compiled stacks; of equal trials the one with the fewest errors, then the
+    /// newest.
     pub(super) fn best(&self) -> Option<&CoreTrial> {
         let rank = |trial: &&CoreTrial| {
             let age = self.place(&trial.version).unwrap_or(usize::MAX);
@@ -113,7 +115,7 @@ impl CoreSearch {
         self.trials.iter().any(|trial| trial.version == version)
     }
 
-    /// The newest version that gives none of the errors whose range is known.
+    /// Returns the newest version that reports none of the errors whose range of cores is known.
     fn named_by(&self, trial: &CoreTrial) -> Option<&String> {
         let ranges: Vec<CoreRange> = trial.ranges().copied().collect();
         self.newest_in(&ranges).filter(|_| !ranges.is_empty())
@@ -140,8 +142,8 @@ impl CoreSearch {
         self.versions.iter().filter(first).collect()
     }
 
-    /// The version half-way between the best one and the next newer one that was tried, unless the errors of that one
-    /// say that the best is the newest without them.
+    /// Returns the version half-way between the best one and the next newer one that was tried; `None` if the errors of
+    /// the newer one show that no version between them is better.
     fn bisected(&self, best: &CoreTrial) -> Option<&String> {
         let at = self.place(&best.version)?;
         let newer = self.trials.iter().filter_map(|trial| {

@@ -19,16 +19,16 @@ use konverge_run::{
     compiler::{Compilers, join_failures},
 };
 
-/// The stacks that are compiled at most, spread evenly.
+/// The maximum number of stacks that are compiled, spread evenly over all.
 const MOST_STACKS: usize = 120;
 
-/// The reasons that a row names.
+/// The maximum number of reasons in a row.
 const NAMED: usize = 2;
 
 /// Results of the cores that were tried.
 #[derive(Debug, Clone, Default)]
 pub struct CoreTrials {
-    /// Newest first.
+    /// One row for each core, newest first.
     pub rows: Vec<CoreRow>,
     /// The cores that could not be tried, and why.
     pub untried: Option<(Vec<String>, String)>,
@@ -38,7 +38,7 @@ pub struct CoreTrials {
     pub all_stacks: usize,
     /// The core that fits best.
     pub chosen: Option<String>,
-    /// Errors of the stacks that do not compile with it, joined.
+    /// The errors of the stacks that do not compile with the chosen core, joined.
     pub failures: Vec<UserError>,
 }
 
@@ -49,9 +49,9 @@ pub struct CoreRow {
     pub version: String,
     /// Number of stacks that it compiled.
     pub compiled: usize,
-    /// Errors of the others, with the number of stacks; the most frequent first.
+    /// The errors of the other stacks, each with the number of stacks; the most frequent first.
     pub reasons: Vec<(String, usize)>,
-    /// Errors that other cores do not have, in our own words.
+    /// Names of differences between cores that explain an error, such as `one import name for two packages`.
     pub known: BTreeSet<&'static str>,
 }
 
@@ -81,9 +81,9 @@ impl CoreTrials {
     }
 }
 
-/// Cores that may be tried.
+/// The cores that may be tried.
 pub(super) struct TrialScope<'a> {
-    /// The core to begin with, if one is named.
+    /// The core to begin with, if the person named one.
     pub wanted: Option<&'a str>,
     /// True if other cores are tried when the first does not compile everything.
     pub others: bool,
@@ -91,7 +91,7 @@ pub(super) struct TrialScope<'a> {
     pub install: bool,
 }
 
-/// Compiles the stacks of the working tree, which `config` describes but for the core.
+/// Compiles the stacks of the working tree with several cores. `config` is the configuration; its core is ignored.
 ///
 /// # Errors
 /// The working tree cannot be read, or the run was interrupted.
@@ -144,6 +144,7 @@ pub(super) async fn try_cores(
     }
     found.rows = rows.into_values().map(|(row, _)| row).collect();
     found.rows.sort_by_key(|row| place(&row.version));
+    // Cores that could not be tried matter only if no tried core compiles all stacks.
     let has_all = found.rows.iter().any(|row| row.compiled == found.stacks);
     found.untried = cores.into_untried(&first).filter(|_| !has_all);
     Ok(found)
@@ -151,9 +152,9 @@ pub(super) async fn try_cores(
 
 /// The cores that can be used on this machine.
 struct Cores {
-    /// Newest first.
+    /// The versions, newest first.
     versions: Vec<String>,
-    /// The one to begin with.
+    /// The version to begin with.
     first: String,
     installed: BTreeSet<String>,
     /// Versions that cannot be used.
@@ -162,8 +163,8 @@ struct Cores {
 }
 
 impl Cores {
-    /// With `KONVERGE_KCL`, the core that it names and those that are installed: every other one would be refused
-    /// afterwards. Otherwise those that are installed or can be.
+    /// Finds the cores. With `KONVERGE_KCL` these are the core that it names and the installed ones, because all others
+    /// would be refused afterwards. Otherwise these are the installed cores and those that can be installed.
     async fn find(run: &RunContext, scope: &TrialScope<'_>) -> Self {
         let checkout = run.checkout();
         let mut installed = BTreeSet::new();
@@ -235,7 +236,7 @@ impl Cores {
         self.why.get_or_insert_with(|| why.to_owned());
     }
 
-    /// After a download that failed no other one is tried.
+    /// Gives up all cores that are not installed: after one failed download the next would fail, too.
     fn drop_missing(&mut self, search: &mut CoreSearch) {
         for version in self
             .versions
@@ -247,7 +248,7 @@ impl Cores {
         }
     }
 
-    /// The cores that could not be tried, the recommended one first.
+    /// Returns the cores that could not be tried, the recommended one first, with the reason.
     fn into_untried(self, first: &str) -> Option<(Vec<String>, String)> {
         let mut versions: Vec<String> = self.missing.into_iter().collect();
         versions.sort_by_key(|version| version != first);
@@ -255,7 +256,7 @@ impl Cores {
     }
 }
 
-/// At most [`MOST_STACKS`] stacks, evenly spread over the sorted list.
+/// Returns at most [`MOST_STACKS`] stacks, evenly spread over the sorted list.
 fn spread(stacks: &[Stack]) -> Vec<Stack> {
     let step = stacks.len().div_ceil(MOST_STACKS).max(1);
     stacks.iter().step_by(step).cloned().collect()
@@ -314,7 +315,7 @@ fn examine(
     (trial, row, join_failures(failed))
 }
 
-/// The beginning of an error.
+/// Returns the first line of an error, with the stack.
 fn first_line(id: &StackId, failure: &UserError) -> String {
     let line = failure.message.lines().next().unwrap_or_default();
     let line = line.strip_prefix(&format!("stack {id}: ")).unwrap_or(line);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::setup::scalar;
 
-/// The line of the workflow before which the matrix stands.
+/// The line of the workflow before which the matrix is inserted.
 const APPLY: &str = "    if: github.event_name == 'push' || (github.event_name == 'workflow_dispatch' && inputs.approve != '')\n";
 const GROUP: &str = "      group: konverge-apply${{";
 const ENVIRONMENT: &str =
@@ -20,7 +20,7 @@ const ENVIRONMENT: &str =
 const INPUT: &str =
     "# with: { environment: production } # the one above, which GitHub does not expose to jobs\n";
 
-/// Checks names of environments, which are written as they are.
+/// Checks the names of environments, which are written unquoted.
 ///
 /// # Errors
 /// A name is empty, too long, or given twice, or GitHub would read it as an expression.
@@ -42,7 +42,7 @@ pub(super) fn check(names: &[String]) -> Result<(), UserError> {
     }
 }
 
-/// The workflow with an apply job for each environment, one after the other.
+/// Returns the workflow with an apply job for each environment, one after the other.
 pub(super) fn workflow(workflow: &str, names: &[String]) -> String {
     if names.is_empty() {
         return workflow.to_owned();
@@ -64,7 +64,7 @@ pub(super) fn workflow(workflow: &str, names: &[String]) -> String {
         )
 }
 
-/// The names of folders of stacks, by stage: what is tried comes first, production last.
+/// The usual names of folders of stacks, by stage: test stages first, production last.
 const STAGES: [&[&str]; 4] = [
     &["dev", "develop", "development"],
     &["test", "testing", "qa", "sit"],
@@ -72,8 +72,8 @@ const STAGES: [&[&str]; 4] = [
     &["prod", "production", "prd"],
 ];
 
-/// The rules of `konverge.yaml` that apply one stage after the other, if the folders of stacks have names of stages and
-/// production is one of them.
+/// Returns the rules of `konverge.yaml` that apply one stage after the other; empty unless the folders of stacks have
+/// names of stages, and production is one of them.
 pub(super) fn order(layout: &Layout) -> String {
     let folders = stack_folders(layout);
     let stages = STAGES.map(|names| {
@@ -99,7 +99,7 @@ pub(super) fn order(layout: &Layout) -> String {
     format!("  # A stack waits for those before it, and is skipped if one of them fails.\n{rules}")
 }
 
-/// The key `production` of `konverge.yaml`: the folders of stacks that are called so, or an example.
+/// Returns the key `production` of `konverge.yaml`: the folders of stacks with such a name, or an example.
 pub(super) fn production(layout: &Layout) -> String {
     let [.., names] = STAGES;
     let by_word = Config::default().production_folders();
@@ -128,8 +128,8 @@ fn stack_folders(layout: &Layout) -> BTreeSet<&str> {
     stacks.map(|stack| stack.folder.file_name()).collect()
 }
 
-/// The rules of `konverge.yaml`: a stack whose folder has the name of an environment, or the beginning of it, is of that
-/// environment. Without such a folder the rule is a comment.
+/// Returns the rules of `konverge.yaml` that assign environments: by folders with the name of an environment, or with
+/// the beginning of it. For an environment without such a folder the rule is a comment.
 pub(super) fn rules(names: &[String], layout: &Layout) -> String {
     let folders = stack_folders(layout);
     let of = |name: &String| {

@@ -1,4 +1,4 @@
-//! The files that `init` writes: `konverge.yaml` and the workflow. None is overwritten.
+//! Writes the files of `init`: `konverge.yaml` and the workflow. No file is overwritten.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,14 +21,14 @@ const CONFIG: &str = include_str!("konverge.yaml");
 /// The workflow to write, with a placeholder for the applied branch; the example monorepo has the same.
 pub const WORKFLOW: &str = include_str!("workflow.yml");
 
-/// The workflow for the jobs of Gitea.
+/// The workflow for jobs of Gitea.
 pub const GITEA_WORKFLOW: &str = include_str!("gitea-workflow.yml");
 
 /// The jobs of GitLab as a component, with inputs for what differs.
 const GITLAB_COMPONENT: &str = include_str!("../../../templates/konverge.yml");
 
-/// The inputs of the component that are none of a pipeline: whoever starts one gives its inputs, and so would choose what runs with
-/// the variables of the project.
+/// The inputs of the component that must not become inputs of the pipeline. Whoever starts a pipeline sets its inputs,
+/// and would so choose what runs with the variables of the project.
 const GITLAB_LITERALS: [&str; 4] = ["image", "folder", "preview-stage", "apply-stage"];
 
 /// The line of the configuration without a store.
@@ -72,7 +72,7 @@ pub(super) fn write(
         .collect()
 }
 
-/// The text of a workflow.
+/// Returns the text of a workflow.
 fn workflow(template: &str, branch: &str, survey: &Survey, setup: &Setup) -> String {
     let workflow = template.replace(BRANCHES, &format!("branches: [{}]", scalar(branch)));
     let mut workflow = setup.workflow(&workflow);
@@ -82,7 +82,8 @@ fn workflow(template: &str, branch: &str, survey: &Survey, setup: &Setup) -> Str
     environments::workflow(&workflow, &setup.environments)
 }
 
-/// The text of GitLab's pipeline, which finds the branch by itself: the component with its defaults in place of its inputs.
+/// Returns the text of GitLab's pipeline: the component with its defaults in place of its inputs. It finds the branch
+/// by itself.
 fn pipeline(survey: &Survey) -> String {
     let mut text = String::new();
     let mut defaults = BTreeMap::new();
@@ -113,7 +114,7 @@ fn pipeline(survey: &Survey) -> String {
     text
 }
 
-/// The text of `konverge.yaml`.
+/// Returns the text of `konverge.yaml`.
 pub(super) fn config_text(survey: &Survey, cores: &CoreTrials, setup: &Setup) -> String {
     let core = cores.chosen.as_deref().unwrap_or(Config::default_core());
     let tried = match (cores.is_notable(), &cores.chosen) {
@@ -136,7 +137,7 @@ pub(super) fn config_text(survey: &Survey, cores: &CoreTrials, setup: &Setup) ->
         .replace("{stacks}", &stacks(survey, &setup.environments))
 }
 
-/// The folders of packages that are stacks.
+/// Returns the key `include` for the folders of packages that are stacks.
 fn include(globs: &[String]) -> String {
     if globs.is_empty() {
         return String::new();
@@ -160,8 +161,8 @@ fn settings(order: SettingsOrder) -> &'static str {
     }
 }
 
-/// The cluster that a person named, or else the contexts of the kubeconfig as clusters, in comments: a person decides
-/// which of them to use.
+/// Returns the key `clusters`: the cluster that a person named, or else the contexts of the kubeconfig in comments, for
+/// a person to choose from.
 fn clusters(contexts: &[String], named: Option<&NamedContext>) -> String {
     if let Some(NamedContext { name, context }) = named {
         return format!(
@@ -187,7 +188,7 @@ fn offered_clusters(contexts: &[String]) -> String {
         .collect()
 }
 
-/// The rules for stacks, in comments unless all stacks have one workspace of another name.
+/// Returns the rules for stacks, in comments unless all stacks use one workspace of another name.
 fn stacks(survey: &Survey, environments: &[String]) -> String {
     let rules = environments::order(&survey.layout) + &environments::rules(environments, &survey.layout);
     let has_rules = rules.lines().any(|line| line.starts_with("  - "));
@@ -203,7 +204,7 @@ fn stacks(survey: &Survey, environments: &[String]) -> String {
     }
 }
 
-/// The workflow for a monorepo in a subfolder of its repository.
+/// Adapts the workflow for a monorepo in a subfolder of its repository.
 fn in_folder(workflow: &str, folder: &RepoPath) -> String {
     let line = format!("          working-directory: {}\n", scalar(folder.as_str()));
     let of_gitea = "      - uses: https://github.com/konverge/konverge@v0\n";
@@ -352,7 +353,7 @@ mod tests {
         let [head, jobs] = documents.as_slice() else {
             panic!("{documents:?}")
         };
-        // Whoever starts a pipeline gives these, and chooses neither what runs nor where.
+        // Whoever starts a pipeline sets these inputs, and must not choose what runs, nor where.
         let inputs = head["spec"]["inputs"].as_object().unwrap();
         assert_eq!(inputs.keys().collect::<Vec<_>>(), ["approve", "reason", "stack"]);
         let (all, stages) = (&jobs[".konverge"], ["konverge-preview", "konverge-apply"]);
@@ -433,7 +434,7 @@ mod tests {
         let config = Config::parse(&text).unwrap();
         assert_eq!(config.kcl.settings, SettingsOrder::V07);
         assert!(config.clusters.is_empty(), "they are offered, not taken");
-        // Without the comment signs they are clusters.
+        // Without the comment signs the lines are valid clusters.
         let offered: String = text
             .lines()
             .skip_while(|line| *line != "# clusters:")

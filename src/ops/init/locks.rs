@@ -1,10 +1,10 @@
-//! The hints of `init` about the locks of packages.
+//! The hints of `init` about lock files of packages.
 
 use konverge_base::model::{package_lock::LOCK_FILE, stack::CompileSetup};
 use konverge_repo::{git::Repository, konfig::Layout};
 use konverge_run::package_locks::IGNORED;
 
-/// Returns the hints that lead to a committed lock of every package.
+/// Returns the hints about packages without a committed lock.
 pub(super) fn hints(repository: &Repository, layout: &Layout) -> Vec<String> {
     let setups = layout
         .stacks

@@ -27,7 +27,7 @@ use konverge_run::{
 pub use setup::{JobCloud, JobForge, NamedContext, Setup, check_address};
 use survey::Survey;
 
-/// The names of the contexts of the kubeconfig that kubectl would use, the current one first.
+/// Returns the names of the contexts of the kubeconfig that kubectl would use, the current one first.
 pub fn kubeconfig_contexts(run: &RunContext) -> Vec<String> {
     survey::contexts(run)
 }
@@ -59,7 +59,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
     let repository = Repository::discover(&run.dir)?;
     let branch = repository.default_branch_name();
     let survey = survey::take(run, &repository.worktree()?)?;
-    // These hints come first, because they explain the errors of the cores that are tried.
+    // Show these hints first, because they explain the errors of the cores that are tried.
     for hint in locks::hints(&repository, &survey.layout) {
         run.notes.info(&format!("hint: {hint}"));
     }
@@ -94,7 +94,7 @@ pub async fn run(run: &RunContext, install: bool, setup: &Setup) -> Result<Repor
     })
 }
 
-/// Tries cores with the configuration that will be written, or the core of the one that is there.
+/// Tries cores with the configuration that will be written, or the core of the present configuration.
 async fn try_cores(
     run: &RunContext,
     repository: &Repository,
@@ -142,7 +142,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
         SettingsOrder::V091 => "`stack.yaml` names a kubeconfig, as in Kusion v0.9.1: `kcl.settings: v0.9.1`",
         SettingsOrder::V090 => "the settings files are read as Kusion v0.9.0 does",
     };
-    // Nobody reads settings files of AppConfigurations and packages.
+    // Konverge reads no settings files for AppConfigurations and packages, so their version does not matter.
     let is_read = survey.packages.include.is_empty()
         && (survey.apps.stacks == 0 || survey.apps.stacks < layout.stacks.len());
     found.extend(is_read.then(|| era.to_owned()));
@@ -196,7 +196,7 @@ fn hints(survey: &Survey, setup: &Setup) -> Vec<String> {
     hints
 }
 
-/// Tries the next command of a user.
+/// Tries `konverge affected`, the next command of a user.
 async fn try_affected(run: &RunContext) -> (String, Result<String, UserError>) {
     let question = AffectedRequest {
         worktree: true,
@@ -204,9 +204,9 @@ async fn try_affected(run: &RunContext) -> (String, Result<String, UserError>) {
     };
     let answer = affected::run(run, &question).await;
     let result = answer.map(|answer| match answer.affected.stacks.len() {
-        0 => "no stack is affected by what is not committed".to_owned(),
-        1 => "1 stack is affected by what is not committed".to_owned(),
-        count => format!("{count} stacks are affected by what is not committed"),
+        0 => "no stack is affected by the uncommitted changes".to_owned(),
+        1 => "1 stack is affected by the uncommitted changes".to_owned(),
+        count => format!("{count} stacks are affected by the uncommitted changes"),
     });
     ("konverge affected --worktree".to_owned(), result)
 }

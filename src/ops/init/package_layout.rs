@@ -9,17 +9,17 @@ use konverge_base::{
 };
 use konverge_repo::konfig::{Layout, Settings};
 
-/// With more globs than this, the packages have no common layout.
+/// The maximum number of globs. With more of them the packages have no common layout.
 const MOST_GLOBS: usize = 12;
 
 /// The packages that are stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PackageLayout {
-    /// The globs of `include` that make them stacks; empty if there is none, or if they have no common layout.
+    /// The globs of `include` that make the packages stacks; empty without such packages, or without a common layout.
     pub include: Vec<String>,
-    /// True if the root has a program too, and is no stack because others lie in it.
+    /// True if the root has a program, but is no stack because other stacks lie below it.
     pub leaves_root_out: bool,
-    /// The settings files at the root, if the root is the only stack. It reads none of them.
+    /// The settings files at the root, if the root is the only stack. That stack reads none of them.
     pub settings: Vec<RootSettings>,
 }
 
@@ -45,7 +45,7 @@ impl PackageLayout {
         let root = RepoPath::root();
         let root_is_program =
             files.files().contains_key(&root.child("kcl.mod")) && is_program(&root, files.as_ref());
-        // The commonest KCL repository of all: one package, which is the repository.
+        // The most common KCL repository: a single package, at the root.
         if packages.stacks.is_empty() && root_is_program {
             return Ok(Self {
                 include: vec![".".to_owned()],
@@ -67,7 +67,7 @@ impl PackageLayout {
         })
     }
 
-    /// Sentences about what was found.
+    /// Describes in sentences what was found.
     pub(super) fn describe(&self) -> Vec<String> {
         let mut found = Vec::new();
         if !self.include.is_empty() {
@@ -88,7 +88,7 @@ impl PackageLayout {
         found
     }
 
-    /// The commands that make a stack of each settings file at the root.
+    /// Returns the commands that create a stack for each settings file at the root.
     pub(super) fn hint(&self) -> Option<String> {
         if self.settings.is_empty() {
             return None;
@@ -123,8 +123,8 @@ impl PackageLayout {
     }
 }
 
-/// The files at the root that say how a program is run: with `kcl_options` or `kcl_cli_configs`. Only those whose name
-/// means nothing to a shell.
+/// Finds the settings files at the root: those with `kcl_options` or `kcl_cli_configs`. A name with characters that are
+/// special to a shell is left out, because the name is printed in commands.
 fn root_settings(files: &dyn Source) -> Vec<RootSettings> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_yaml = |path: &&RepoPath| {
@@ -155,8 +155,8 @@ fn is_program(folder: &RepoPath, files: &dyn Source) -> bool {
     files.files().contains_key(&folder.child("main.k")) || has_entries() == Some(false)
 }
 
-/// One glob for all programs of a depth below a folder at the root, if no other package matches it; the folders
-/// themselves otherwise.
+/// Returns one glob for all programs at the same depth below a folder at the root, if no other package matches it;
+/// otherwise their folders.
 fn globs(programs: &BTreeSet<RepoPath>, packages: &BTreeSet<RepoPath>) -> Vec<String> {
     let pattern = |folder: &RepoPath| {
         let mut parts = folder.as_str().split('/');
@@ -189,7 +189,7 @@ mod tests {
             globs(&folders(&programs), &folders(&packages)),
             ["examples/*/*/*"]
         );
-        // Another package of the same depth is not taken in.
+        // The glob must not match another package of the same depth.
         let packages = [&packages[..], &["examples/lib/x/y"]].concat();
         assert_eq!(globs(&folders(&programs), &folders(&packages)), programs);
         assert_eq!(

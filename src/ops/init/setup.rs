@@ -81,20 +81,20 @@ pub enum JobCloud {
 
 /// The variables of the jobs that log in at a cloud.
 struct LoginVariables {
-    /// Service of the cloud that trusts the token.
+    /// The service of the cloud that trusts the token.
     trusted_by: &'static str,
-    /// Variables that are the same for every job: those of the repository have the same names.
+    /// Variables with the same value for every job. The variables of the repository have the same names.
     shared: &'static [&'static str],
-    /// Names the identity of the job.
+    /// The variable with the identity of the job.
     identity: &'static str,
-    /// Word for such an identity: the end of the names of the variables of the repository.
+    /// The word for such an identity, with which the names of the repository's variables end.
     kind: &'static str,
-    /// The guide that makes the identities.
+    /// The guide that describes how to create the identities.
     guide: &'static str,
 }
 
-/// The jobs that log in, in the order of the workflow. Each has an identity of its own: a job that looks for drift writes
-/// nothing, and has no environment that the identity of the apply may trust.
+/// The jobs that log in, in the order of the workflow. Each has an identity of its own: the drift job writes nothing,
+/// and has no environment that the identity for applies could trust.
 const JOBS: [&str; 3] = ["PREVIEW", "APPLY", "DRIFT"];
 
 impl JobCloud {
@@ -126,12 +126,12 @@ impl JobCloud {
 }
 
 impl LoginVariables {
-    /// The variable of the repository with the identity of a job.
+    /// Returns the variable of the repository with the identity of a job.
     fn of_job(&self, job: &str) -> String {
         format!("KONVERGE_{job}_{}", self.kind)
     }
 
-    /// The step of a job that runs Konverge, with its login.
+    /// Returns the step of a job that runs Konverge, with its login.
     fn step(&self, job: &str) -> String {
         let of_job = self.of_job(job);
         let shared = self.shared.iter().map(|name| (*name, *name));
@@ -146,10 +146,10 @@ impl LoginVariables {
 }
 
 impl Setup {
-    /// Checks the address of the store, which is written as it is, and what the forge has not.
+    /// Checks the address of the store, which is written unquoted, and that the forge supports the settings.
     ///
     /// # Errors
-    /// It is not one line with a scheme; the jobs of the forge have no identity, or no environments.
+    /// The address is not one line with a scheme, or the forge's jobs have no identity or no environments.
     pub fn check(&self) -> Result<(), UserError> {
         if let Some((what, hint)) = self.lacking() {
             return Err(UserError::new(ErrorKind::Usage, what).hint(hint));
@@ -157,7 +157,7 @@ impl Setup {
         self.store.as_deref().map_or(Ok(()), check_address)
     }
 
-    /// Returns a setting that the jobs of the forge cannot have, and the alternative.
+    /// Returns a setting that the forge does not support, and the alternative.
     fn lacking(&self) -> Option<(&'static str, &'static str)> {
         let (cloud, environments) = match self.forge {
             JobForge::Github => return None,
@@ -188,7 +188,7 @@ impl Setup {
         (!self.environments.is_empty()).then_some(environments)
     }
 
-    /// Returns the next step with the files, for stacks that compile.
+    /// Returns the next step for a person, if the stacks compile.
     pub(super) fn next_step(&self) -> &'static str {
         match (self.adopt, &self.store, &self.cluster) {
             (true, ..) => {
@@ -214,7 +214,7 @@ impl Setup {
         }
     }
 
-    /// Adds to the workflow what the jobs need to log in at the cloud.
+    /// Adds the login at the cloud to the workflow.
     pub(super) fn workflow(&self, workflow: &str) -> String {
         let Some(cloud) = self.cloud else {
             return workflow.to_owned();
@@ -279,7 +279,7 @@ impl Setup {
 /// Checks the address of a store.
 ///
 /// # Errors
-/// It is not one line with a scheme.
+/// The address is not one line with a scheme.
 pub fn check_address(url: &str) -> Result<(), UserError> {
     if url.contains("://") && !url.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Ok(());
@@ -291,7 +291,7 @@ pub fn check_address(url: &str) -> Result<(), UserError> {
     .hint("such as `s3://my-bucket/konverge`; the reference lists the schemes"))
 }
 
-/// A name in YAML: quoted unless it can only be parsed as text.
+/// Returns a name as a YAML scalar, quoted unless it can only be parsed as a string.
 pub(super) fn scalar(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let keywords = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];

@@ -18,7 +18,7 @@ use konverge_base::{
 use konverge_repo::konfig::{Layout, PackageKind};
 use konverge_run::RunContext;
 
-/// The result.
+/// The result of the examination.
 pub(super) struct Survey {
     /// The stacks, read with the detected order of settings files.
     pub layout: Layout,
@@ -71,7 +71,8 @@ pub(super) fn take(
     })
 }
 
-/// v0.9.1 wrote a kubeconfig into `stack.yaml`; v0.7 needs both settings files in every stack.
+/// Detects the version of Kusion: v0.9.1 wrote a kubeconfig into `stack.yaml`; v0.7 needs both settings files in every
+/// stack.
 fn order(layout: &Layout, files: &dyn Source) -> SettingsOrder {
     let has = |folder: &RepoPath, name: &str| {
         folder
@@ -88,8 +89,8 @@ fn order(layout: &Layout, files: &dyn Source) -> SettingsOrder {
     }
 }
 
-/// The folder of the monorepo, if it is below the root: the one with a `kcl.mod` that contains every project and
-/// every other `kcl.mod`. A project's own `kcl.mod` does not say where the next project will be.
+/// Returns the folder of the monorepo, if it is not the root: the folder with a `kcl.mod` that contains every project
+/// and every other `kcl.mod`. A project's own `kcl.mod` is no candidate, because other projects may be added beside it.
 fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
     let modules = files.files().keys().filter(|path| path.file_name() == "kcl.mod");
     let modules: BTreeSet<_> = modules.filter_map(RepoPath::parent).collect();
@@ -108,8 +109,9 @@ fn folder(layout: &Layout, files: &dyn Source) -> Option<RepoPath> {
     found.filter(|folder| !folder.is_root())
 }
 
-/// The versions of KCL that the `kcl.mod` files name: as `edition`, or as `kclvm_version` until 2023. What the whole
-/// monorepo names comes before what a single project does. What a vendored package names says nothing of the repository.
+/// Returns the versions of KCL in the `kcl.mod` files: `edition`, or `kclvm_version` until 2023. The version of the
+/// whole monorepo comes before that of a single project. Vendored packages are ignored, because they say nothing about
+/// the repository.
 fn named_cores(layout: &Layout, files: &dyn Source) -> Vec<String> {
     let vendored = |path: &RepoPath| {
         let mut packages = layout.packages.iter();
@@ -123,7 +125,7 @@ fn named_cores(layout: &Layout, files: &dyn Source) -> Vec<String> {
         let table: toml::Table = std::str::from_utf8(&text).ok()?.parse().ok()?;
         let word = |section: &str, key: &str| table.get(section)?.get(key)?.as_str();
         let version = word("package", "edition").or_else(|| word("expected", "kclvm_version"))?;
-        // `kcl mod init` wrote this edition, whatever the core was.
+        // `kcl mod init` wrote the edition 0.0.1 with every core, so it says nothing.
         let version = Some(version.trim_start_matches('v')).filter(|version| *version != "0.0.1")?;
         version
             .starts_with(|first: char| first.is_ascii_digit())
@@ -136,7 +138,7 @@ fn is_known(version: &&String) -> bool {
     konverge_kcl::versions().contains(&version.as_str())
 }
 
-/// The names of the contexts that kubectl would offer.
+/// Returns the names of the contexts that kubectl would offer.
 pub(super) fn contexts(run: &RunContext) -> Vec<String> {
     let file = match run.var(variables::KUBECONFIG) {
         Some(list) => list.split(':').find(|path| !path.is_empty()).map(PathBuf::from),

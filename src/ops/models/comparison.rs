@@ -1,4 +1,4 @@
-//! Generated files against those of a revision.
+//! Compares generated model files with the files of a revision.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use konverge_models::{ModelDifference, ModelFiles, PropertyChange, differences};
 /// The maximum number of differences that are listed of one file.
 const MOST_LISTED: usize = 20;
 
-/// A file of models that is not what its source gives.
+/// A file of models that differs from what its source generates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaleModel {
     /// The file.
@@ -22,13 +22,13 @@ pub struct StaleModel {
 }
 
 impl StaleModel {
-    /// A source with another digest whose models are the same.
+    /// Returns the entry for a source whose digest changed although its models are the same.
     pub(super) fn moved_source(entry: &ModelSourceConfig, version: Option<&str>) -> Self {
         let version = version
             .map(|version| format!(" (version {version})"))
             .unwrap_or_default();
         let what = format!(
-            "the source has changed{version}, and the models are the same: import it again to record its hash"
+            "the source has changed{version}, and the models are the same: import the models again to record the hash of the source"
         );
         Self {
             file: entry.folder().unwrap_or_default(),
@@ -37,7 +37,7 @@ impl StaleModel {
     }
 }
 
-/// The files of an entry that differ from the generated ones.
+/// Returns the files of an entry that differ from the generated ones.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -90,7 +90,7 @@ fn shorten(mut listed: Vec<String>) -> Vec<String> {
     listed
 }
 
-/// A difference in words. The old text is the model, the new one what the source gives.
+/// Describes a difference. The old text is the model, the new one what the source generates.
 pub fn describe(found: &ModelDifference) -> String {
     let name = match found.property.as_str() {
         "" => format!("schema `{}`", found.schema),

@@ -43,10 +43,10 @@ pub struct ModelImportReport {
     pub unrecorded: Option<String>,
 }
 
-/// Imports models, in place of what an earlier import left in the folder.
+/// Imports models, and replaces those that an earlier import wrote into the folder.
 ///
 /// # Errors
-/// A source cannot be read or translated, the folder holds something else, or the core is not available.
+/// A source cannot be read or translated, the folder has files of another origin, or the core is not available.
 pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImportReport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;
@@ -73,10 +73,12 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
     let compilers = Compilers::new(run, &config);
     let pool = &compilers.pool(config.kcl.core()).await?;
     let files = model_folder::format(pool, &files).await?;
+    // Compile the models before anything is written: models that the core refuses must not replace working ones.
     model_folder::compile(pool, &files, &options.import_path).await?;
     run.begin_writes()?;
     model_folder::replace(repository.root(), &folder, &files)?;
     let unrecorded = sources.iter().find_map(sources::ModelSource::unrecorded);
+    // Record the import only if all sources can be read again from the repository or a cluster.
     if unrecorded.is_none() {
         let entry = ModelSourceConfig {
             from: sources.iter().map(ToString::to_string).collect(),
@@ -128,7 +130,7 @@ pub async fn check(run: &RunContext) -> Result<(usize, Vec<StaleModel>), UserErr
     Ok((config.models.sources.len(), stale))
 }
 
-/// The files of an entry, from the content of its sources.
+/// Generates the files of an entry from the content of its sources.
 ///
 /// # Errors
 /// The content cannot be translated, or the folder cannot be imported.
@@ -146,7 +148,7 @@ pub fn generated(
     Ok(generate(read_documents(&content.documents)?, &options)?)
 }
 
-/// The path by which KCL imports a folder: from the nearest `kcl.mod` above it.
+/// Returns the path by which KCL imports a folder, relative to the nearest `kcl.mod` above it.
 fn import_path(source: &dyn Source, folder: &RepoPath) -> Result<String, UserError> {
     let files = source.files();
     let root = folder
@@ -165,7 +167,7 @@ fn not_importable(folder: &str) -> UserError {
     )
 }
 
-/// The files as the core formats them.
+/// Returns the files as the core formats them.
 async fn formatted(run: &RunContext, config: &Config, files: &ModelFiles) -> Result<ModelFiles, UserError> {
     let compilers = Compilers::new(run, config);
     model_folder::format(&compilers.pool(config.kcl.core()).await?, files).await

@@ -18,7 +18,7 @@ use konverge_models::{HEAD, ModelFiles};
 /// The number of files that are formatted at once; the pool has fewer workers.
 const AT_ONCE: usize = 8;
 
-/// The files as the core formats them.
+/// Returns the files as the core formats them.
 pub(super) async fn format(pool: &Pool, files: &ModelFiles) -> Result<ModelFiles, UserError> {
     let formats = files.iter().map(|(path, text)| async move {
         let file = RepoPath::root().join(path).unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) async fn compile(pool: &Pool, files: &ModelFiles, import_path: &str) 
     }
 }
 
-/// Refuses a folder with anything that no import wrote.
+/// Refuses a folder with a file that no import wrote.
 ///
 /// # Errors
 /// There is a file of another kind, or a link.
@@ -113,7 +113,7 @@ pub(super) fn check(root: &Path, folder: &RepoPath) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Writes the files into a new folder beside, then renames it: a run that is killed leaves the earlier models.
+/// Writes the files into a new folder beside the old one, then renames it: a killed run leaves the earlier models.
 ///
 /// # Errors
 /// A link is on the path, or the system refuses.
@@ -121,7 +121,8 @@ pub(super) fn replace(root: &Path, folder: &RepoPath, files: &ModelFiles) -> Res
     let fresh_name = format!(".konverge-{}", uuid::Uuid::new_v4().simple());
     let fresh = folder.parent().unwrap_or_default().child(&fresh_name);
     let (place, beside) = (root.join(folder), root.join(&fresh));
-    // Every folder on the path was opened without following a link.
+    // `checkout::write` opens every folder on the path without following links, so a link cannot lead out of the
+    // repository.
     let written = files.iter().try_for_each(|(path, text)| {
         let path = format!("{fresh}/{path}");
         checkout::write(root, Path::new(&path), text.as_bytes(), Existing::Keep).map(drop)
@@ -136,7 +137,7 @@ pub(super) fn replace(root: &Path, folder: &RepoPath, files: &ModelFiles) -> Res
         Err(_) => fs::rename(&beside, &place),
     });
     replaced.map_err(|error| {
-        // It may not have been created.
+        // Ignore an error: the folder may not have been created.
         let _ = fs::remove_dir_all(&beside);
         UserError::from_error(ErrorKind::Layout, error)
             .context("the models cannot be written")

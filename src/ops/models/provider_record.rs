@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::sources;
 
-/// Schema of a provider to record.
+/// A request to record schemas of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordRequest {
     /// `[host/]namespace/name@version`.
@@ -31,14 +31,14 @@ pub struct RecordRequest {
 /// Writes a record of the schemas of resources, and returns its file.
 ///
 /// # Errors
-/// The provider may not run here, does not have a resource, or the file is something else than a record.
+/// The provider may not run here, or does not have a resource, or the file is not a record.
 pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPath, UserError> {
     let of = ProviderVersion::parse(&request.provider).ok_or_else(|| {
         let what = format!(
             "`{}` is not a provider with a version",
             request.provider.escape_debug()
         );
-        UserError::new(ErrorKind::Usage, what).hint("write it as in `hashicorp/aws@6.25.0`")
+        UserError::new(ErrorKind::Usage, what).hint("write the provider as in `hashicorp/aws@6.25.0`")
     })?;
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;
@@ -56,6 +56,7 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
         UserError::from_error(ErrorKind::Layout, error).at(file.to_string(), None, None)
     };
     let place = Path::new(file.as_str());
+    // Check the target first, because installing the provider takes long.
     let before = checkout::read(repository.root(), place).map_err(failed)?;
     if before.is_some_and(|text| !is_record(&text)) {
         return Err(

@@ -1,4 +1,4 @@
-//! `models` in `konverge.yaml`. The block belongs to the import; every other line is kept.
+//! The key `models` of `konverge.yaml`. The import rewrites this block; every other line stays.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use konverge_base::{
 use konverge_config::{Config, FILE_NAME, ModelSourceConfig, ModelsConfig};
 use serde_json::json;
 
-/// Adds an entry, or replaces the one of the same folder.
+/// Adds an entry, or replaces the entry of the same folder.
 ///
 /// # Errors
 /// The file cannot be read or written, or holds `models` in a form that only a person can edit.
@@ -49,8 +49,8 @@ fn block(models: &ModelsConfig) -> String {
     yaml::to_string(&json!({"models": models}))
 }
 
-/// The text with another `models:` block: the line at the margin, and the lines below it that are indented. Empty lines
-/// at its end are not of it.
+/// Returns the text with another `models:` block: the unindented line, and the indented lines below it. Empty lines at
+/// its end do not belong to the block.
 fn replace_block(text: &str, models: &ModelsConfig) -> String {
     let (mut before, mut after) = (String::new(), String::new());
     let (mut is_inside, mut is_past) = (false, false);

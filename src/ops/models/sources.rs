@@ -26,7 +26,7 @@ const LONGEST: u64 = 64 << 20;
 /// The maximum number of files of a source.
 const MOST_FILES: usize = 2_000;
 
-/// One source.
+/// One source of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelSource {
     /// The OpenAPI documents of a configured cluster.
@@ -62,7 +62,7 @@ impl fmt::Display for ModelSource {
 }
 
 impl ModelSource {
-    /// The name of the folder below `base/pkg`.
+    /// Returns the name of the folder below `base/pkg`.
     pub(super) fn name(&self) -> String {
         let file = |path: &Path| {
             path.file_stem()
@@ -110,13 +110,14 @@ pub(super) fn recorded(texts: &[String]) -> Result<Vec<ModelSource>, UserError> 
                     "models.sources: `{}` is not a path of the repository",
                     text.escape_debug()
                 );
-                UserError::new(ErrorKind::Config, what).hint("import it again: `konverge models import`")
+                UserError::new(ErrorKind::Config, what)
+                    .hint("import the models again: `konverge models import`")
             }),
     };
     texts.iter().map(parse).collect()
 }
 
-/// A source that is not a path.
+/// Parses a source that is not a path; `None` for a path.
 fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
     let wrong = |what: String, hint: &str| Err(UserError::new(ErrorKind::Usage, what).hint(hint));
     if let Some(name) = text.strip_prefix("cluster:") {
@@ -149,14 +150,14 @@ fn special(text: &str) -> Result<Option<ModelSource>, UserError> {
                 "`{}` is an address",
                 konverge_base::secrets::without_secrets(text).escape_debug()
             ),
-            "download it into the repository, and give the file",
+            "download the document into the repository, and give the file",
         )
     } else {
         Ok(None)
     }
 }
 
-/// A path of the command line in the repository; `None` if it leads out of it.
+/// Returns a path of the command line relative to the repository; `None` if it leads out of the repository.
 pub(super) fn repository_path(run: &RunContext, root: &Path, text: &str) -> Option<RepoPath> {
     let root = root.canonicalize().ok()?;
     let given = run.dir.canonicalize().ok()?.join(text);
@@ -167,7 +168,7 @@ pub(super) fn repository_path(run: &RunContext, root: &Path, text: &str) -> Opti
 /// Reads sources.
 ///
 /// # Errors
-/// There is none; a file is not YAML or JSON; a cluster cannot be reached.
+/// There is no file; a file is not YAML or JSON; a cluster cannot be reached.
 pub(super) async fn read(
     run: &RunContext,
     config: &Config,
@@ -199,7 +200,7 @@ pub(super) async fn read(
     })
 }
 
-/// The documents of a file or a folder of a revision. No link is followed.
+/// Reads the documents of a file or a folder of a revision. No link is followed.
 ///
 /// # Errors
 /// It does not exist, is too large, or is not YAML or JSON.
@@ -227,7 +228,7 @@ pub fn read_repository_source(source: &dyn Source, path: &RepoPath) -> Result<Ve
     Ok(documents)
 }
 
-/// The documents of a file or a folder outside of the repository.
+/// Reads the documents of a file or a folder outside of the repository.
 pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
     let failed = |path: &Path, error: std::io::Error| {
         missing(&format!(
@@ -247,7 +248,7 @@ pub(super) fn read_outside(path: &Path) -> Result<Vec<Value>, UserError> {
         }
         for entry in fs::read_dir(&place).map_err(|error| failed(&place, error))? {
             let entry = entry.map_err(|error| failed(&place, error))?;
-            // A link to a folder above would never end.
+            // A link to a folder above would never end, so links are skipped.
             if !entry.path().is_symlink() {
                 queue.push(entry.path());
             }
@@ -272,7 +273,7 @@ fn parse_file(name: &str, content: &[u8]) -> Result<Vec<Value>, UserError> {
         UserError::from_error(ErrorKind::Layout, error)
             .context("the file is not UTF-8")
             .at(name, None, None)
-            .hint("save it as UTF-8")
+            .hint("save the file as UTF-8")
     })?;
     yaml::long_documents(text).map_err(|error| {
         UserError::new(ErrorKind::Layout, error.message)
@@ -299,7 +300,7 @@ fn check_size(name: &str, size: u64) -> Result<(), UserError> {
     );
     Err(UserError::new(ErrorKind::Layout, what)
         .at(name, None, None)
-        .hint("split it, and give the parts"))
+        .hint("split the file, and give its parts"))
 }
 
 fn check_count(count: usize, name: &str) -> Result<(), UserError> {

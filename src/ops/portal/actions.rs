@@ -1,5 +1,4 @@
-//! The writes of the portal: its audit, the end of a lease, the freeze. There are no others, and none outside the
-//! store.
+//! The only writes of the portal: its audit, the end of a lease, and the freeze. All of them go to the store.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -33,7 +32,7 @@ struct RequestDocument {
 }
 
 impl StorePortal {
-    /// The states, with a person of the portal as the writer of what is written.
+    /// Returns the states, with a person of the portal as the writer of the documents.
     fn written_by(&self, person: &PortalPerson) -> StateBackend {
         let mut backend = self.backend.clone();
         backend.states = backend.states.with_writer(DocumentWriter {
@@ -48,7 +47,7 @@ impl StorePortal {
 impl PortalActions for StorePortal {
     async fn record(&self, request: &PortalRequest) -> Result<String, UserError> {
         let mut input = request.input.clone();
-        // A reason may quote what only this process knows to be secret.
+        // A person may type a secret into the reason. Mask the secrets that this process knows.
         input.reason = input.reason.map(|reason| self.backend.secrets.mask(&reason));
         let (stack, folder) = request.stack.clone().unzip();
         let document = RequestDocument {

@@ -1,5 +1,5 @@
-//! [`ServedConfig`]: the `konverge.yaml` that a portal obeys. It is the default branch's file, or a file that is
-//! given at the start of the process, and it is read again while the process runs: a role that was taken away is gone.
+//! [`ServedConfig`]: the `konverge.yaml` that a portal follows. It is the default branch's file, or a file that is
+//! given at the start of the process. It is read again while the process runs, so that a removed role ends.
 
 use std::{
     path::PathBuf,
@@ -12,16 +12,16 @@ use konverge_config::{Config, PortalConfig};
 use konverge_repo::git::Repository;
 use konverge_run::{RunContext, portal::BranchConfig};
 
-/// Time for which a file is not read again.
+/// How long a configuration is used before it is read again.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Location of the configuration.
+/// The location of the configuration.
 enum ConfigPlace {
     File(PathBuf),
     Branch(Box<Repository>),
 }
 
-/// Configuration as it was read last.
+/// The configuration as it was read last.
 struct LastConfig {
     at: Instant,
     read: Result<ReadConfig, UserError>,
@@ -50,7 +50,7 @@ pub struct ServedConfig {
 }
 
 impl ServedConfig {
-    /// The configuration in a file, or else of the default branch. `None` if there is neither.
+    /// Opens the configuration in a file, or else of the default branch. `None` if there is neither.
     ///
     /// # Errors
     /// The file or the commit cannot be read, or is not valid.
@@ -77,18 +77,18 @@ impl ServedConfig {
         Ok(Some((served, config)))
     }
 
-    /// The roles that hold now.
+    /// Returns the roles of the current configuration.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The configuration cannot be read.
     pub(super) fn portal(&self) -> Result<Arc<PortalConfig>, UserError> {
         Ok(self.current()?.portal)
     }
 
-    /// The whole configuration that holds now.
+    /// Returns the current configuration.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The configuration cannot be read.
     pub(super) fn branch(&self) -> Result<Arc<BranchConfig>, UserError> {
         Ok(self.current()?.branch)
     }
@@ -98,6 +98,7 @@ impl ServedConfig {
         if last.at.elapsed() < FRESH {
             return last.read.clone();
         }
+        // A failed read counts, too: otherwise every request would read a broken file again.
         last.at = Instant::now();
         let is_same = match &self.place {
             ConfigPlace::File(_) => false,

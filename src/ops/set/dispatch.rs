@@ -1,6 +1,6 @@
-//! An edit that another repository asks for: the event `repository_dispatch` of the type `konverge-set`. The caller proves
-//! which repository it is by the OIDC token of its job, which is bound to this edit and counts once. What it may set stands in
-//! `set.allow` on the default branch.
+//! An edit that another repository asks for by the event `repository_dispatch` of the type `konverge-set`. The caller
+//! proves its repository by the OIDC token of its job, which is bound to this edit and can be used once. `set.allow` on
+//! the default branch says what the caller may set.
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ pub struct DispatchedEdit {
     proof: JobProof,
 }
 
-/// Reads the event of the job, and decides whether its caller may ask for an edit of the stack at all.
+/// Reads the event of the job, and checks that its caller may ask for an edit of the stack at all.
 ///
 /// # Errors
 /// Another event, a payload without a field, a token that proves nothing, or no rule for the caller and the stack.
@@ -55,6 +55,7 @@ pub async fn read_dispatch(
     };
     let [stack, image, digest, token] = ["stack", "image", "digest", "token"].map(|key| field(&payload, key));
     let (stack, image, digest, token) = (stack?, image?, digest?, token?);
+    // Register the token as a secret before any message could quote it.
     run.secrets.learn(token);
     let id: StackId = stack
         .parse()
@@ -68,6 +69,7 @@ pub async fn read_dispatch(
     {
         return Err(wrong("image", "is not the name of an image"));
     }
+    // The audience binds the token to this repository, stack, image and digest, so it permits no other edit.
     let audience = bound_audience(TYPE, &[&job.info().repository, stack, image, digest]);
     let proof = verify_job(token, &job.token_issuer()?, &audience).await;
     let proof = proof.map_err(|error| {
@@ -75,6 +77,7 @@ pub async fn read_dispatch(
             "request a new token: a token is valid for one stack, image and digest, and expires in minutes; see the guide",
         )
     })?;
+    // Read the rules from the tip of the default branch, whatever is checked out.
     let branch = forge.default_branch().await?;
     let credentials = run.git_credentials().await?;
     repository.ensure(&branch.tip, credentials.as_ref()).await?;
@@ -83,7 +86,8 @@ pub async fn read_dispatch(
         .layout
         .stack(&id)
         .filter(|stack| head.config.set.allows(&proof.repository, &stack.folder, None));
-    // A caller that may not ask does not learn which stacks there are.
+    // The same error for a stack that does not exist and for one without a rule: a caller without permission does not
+    // learn which stacks exist.
     let Some(found) = known else {
         return Err(refused(format!(
             "no rule of `set.allow` lets {} ask for an edit of {id}",
@@ -104,7 +108,7 @@ pub async fn read_dispatch(
 }
 
 impl DispatchedEdit {
-    /// Decides whether the caller may set the attributes that were found, and uses its token up.
+    /// Checks that the caller may set the attributes that were found, and uses up its token.
     ///
     /// # Errors
     /// An attribute that no rule names, a token that was used before, or errors of the store.
@@ -131,7 +135,7 @@ impl DispatchedEdit {
             )
             .hint("set `state.url` in konverge.yaml"));
         }
-        // Last, so that a refused edit does not use the token up.
+        // Use up the token last, so that a refused edit can be tried again with it.
         let backend = state_backend::open(run, &self.config, Some(repository), KeyUse::Look).await?;
         let mut name = DigestBuilder::new("konverge set token");
         let name = name.part(self.proof.id.as_bytes()).finish().to_string();
@@ -143,7 +147,7 @@ impl DispatchedEdit {
         let created = created.map_err(|error| UserError::from_error(ErrorKind::Store, error))?;
         let is_ours = match created {
             Created::Created => true,
-            // The answer to our own request may have been lost.
+            // The record may be our own: the response to our request may have been lost. Its content shows that.
             Created::Exists => {
                 let found = store.get(&key).await;
                 let found = found.map_err(|error| UserError::from_error(ErrorKind::Store, error))?;

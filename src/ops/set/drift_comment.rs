@@ -17,7 +17,7 @@ use konverge_report::{
 };
 use konverge_run::{RunContext, redact};
 
-/// Says on the drift issue of a stack why its difference was not kept. There is one comment for each difference.
+/// Writes on the drift issue of a stack why its difference was not kept. Each difference has one comment.
 ///
 /// # Errors
 /// The run is interrupted, the configuration of the commit is invalid, or the forge refuses it.
@@ -34,7 +34,7 @@ pub async fn tell_drift_issue(
     let place = CommentMarker::new(MarkerKind::Drift, drift.id.as_str());
     let Some(issue) = client.job_issue(config.drift.label(), &place).await? else {
         run.notes
-            .note(&format!("{} has no open drift issue that says so", drift.id));
+            .note(&format!("{} has no open drift issue to comment on", drift.id));
         return Ok(());
     };
     run.begin_writes()?;

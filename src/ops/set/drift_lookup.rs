@@ -11,8 +11,8 @@ use konverge_run::{
 };
 use konverge_state::DriftHistory;
 
-/// The difference of a stack from what was applied last, if it still has this digest. Without `stacks`, the last drift
-/// checks say whose digest it is.
+/// Returns the difference of a stack from what was applied last, if it still has this digest. Without `stacks`, the
+/// records of the last drift checks name the stack.
 ///
 /// # Errors
 /// The stacks cannot be compared, or none of them differs in this way.
@@ -63,6 +63,7 @@ pub async fn find_drift(
         let (id, error) = failed;
         return Err(UserError::new(error.kind, format!("{id}: {}", error.message)));
     }
+    // Name today's digests: the difference may have changed since the issue showed it.
     let now: Vec<_> = plans
         .iter()
         .filter(|plan| plan.summary.changed() > 0)

@@ -1,4 +1,4 @@
-//! Edits as one pull request: the same stacks and attributes have the same branch, so that a later value updates it.
+//! Edits as one pull request. The same stacks and attributes have the same branch, so that a later value updates it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Proposal<'a> {
     pub commit: &'a CommitId,
     /// The edits.
     pub prepared: &'a PreparedEdits,
-    /// Ask GitHub to merge it as soon as its rules allow it.
+    /// Asks the forge to merge the pull request as soon as its rules allow it.
     pub auto_merge: bool,
 }
 
@@ -38,11 +38,11 @@ pub enum ProposalResult {
     Unchanged(String),
     /// Somebody closed the pull request with exactly these files, so it is not opened again.
     Closed(String),
-    /// The default branch has the values.
+    /// The default branch already has the values.
     Nothing,
 }
 
-/// The repository at its forge, as the environment names it.
+/// Connects to the repository at its forge, as the environment names it.
 ///
 /// # Errors
 /// There is no token or no repository.
@@ -80,9 +80,11 @@ pub async fn propose(
     let branch = format!("konverge/set-{digest}");
     let title = run.secrets.mask(&prepared.title);
     let body = run.secrets.mask(&body(prepared));
+    // Commit before the look at pull requests: if the run ends here, a repeated call finds the branch and continues.
     let (tip, is_new) = push(client, proposal, &branch, &digest, &title).await?;
     let known = client.proposals_of(&branch).await?;
     let open = known.iter().find(|pull| pull.open);
+    // Somebody closed the pull request with exactly this tip. Respect the decision.
     let refused = known
         .first()
         .filter(|pull| !pull.merged && pull.head == tip.as_str());
@@ -120,12 +122,12 @@ pub async fn propose(
     Ok(result)
 }
 
-/// Returns true if a forge has a text. It may leave out the line break at its end.
+/// Returns true if the forge has this text. A forge may remove the line break at its end.
 fn is_same_text(there: &str, text: &str) -> bool {
     there.trim_end() == text.trim_end()
 }
 
-/// The edited commit is on the default branch: otherwise the pull request would bring more than the edit.
+/// Checks that the edited commit is on the default branch: otherwise the pull request would contain more than the edit.
 async fn require_published(
     client: &dyn Forge,
     commit: &CommitId,
@@ -153,7 +155,7 @@ async fn require_published(
     }
 }
 
-/// Commits the files to the branch. Returns its tip, and whether that is new.
+/// Commits the files to the branch. Returns its tip, and whether the tip is new.
 async fn push(
     client: &dyn Forge,
     proposal: &Proposal<'_>,
@@ -191,7 +193,7 @@ fn moved(branch: &str) -> UserError {
         ErrorKind::Git,
         format!("somebody else pushed to the branch `{branch}`, and their commits must not be lost"),
     )
-    .hint("merge or close its pull request and delete the branch; then run it again")
+    .hint("merge or close its pull request and delete the branch; then run the command again")
 }
 
 async fn auto_merge(client: &dyn Forge, pull: &ProposedPullRequest) -> Result<(), UserError> {

@@ -36,7 +36,7 @@ impl StackTester for JobTester {
         change: &TestedChange,
         trusted_commit: &CommitId,
     ) -> Result<Vec<StackTestResult>, UserError> {
-        // Files that are no tests are results of the offline tests.
+        // Ignore invalid files here: the offline tests report them.
         let tests = TestFiles::find(&change.revision, &change.stacks)?.tests;
         live::run_at(
             run,

@@ -1,4 +1,4 @@
-//! The kinds that a cluster may have, as far as the repository tells.
+//! The kinds that a cluster may have, as far as the repository shows.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ impl KnownKinds {
         for project in projects {
             for file in compiler::crds(workspace, project)? {
                 let mut alone = Spec::default();
-                // A file without objects is an error of its own stacks.
+                // Ignore an error: a file without objects is reported for its own stacks.
                 let _ = spec::append_crds(&mut alone, std::slice::from_ref(&file));
                 alone.resources.iter().for_each(|crd| crds.add(&crd.attributes));
             }
@@ -43,8 +43,8 @@ impl KnownKinds {
         })
     }
 
-    /// Returns true if a cluster may have a kind. `spec` may define it. A kind of a group that is not part of Kubernetes may
-    /// come from elsewhere.
+    /// Returns true if a cluster may have a kind. The Spec itself may define it. A kind in a group outside of
+    /// Kubernetes may be defined elsewhere.
     pub(super) fn has(&self, spec: &Spec, api_version: Option<&str>, kind: &str) -> bool {
         if self.built_in.has_kind(kind) || self.crds.has_kind(kind) {
             return true;

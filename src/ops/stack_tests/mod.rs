@@ -1,5 +1,5 @@
-//! The `test` use case: runs stack tests on the compiled Specs of a revision. It queries no cluster and writes nothing;
-//! [`live`] does.
+//! The `test` use case: runs stack tests on the compiled Specs of a revision. Only the tests of [`live`] query a
+//! cluster and write.
 
 mod job_tester;
 mod known_kinds;
@@ -67,7 +67,7 @@ pub async fn run(
 /// Runs the tests of some stacks of a revision.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as for [`run`].
 pub async fn run_in(
     run: &RunContext,
     compilers: &Compilers,
@@ -91,7 +91,7 @@ pub async fn run_in(
         kinds: KnownKinds::load(workspace)?,
     };
     for (round, variants) in rounds.iter().enumerate() {
-        // A stack is known by its folder, so the variants of one stack are compiled in different rounds.
+        // Stacks are identified by folder, so the variants of one stack are compiled in different rounds.
         let with_options = match round {
             0 => None,
             _ => Some(workspace.with_stacks(variants.iter().map(|variant| variant.stack.clone()).collect())?),
@@ -109,7 +109,7 @@ pub async fn run_in(
     Ok(results)
 }
 
-/// Run, policies and kinds with which the tests of a revision are judged.
+/// The run, policies and kinds that the assertions of a revision's tests need.
 struct TestJudge<'a> {
     run: &'a RunContext,
     policies: SpecPolicies<'a>,
@@ -117,7 +117,7 @@ struct TestJudge<'a> {
 }
 
 impl TestJudge<'_> {
-    /// The results of the tests of one variant of a stack.
+    /// Returns the results of the tests of one variant of a stack.
     async fn results(
         &self,
         variant: &Variant<'_>,
@@ -153,7 +153,7 @@ impl TestJudge<'_> {
         Ok(results)
     }
 
-    /// The results of tests that have one Spec.
+    /// Returns the results of the tests of one Spec.
     async fn of_spec(&self, stack: &Stack, spec: &Spec, tests: &[FoundTest<'_>]) -> Vec<StackTestResult> {
         let shown = redact::resources(&spec.resources, &self.run.secrets);
         let findings = if tests.iter().any(|found| found.test.expects_refusal()) {
@@ -171,7 +171,8 @@ impl TestJudge<'_> {
         tests.iter().map(|found| self.result(found, &tested)).collect()
     }
 
-    /// A test may expect that KCL refuses the stack. Any other failure is one of the run, and lets no test pass.
+    /// Returns the results of tests whose stack does not compile. A test may expect an error of KCL. Any other failure
+    /// is one of the run, and lets no test pass.
     fn results_of_failure(
         &self,
         variant: &Variant<'_>,

@@ -1,4 +1,4 @@
-//! The test files of stacks: read, parsed, and with one name each.
+//! Reads the test files of stacks, and gives each test a name.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct FoundTest<'a> {
 #[derive(Default)]
 pub(super) struct TestFiles<'a> {
     pub(super) tests: Vec<FoundTest<'a>>,
-    /// The results of files that are no tests.
+    /// The results of files that are not valid tests.
     pub(super) invalid: Vec<StackTestResult>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> TestFiles<'a> {
 }
 
 impl FoundTest<'_> {
-    /// A result of this test.
+    /// Returns a result of this test.
     pub(super) fn result(&self, result: StackTestOutcome) -> StackTestResult {
         StackTestResult {
             stack: self.stack.folder.clone(),
@@ -81,7 +81,7 @@ impl FoundTest<'_> {
         }
     }
 
-    /// The result of this test if it is not run.
+    /// Returns the result of this test if it cannot be run.
     pub(super) fn error(&self, why: StackTestFailure) -> StackTestResult {
         StackTestResult {
             failures: vec![why],

@@ -1,4 +1,4 @@
-//! The variants of stacks that tests ask for (`with.options`), in rounds: each round has at most one variant of a stack.
+//! The variants of stacks for tests with `with.options`, in rounds: each round has at most one variant of a stack.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(super) struct Variant<'a> {
     pub(super) tests: Vec<FoundTest<'a>>,
 }
 
-/// The rounds; the first one has the stacks as they are. Beside it the results of tests that are not run, because nothing
+/// Returns the rounds, the first with the stacks as they are, and the results of tests that are not run because no file
 /// reads their options.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub(super) fn plan<'a>(
     tests: Vec<FoundTest<'a>>,
 ) -> Result<(Vec<Vec<Variant<'a>>>, Vec<StackTestResult>), UserError> {
     let mut unread = Vec::new();
-    // By stack and by options, as text.
+    // By the folder of the stack, and by the options as text.
     let mut stacks: BTreeMap<&RepoPath, BTreeMap<String, Variant<'a>>> = BTreeMap::new();
     for found in tests {
         let options = &found.test.options;
@@ -69,7 +69,7 @@ pub(super) fn plan<'a>(
     Ok((rounds, unread))
 }
 
-/// A stack with options that replace its own.
+/// Returns a stack with options that replace its own.
 pub(super) fn with_options(stack: &Stack, options: &Map<String, Value>) -> Stack {
     let mut stack = stack.clone();
     if let Ok(setup) = &mut stack.compile {
@@ -80,7 +80,7 @@ pub(super) fn with_options(stack: &Stack, options: &Map<String, Value>) -> Stack
     stack
 }
 
-/// An option that the stack does not set and no file reads by its name.
+/// Returns an option that the stack does not set and that no file reads.
 fn unread_option<'o>(
     workspace: &OpenRevision,
     stack: &Stack,

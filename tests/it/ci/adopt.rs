@@ -192,7 +192,7 @@ async fn the_end_of_the_adoption_is_shown_and_applied_as_reviewed() {
     let comment = stage.comments().pop().unwrap().1;
     for part in [
         "The configuration changes for 3 stacks",
-        "- `konverge.adopt.yaml`: it was left alone while the repository is taken over, and the merge applies it for the first time: `end/new`, `end/other`, `end/same`",
+        "- `konverge.adopt.yaml`: the stack was left alone until now, and the merge applies it for the first time: `end/new`, `end/other`, `end/same`",
     ] {
         assert!(comment.contains(part), "{part}: {comment}");
     }
@@ -204,7 +204,7 @@ async fn the_end_of_the_adoption_is_shown_and_applied_as_reviewed() {
         "end/new",
         "end/other",
         "end/same",
-        "konverge.adopt.yaml: it was left alone",
+        "konverge.adopt.yaml: the stack was left alone",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

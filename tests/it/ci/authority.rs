@@ -166,7 +166,7 @@ async fn who_made_or_pushed_a_change_does_not_agree_to_it() {
     });
     let pushed = stage.straight_to_main(|stage| stage.stack("self/dev", &[("power-self", "one")]));
     let digest = pushed.digest();
-    let own = "policy.approvals: 0 of 1 required approvals of the last head are given; dev wrote or pushed a commit of it";
+    let own = "policy.approvals: 0 of 1 required approvals of the last head are given; dev wrote or pushed a commit of the change";
     let agreed = stage.approve(&digest);
     stopped(&stage, &agreed, "power-self", own).await;
     // Somebody else only starts their run again: they typed no digest.
@@ -207,7 +207,7 @@ async fn who_made_or_pushed_a_change_does_not_agree_to_it() {
             &stage,
             &agreed,
             "power-self",
-            &format!("{login} wrote or pushed a commit of it"),
+            &format!("{login} wrote or pushed a commit of the change"),
         )
         .await;
     }
@@ -230,7 +230,7 @@ async fn who_pushed_to_a_pull_request_does_not_approve_it() {
     });
     stage.approved_by(7, "mallory", &head);
     let merged = stage.merge(7, "shared");
-    let own = "mallory wrote or pushed a commit of it, so theirs does not count";
+    let own = "mallory wrote or pushed a commit of the change, so their approval does not count";
     stopped(&stage, &merged, "power-branch", own).await;
     stage.approved_by(7, "grace", &head);
     stage.again().outcome.check(0);

@@ -314,7 +314,7 @@ async fn a_refused_recipient_does_not_keep_the_mail_from_the_others() {
         .map(Into::into)
         .into();
     let error = sender().send(&target, &message()).await.unwrap_err();
-    let says = "refused nobody@acme.example (550); it took the mail for 2 of 3 recipients";
+    let says = "refused nobody@acme.example (550); it accepted the mail for 2 of 3 recipients";
     assert!(error.to_string().ends_with(says), "{error}");
     let seen = server.seen();
     let to: Vec<_> = seen.iter().map(|mail| &mail["to"][0]).collect();

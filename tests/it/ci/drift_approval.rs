@@ -153,7 +153,7 @@ async fn another_difference_than_the_approved_one_is_not_restored() {
         says(
             &ran,
             &[
-                "it does not differ as the given digest says",
+                "the given digest is not that of its present difference",
                 &format!("update v1:ConfigMap:default:{map} at /data/value"),
             ],
         );
@@ -202,7 +202,7 @@ async fn another_difference_than_the_approved_one_is_not_restored() {
     stage.by_hand("since-a", Some("two")).await;
     let ran = stage.approve(&old);
     ran.outcome.check(3);
-    says(&ran, &["it does not differ as the given digest says"]);
+    says(&ran, &["the given digest is not that of its present difference"]);
     has(&stage, "since-a", "two").await;
 }
 
@@ -339,7 +339,10 @@ async fn who_brought_the_applied_change_does_not_approve_its_restoration() {
     own.outcome.check(3);
     says(
         &own,
-        &["policy.approvals: 0 of 1", "eve wrote or pushed a commit of it"],
+        &[
+            "policy.approvals: 0 of 1",
+            "eve wrote or pushed a commit of the change",
+        ],
     );
     has(&stage, "brought-a", "by hand").await;
     for (approver, value) in [("dev", "by hand"), ("grace", "by grace")] {
@@ -531,7 +534,7 @@ async fn a_secret_by_reference_is_restored_by_the_digest_of_the_issue() {
     edit("refs-k8s").await;
     let ran = stage.approve(&digest);
     ran.outcome.check(3);
-    says(&ran, &["it does not differ as the given digest says"]);
+    says(&ran, &["the given digest is not that of its present difference"]);
     assert_eq!(value("refs-env").await, "by hand");
     stage.approve(&ran.digest()).outcome.check(0);
     assert_eq!(value("refs-env").await, "token-one");

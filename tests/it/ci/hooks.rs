@@ -204,7 +204,7 @@ async fn a_bad_hook_is_refused_in_the_preview_with_file_object_and_remedy() {
         (
             "no-workload",
             vec![of("lonely", "post", &[])],
-            "batch/v1:Job:NS:lonely` is `post`, and its stack has no workload",
+            "batch/v1:Job:NS:lonely` is `post`, but its stack has no workload",
             "move the Job there",
         ),
         (
@@ -354,8 +354,8 @@ async fn a_hook_for_later_is_shown_and_judged_and_a_test_of_helm_is_left_out() {
     let comment = stage.comments().pop().unwrap().1;
     let page = std::fs::read_to_string(previewed.output("summary-path")).unwrap();
     for words in [
-        "helm-test`: it is left out, and no apply makes it",
-        "argo-skip`: it is left out",
+        "helm-test`: it is removed from the stack, and no apply creates it",
+        "argo-skip`: it is removed from the stack",
     ] {
         assert!(
             page.contains(words) || comment.contains(words),

@@ -102,7 +102,7 @@ fn a_shard_that_does_not_exist_is_refused() {
         let refused = konverge(&repository, &["build", "--shard", shard])
             .run()
             .expect(64);
-        assert!(refused.stderr.contains("<number>/<of>"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("<number>/<count>"), "{}", refused.stderr);
     }
     let refused = konverge(
         &repository,

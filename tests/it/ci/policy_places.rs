@@ -104,7 +104,8 @@ async fn a_set_follows_an_object_that_leaves_its_stacks() {
         (&denied["verdict"], &denied["stack"]),
         (&"deny".into(), &"comes/dev".into())
     );
-    let words = "`appops/leaves/prod` is another name of this stack, and its guards hold on: the set `maps`";
+    let words =
+        "rules for `appops/leaves/prod`, an earlier name of this stack, still apply to it: the set `maps`";
     assert_eq!(
         (&told["rule"], &told["message"]),
         (&"policy.names".into(), &words.into())

@@ -105,7 +105,7 @@ async fn a_set_that_cannot_be_read_denies() {
     });
     let comment = stage.comments()[0].1.clone();
     assert!(
-        comment.contains("the set cannot be read, so nothing passes it"),
+        comment.contains("the set cannot be read, so it denies everything"),
         "{comment}"
     );
     let merged = stage.merge(7, "broken");

@@ -149,7 +149,7 @@ async fn an_older_preview_leaves_the_status_of_a_newer_one() {
     ran.outcome.check(0);
     let stderr = &ran.outcome.stderr;
     assert!(
-        stderr.contains("note: a later run looks at the same commit"),
+        stderr.contains("note: a newer run has set the status of this commit"),
         "{stderr}"
     );
     assert_eq!(

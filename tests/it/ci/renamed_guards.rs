@@ -235,8 +235,8 @@ async fn in_two(rename: Rename, runtime: Runtime) {
         case.rename(stage);
         case.write(stage, "good");
     });
-    let folder = format!("`appops/{name}/prod` is another name of this stack");
-    let identity = format!("`{name}/prod` is another name of this stack");
+    let folder = format!("rules for `appops/{name}/prod`, an earlier name of this stack");
+    let identity = format!("rules for `{name}/prod`, an earlier name of this stack");
     if case.folder().starts_with("apps/") {
         let guards = [&folder, "the set `by-folder`", "1 approval"];
         assert_found(&found, "warn", "policy.names", &id, &guards);

@@ -275,7 +275,7 @@ async fn our_last_write_is_no_moved_ground() {
     stopped.outcome.check(3);
     let said = &stopped.outcome.stdout;
     assert!(
-        said.contains("neither the reviewed one nor the one that Konverge wrote last"),
+        said.contains("neither the reviewed value nor the last one that Konverge wrote"),
         "{said}"
     );
     assert_eq!(stage.value(name).await.as_deref(), Some("x"));

@@ -135,7 +135,7 @@ async fn an_approval_is_for_the_plans_of_every_environment_and_no_other_plan_is_
     );
     stage.by_hand("vote-prod-us-other", Some("kept")).await;
     let stale = job(&mut stage, "us", &second);
-    let says = "the approval counts no more: the plan of vote/prod-us has changed since";
+    let says = "the approval is no longer valid: the plan of vote/prod-us has changed";
     assert!(stale.stderr.contains(says), "{}", stale.stderr);
     assert!(stale.stdout.contains(says), "{}", stale.stdout);
     assert_eq!(second_wave(&stage, "vote").await, ["one", "zero"]);

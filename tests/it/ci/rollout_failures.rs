@@ -104,7 +104,7 @@ async fn a_push_to_another_app_does_not_apply_again_what_was_rolled_back() {
     }
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
     let status = stage.konverge(["rollout", "status", "web"]).run();
-    let says = "held: 2 changes of what failed";
+    let says = "held: 2 changes that failed";
     assert!(status.stdout.contains(says), "{}", status.stdout);
     // A newer change of it lifts that.
     stage.reviewed(10, "third", |stage| stacks(stage, "held1", &names, "three"));
@@ -174,7 +174,7 @@ async fn people_pause_and_resume_and_approve_a_wave_in_an_environment() {
             .github
             .world(|world| world.run_approvals = vec![given.clone()]);
         let ran = stage.approve(&digest);
-        let says = "the digest was given by nobody of acme/sre";
+        let says = "the digest was approved by nobody of acme/sre";
         assert!(
             ran.outcome.stderr.contains(says),
             "{given}: {}",
@@ -457,7 +457,7 @@ async fn a_deployment_that_turns_unready_is_rolled_back() {
         failed.outcome.stderr
     );
     assert!(
-        why.contains("not ready any more") && why.contains("have what they had before"),
+        why.contains("no longer ready") && why.contains("are rolled back"),
         "{why}"
     );
     let live = objects.get(&deployment(&ns, "")).await.unwrap();

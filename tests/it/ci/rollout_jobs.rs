@@ -127,7 +127,7 @@ async fn the_jobs_of_two_environments_move_one_rollout() {
     let ran = job(&mut stage, "us");
     assert!(
         ran.stderr
-            .contains("the job of its environment must see split/canary-eu ready"),
+            .contains("the job of its environment must report split/canary-eu as ready"),
         "{}",
         ran.stderr
     );
@@ -255,14 +255,10 @@ async fn an_apply_by_hand_says_which_rollout_it_passes_by() {
     stage.monorepo.checkout("main");
     let free = stage.konverge(["apply", "hand-free/dev", "--yes"]).run();
     free.check(0);
-    assert!(
-        !free.stderr.contains("does not ask the rollout"),
-        "{}",
-        free.stderr
-    );
+    assert!(!free.stderr.contains("bypasses the rollout"), "{}", free.stderr);
     let by_hand = stage.konverge(["apply", "hand/eu", "hand/us", "--yes"]).run();
     by_hand.check(0);
-    let says = "warning: this apply does not ask the rollout web: 2 stacks of its waves can be changed at once; it is in wave 1 of 3";
+    let says = "warning: this apply bypasses the rollout web: it may change 2 stacks of its waves at once; it is in wave 1 of 3";
     assert!(by_hand.stderr.contains(says), "{}", by_hand.stderr);
     assert_eq!(stage.value("hand-us").await.as_deref(), Some("one"));
 }

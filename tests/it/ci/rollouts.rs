@@ -340,7 +340,7 @@ async fn a_failed_wave_gets_what_it_had_and_the_next_push_does_not_undo_that() {
     failed.outcome.check(3);
     let (wave, phase, why) = phase(&stage).await;
     assert_eq!((wave, phase), (0, RolloutPhase::Stopped), "{why}");
-    assert!(why.contains("have what they had before"), "{why}");
+    assert!(why.contains("are rolled back"), "{why}");
     for _ in 0..2 {
         stage.again().outcome.check(3);
         continued(&mut stage);

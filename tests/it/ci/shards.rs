@@ -353,7 +353,7 @@ async fn an_older_verdict_says_nothing_over_a_newer_run() {
     older.outcome.check(0);
     let stderr = &older.outcome.stderr;
     assert!(
-        stderr.contains("note: a later run looks at the same commit"),
+        stderr.contains("note: a newer run has set the status of this commit"),
         "{stderr}"
     );
     assert_eq!(dealt.status(WHOLE).as_deref(), Some("pending"));

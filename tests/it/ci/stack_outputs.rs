@@ -366,9 +366,12 @@ async fn what_can_not_be_read_is_an_error_with_file_stack_and_remedy() {
     reading(&stage, "o-bad/hidden", "{w: o-bad/writer}", &hidden);
     stage.monorepo.commit("Places");
     for (id, expected) in [
-        ("o-bad/again", "the output `version` is a value of another stack"),
-        ("o-bad/named", "says which object it is"),
-        ("o-bad/hidden", "is masked, so nobody could review"),
+        (
+            "o-bad/again",
+            "the output `version` is copied from an output of another stack",
+        ),
+        ("o-bad/named", "identifies the object"),
+        ("o-bad/hidden", "is a masked field"),
     ] {
         let shown = konverge(&stage, &["preview", id, "--live", "never"]);
         assert_ne!(shown.code, Some(0), "{id}");
@@ -496,7 +499,7 @@ async fn a_reader_is_held_back_and_named_until_its_writer_is_applied() {
     let held = konverge(&stage, &["apply", "o-held/reader", "--yes"]);
     let said = format!("{}{}", held.stdout, held.stderr);
     assert!(
-        said.contains("it reads `version` of o-held/writer, which is not applied"),
+        said.contains("the stack reads `version` of o-held/writer, which is not applied"),
         "{said}"
     );
     assert_eq!(stage.value("o-held-r").await, None);

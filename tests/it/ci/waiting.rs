@@ -54,7 +54,7 @@ async fn a_rollout_that_waits_leaves_the_stack_pending_until_a_run_sees_it_promo
         "canary/dev: waiting",
         "paused, waits for promotion: CanaryPauseStep",
         "canary/prod: skipped",
-        "canary/dev must be applied first and is not ready: it waits",
+        "canary/dev must be applied first and is not ready yet",
         "2 stacks: 0 applied, 0 unchanged, 1 waiting, 0 failed, 0 stopped, 1 skipped.",
     ] {
         assert!(said.contains(words), "{words}: {said}");

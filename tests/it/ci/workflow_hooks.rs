@@ -57,7 +57,7 @@ fn says_unknown(ran: &Ran) {
     ran.outcome.check(1);
     let said = &ran.outcome.stdout;
     for words in [
-        "whether it ran is not known",
+        "it is unknown whether it ran",
         "it is not started again",
         "start `smoke.yml` by hand",
         "run-name: ${{ inputs.stack }} ${{ inputs.digest }}",

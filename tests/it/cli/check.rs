@@ -420,7 +420,7 @@ fn each_reference_to_a_secret_that_an_apply_would_refuse_is_named() {
     for (at, why) in [
         (
             "v1:ConfigMap:pay:plain: attributes/data/a",
-            "a secret is not allowed here",
+            "a secret is not allowed in this field",
         ),
         (
             "v1:Secret:pay:pay: attributes/stringData/a",

@@ -168,7 +168,10 @@ fn the_forge_of_a_job_is_told_by_its_variable() {
         variables.iter().fold(konverge, set).run().expect(1).stderr
     };
     let said = job(&["GITHUB_ACTIONS", "GITLAB_CI"]);
-    assert!(said.contains("the environment is that of two forges"), "{said}");
+    assert!(
+        said.contains("the environment has the variables of two forges"),
+        "{said}"
+    );
     let said = job(&["GITHUB_ACTIONS", "GITEA_ACTIONS"]);
     assert!(said.contains("not running in Gitea Actions"), "{said}");
     let said = job(&["GITLAB_CI"]);

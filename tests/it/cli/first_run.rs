@@ -56,7 +56,7 @@ async fn a_cluster_that_gets_a_name_later_is_told_which() {
     let apply = ["apply", "first/name", "--yes", "--kubeconfig", &kubeconfig];
     konverge(&monorepo, &apply).expect(0);
     let status = said(&monorepo, &["status"], 0);
-    assert!(status.contains("without a look at a cluster"), "{status}");
+    assert!(status.contains("without a check of the cluster"), "{status}");
 
     let named = |name: &str| {
         let config =
@@ -131,7 +131,7 @@ fn a_repository_without_a_commit_and_one_without_a_change() {
     for arguments in [&["preview", "--live", "never"][..], &["check"], &["build"]] {
         let told = said(&monorepo, arguments, 0);
         assert!(
-            told.contains("is part of main: only what is not committed is compared"),
+            told.contains("is part of main: only uncommitted changes are compared"),
             "{told}"
         );
         assert!(told.contains("--base HEAD~1"), "{told}");
@@ -212,7 +212,7 @@ fn a_file_that_is_not_there_or_not_read_is_named_with_what_to_do() {
     };
     let foreign = check(b"version: 1 # caf\xe9\n");
     assert!(
-        foreign.contains("save it as UTF-8") && !foreign.contains("init"),
+        foreign.contains("save the file as UTF-8") && !foreign.contains("init"),
         "{foreign}"
     );
     let twice = check(b"version: 1\nversion: 1\n");

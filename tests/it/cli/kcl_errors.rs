@@ -140,7 +140,7 @@ fn a_name_that_an_unset_option_gives_names_the_option() {
         "{refused}"
     );
     assert!(
-        refused.contains("nobody sets `app_name` (appops/a/dev/main.k:3): set it under `kcl_options`"),
+        refused.contains("the option `app_name` (appops/a/dev/main.k:3). Set it under `kcl_options`"),
         "{refused}"
     );
     assert!(!refused.contains("`level`"), "{refused}");

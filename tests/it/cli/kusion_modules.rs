@@ -102,7 +102,7 @@ fn a_module_s_error_names_the_application_and_the_module() {
         "`quickstart`",
         "the module `hello`: it returned an error: size: 100% of",
         "gRPC status 3",
-        "the platform sets nothing for it: if it asks for that, write `workspaces/",
+        "the platform has no settings for it: if the module needs some, write them into `workspaces/",
         "\"path\":\"oci://ghcr.io/acme/hello\",\"version\":\"0.1.0\"",
     ] {
         assert!(failed.stderr.contains(part), "{part}: {}", failed.stderr);
@@ -111,7 +111,7 @@ fn a_module_s_error_names_the_application_and_the_module() {
     repository.replace(&program, "mode = \"error\"", "mode = \"not-yaml\"");
     let failed = build(&repository).run().expect(1);
     assert!(
-        failed.stderr.contains("answers a resource that cannot be read"),
+        failed.stderr.contains("returned a resource that cannot be read"),
         "{}",
         failed.stderr
     );
@@ -257,7 +257,7 @@ fn the_doctor_calls_a_binary_and_says_what_it_answers() {
     assert!(
         nowhere
             .stdout
-            .contains("neither a file nor a module of this machine"),
+            .contains("neither a file nor a module on this machine"),
         "{}",
         nowhere.stdout
     );

@@ -296,7 +296,7 @@ async fn values_replace_terraform_and_classes_move() {
     );
     let without = told[2][3].as_str().unwrap();
     assert!(
-        without.contains(&format!("`{DATABASE}`: a resource of Terraform")),
+        without.contains(&format!("`{DATABASE}`: a Terraform resource")),
         "{without}"
     );
     assert!(!file.exists());

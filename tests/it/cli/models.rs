@@ -242,7 +242,7 @@ fn what_cannot_be_imported_leaves_everything_as_it_was() {
         (
             &["import", "https://user:pass@example.com/crds.yaml"],
             64,
-            "download it into the repository",
+            "download the document into the repository",
         ),
         (&["import", "kubernetes@latest"], 64, "give major and minor"),
         (&["import", "cluster:nowhere"], 1, "there is no cluster `nowhere`"),
@@ -348,7 +348,7 @@ fn a_document_of_50_mb_is_imported_and_a_larger_one_is_refused() {
     assert!(repository.read("base/pkg/large/shop_example_com/v1/cart.k").len() < 4_000);
     fs::File::create(&larger).unwrap().set_len(65 << 20).unwrap();
     let outcome = models(&repository, ["import", larger.to_str().unwrap()]).expect(1);
-    for said in ["the file has 65 MiB, and at most 64 are read", "split it"] {
+    for said in ["the file has 65 MiB, and at most 64 are read", "split the file"] {
         assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
     }
     assert!(!repository.path().join("base/pkg/larger").exists());

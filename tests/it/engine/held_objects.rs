@@ -103,7 +103,7 @@ async fn what_other_stacks_have_in_it_stops_its_deletion() {
     });
     let said = &previewed.summary;
     assert!(
-        said.contains("objects go with it that their stacks give up: 3 of stack"),
+        said.contains("this also deletes objects that their stacks remove in the same change: 3 of stack"),
         "{said}"
     );
     stage.merge(4, "given-up").outcome.check(0);

@@ -147,7 +147,7 @@ async fn a_store_that_was_half_put_back_is_told() {
         assert!(said.contains(&differs), "{half:?}: {said}");
         // An index that is behind may be that of a run which is about to write it.
         let looked = run(&["drift"]).stderr;
-        let is_told = looked.contains("the store may have been put back");
+        let is_told = looked.contains("the store may have been restored from a backup");
         assert_eq!(is_told, is_newer, "{half:?}: {looked}");
         for name in &names {
             let map = map("default", name, Value::Null);

@@ -146,7 +146,10 @@ async fn commits_after_another_are_none_where_one_does_not_contain_it() {
         Act::Answer(200, vec![("x-next-page", "")], "[]"),
     );
     let error = after(&first, &tip).await.unwrap_err();
-    assert!(chain(&error).contains("lacks its own head"), "{error:?}");
+    assert!(
+        chain(&error).contains("does not have the head of the merge request"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

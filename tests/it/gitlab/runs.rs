@@ -149,7 +149,7 @@ async fn a_retry_is_counted_among_the_jobs_of_its_name() {
     // Not in the list; of another pipeline; not in a job.
     let unlisted = stage.client_of_job(42, "122", "preview");
     let said = chain(&unlisted.attempt(&job(&stage, 42)).await.unwrap_err());
-    assert!(said.contains("lacks the job that asks"), "{said}");
+    assert!(said.contains("does not have this job"), "{said}");
     for konverge in [stage.client_of_job(41, "1", "preview"), stage.client()] {
         let said = konverge.attempt(&job(&stage, 42)).await.unwrap_err().to_string();
         assert!(said.contains("CI_JOB_NAME"), "{said}");

@@ -318,7 +318,7 @@ async fn a_killed_worker_is_replaced_and_one_that_does_not_start_denies() {
             (1, Enforcement::Deny),
             "{program}"
         );
-        assert!(found[0].message.contains("nothing passes it"), "{found:?}");
+        assert!(found[0].message.contains("denies everything"), "{found:?}");
     }
 }
 

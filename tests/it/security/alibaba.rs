@@ -156,7 +156,7 @@ async fn another_path_or_version_is_not_read() {
     ali.wants("ref+alikms://pay?version=v1");
     let refused = ali.apply().expect(1);
     assert!(
-        refused.stdout.contains("has no versions that can be asked for"),
+        refused.stdout.contains("cannot be read by version"),
         "{}",
         refused.stdout
     );

@@ -102,7 +102,7 @@ async fn a_forged_folder_removes_no_stack() {
         let is_named = merged
             .outcome
             .stderr
-            .contains("` is not used: it has no mark of its writer");
+            .contains("` is not used: it is not marked by its writer");
         assert_eq!(is_named, marks == Marks::Every, "{}", merged.outcome.stderr);
     }
 }

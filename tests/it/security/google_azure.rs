@@ -354,7 +354,7 @@ async fn a_damaged_value_is_not_written() {
     clouded.clouds.world().damages = true;
     let refused = clouded.apply().expect(1);
     assert!(
-        refused.stdout.contains("its checksum is another"),
+        refused.stdout.contains("its checksum does not match"),
         "{}",
         refused.stdout
     );

@@ -183,7 +183,7 @@ async fn a_value_stands_nowhere_where_it_could_not_be_kept() {
     let pod = json!({"spec": {"containers": [{"name": "web", "image": "web", "env": [{"name": "A", "value": reference}]}]}});
     for (object, why) in [
         (labelled, "found by their labels"),
-        (refers.object("Pod", "web", pod), "has no fixed place"),
+        (refers.object("Pod", "web", pod), "an item of a list can move"),
         (
             refers.object(
                 "Service",

@@ -165,7 +165,7 @@ async fn each_recipient_opens_a_state_alone() {
         "does not answer",
         TRANSIT,
         "Service Unavailable",
-        "nothing was touched",
+        "nothing was changed",
     ] {
         assert!(refused.stderr.contains(word), "`{word}`: {}", refused.stderr);
     }
@@ -483,7 +483,7 @@ async fn the_keys_of_three_more_clouds_open_a_state_alone() {
         let before = walk(sealed.folder.path());
         let refused = sealed.apply().expect(1);
         assert!(
-            refused.stderr.contains(key.as_str()) && refused.stderr.contains("nothing was touched"),
+            refused.stderr.contains(key.as_str()) && refused.stderr.contains("nothing was changed"),
             "{key}: {}",
             refused.stderr
         );

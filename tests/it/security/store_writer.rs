@@ -197,7 +197,7 @@ async fn an_existing_state_is_encrypted_while_the_configuration_says_so() {
     };
     let rekey = || ours.runs.konverge(&["state", "rekey"]).run();
     ours.configure(&encrypted, "");
-    let refused = "it is not encrypted; it was written before that was so (`state.accept_unmarked_until`)";
+    let refused = "it is not encrypted; it was written before Konverge marked documents (see `state.accept_unmarked_until`)";
     ours.is_refused(STACKS[0], &[refused]);
     rekey().expect(1);
     until(-1);

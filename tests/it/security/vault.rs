@@ -353,7 +353,9 @@ async fn a_store_that_does_not_answer_is_noted_once() {
         .apply_with(&[("VAULT_TOKEN", "hvs.any-token-of-a-job")])
         .expect(1);
     assert!(
-        refused.stdout.contains("run it again when the store answers"),
+        refused
+            .stdout
+            .contains("run the command again when the secret store answers"),
         "{}",
         refused.stdout
     );

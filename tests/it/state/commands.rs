@@ -170,7 +170,7 @@ async fn a_damaged_document_is_refused_with_the_way_back() {
     std::fs::write(&newest, text.replace("http-echo", "http-ecko")).unwrap();
     let refused = home.run(&["show", "http-echo/dev"]).expect(1);
     assert!(
-        refused.stderr.contains("checksum does not fit") && refused.stderr.contains("--over-damaged"),
+        refused.stderr.contains("checksum does not match") && refused.stderr.contains("--over-damaged"),
         "{}",
         refused.stderr
     );

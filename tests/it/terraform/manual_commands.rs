@@ -250,7 +250,10 @@ pub async fn stacks_that_no_code_knows(binary: PathBuf) {
         .expect(64);
     says(
         &unknown,
-        &["no state knows a stack `shop/nowhere`", "konverge state list"],
+        &[
+            "no state is recorded for a stack `shop/nowhere`",
+            "konverge state list",
+        ],
     );
     place.command(&["destroy", "shop/prod", "--yes"]).run().expect(0);
     assert_eq!(place.calls(), ["create one", "delete one"]);

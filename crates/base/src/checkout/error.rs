@@ -1,4 +1,4 @@
-//! Why a path or a program is refused.
+//! The reasons why a path or a program is refused.
 
 use std::path::PathBuf;
 
@@ -8,44 +8,44 @@ use crate::error::{ErrorKind, UserError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum Untrusted {
-    /// A relative path.
+    /// The path is relative.
     #[error("{what} is `{path}`, which is not an absolute path", path = display_path(path))]
     Relative {
         what: String,
         /// The path as given.
         path: PathBuf,
     },
-    /// A path that leads into the checkout.
+    /// The path leads into the checkout.
     #[error("{what} is `{path}`, which lies in the repository{by}", path = display_path(path), by = by(path, place))]
     Inside {
         what: String,
         /// The path as given.
         path: PathBuf,
-        /// The place at which it enters the checkout.
+        /// The path at which it enters the checkout.
         place: PathBuf,
     },
-    /// A path below `/proc`.
+    /// The path leads below `/proc`.
     #[error("{what} is `{path}`, which lies below /proc: it names another file in every process", path = display_path(path))]
     Process {
         what: String,
         /// The path as given.
         path: PathBuf,
     },
-    /// A path with too many links.
+    /// The path has too many symbolic links.
     #[error("{what} is `{path}`, which has too many links", path = display_path(path))]
     TooManyLinks {
         what: String,
         /// The path as given.
         path: PathBuf,
     },
-    /// A program that is not on the `PATH`, or only at places from which nothing may be run.
+    /// The program is not on the `PATH`, or only in folders from which nothing may be run.
     #[error("`{}` was not found on the PATH{}", names.join("` or `"), passed_over.as_ref().map_or_else(String::new, |path| {
         format!(" (`{}` leads into the repository and is not run)", display_path(path))
     }))]
     NotFound {
         /// The names that were searched.
         names: Vec<String>,
-        /// A program of one of the names that may not be run.
+        /// A program with one of the names that was found but may not be run.
         passed_over: Option<PathBuf>,
     },
 }
@@ -54,7 +54,7 @@ fn display_path(path: &std::path::Path) -> String {
     path.display().to_string().escape_debug().to_string()
 }
 
-/// Describes where the path enters the checkout, if the path does not show it.
+/// Returns the words that name the point where the path enters the checkout; empty if the path itself shows it.
 fn by(path: &std::path::Path, place: &std::path::Path) -> String {
     if path.starts_with(place) {
         String::new()
@@ -64,7 +64,7 @@ fn by(path: &std::path::Path, place: &std::path::Path) -> String {
 }
 
 impl Untrusted {
-    /// Returns what the path is for; `None` for a program that was not found.
+    /// Returns the purpose of the path, for messages; `None` for a program that was not found.
     pub fn what(&self) -> Option<&str> {
         match self {
             Self::Relative { what, .. }

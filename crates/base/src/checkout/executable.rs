@@ -1,4 +1,4 @@
-//! Programs that may be run: found outside the checkout.
+//! Finds programs that may be run: only programs outside the checkout.
 
 use std::{
     ffi::OsStr,
@@ -9,7 +9,7 @@ use std::{
 
 use super::{Checkout, Untrusted, links::PathTarget};
 
-/// A program outside the checkout, with the `PATH` for the programs that it runs itself. Only a [`Checkout`]
+/// A program outside the checkout, with a `PATH` for the programs that it starts itself. Only a [`Checkout`]
 /// creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executable {
@@ -18,19 +18,19 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// The absolute path of the program.
+    /// Returns the absolute path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The `PATH` without folders that are relative, in the checkout or below `/proc`.
+    /// Returns the `PATH` without folders that are relative, in the checkout or below `/proc`.
     pub fn search_path(&self) -> &OsStr {
         &self.search_path
     }
 }
 
 impl Checkout {
-    /// The first of these programs on the `PATH`. Relative folders of the `PATH`, folders in the checkout,
+    /// Returns the first of these programs on the `PATH`. Relative folders of the `PATH`, folders in the checkout,
     /// and programs that are links into it are skipped.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Checkout {
         })
     }
 
-    /// The program that a setting gives by name or absolute path.
+    /// Returns the program that a setting gives by name or absolute path.
     ///
     /// # Errors
     /// The path leads into the checkout or below `/proc`, or is relative; the name is not on the `PATH`.

@@ -1,4 +1,4 @@
-//! Follows a path, link by link.
+//! Resolves a path, one symbolic link after the other.
 
 use std::{
     collections::VecDeque,
@@ -12,14 +12,14 @@ use crate::kernel::is_process_file_system;
 /// The maximum number of links, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// The target of a path.
+/// The location that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathTarget {
-    /// Outside the checkout and not below `/proc`.
+    /// The path leads outside the checkout, and not below `/proc`.
     Outside,
-    /// To, or through, this place in the checkout.
+    /// The path leads to, or through, this path in the checkout.
     Inside(PathBuf),
-    /// Below `/proc`, where a name depends on the process that opens it.
+    /// The path leads below `/proc`, where a name means something else for each process that opens it.
     Process,
     /// The path is not absolute.
     Nowhere,
@@ -27,10 +27,10 @@ pub(super) enum PathTarget {
     TooFar,
 }
 
-/// Follows a path through all of its links. The root of the checkout must have its links resolved.
+/// Resolves all symbolic links of a path. The links in `root`, the root of the checkout, must be resolved already.
 ///
-/// A place in the checkout counts wherever it is on the path, because the branch decides where a link there
-/// leads. Git's own folder at the root does not count, because no revision can contain it.
+/// The result is [`PathTarget::Inside`] even if the path leaves the checkout again, because the branch decides where a
+/// link in the checkout leads. The folder `.git` at the root does not count, because no revision can contain it.
 pub(super) fn follow(path: &Path, root: Option<&Path>) -> PathTarget {
     if !path.is_absolute() {
         return PathTarget::Nowhere;
@@ -54,7 +54,7 @@ pub(super) fn follow(path: &Path, root: Option<&Path>) -> PathTarget {
         if is_of_processes(&next) {
             return PathTarget::Process;
         }
-        // Not a link, or nothing at all: the path leads where its names say.
+        // There is no link here, perhaps no file at all: the path continues as written.
         let Ok(target) = fs::read_link(&next) else {
             here = next;
             continue;
@@ -84,7 +84,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Returns true if a folder is `/proc`, or that file system mounted elsewhere.
+/// Returns true if a folder is `/proc`, or the same file system mounted elsewhere.
 fn is_of_processes(path: &Path) -> bool {
     let is_folder = || fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     path == Path::new("/proc") || is_folder() && is_process_file_system(path)

@@ -34,7 +34,7 @@ pub struct Checkout {
 }
 
 impl Checkout {
-    /// A checkout, with the value of `PATH` for the search of programs.
+    /// Creates a checkout, with the value of `PATH` in which programs are searched.
     pub fn new(root: Option<&Path>, search_path: Option<&OsStr>) -> Self {
         let root = root.map(|root| root.canonicalize().unwrap_or_else(|_| root.to_owned()));
         let mut checkout = Self {
@@ -43,17 +43,17 @@ impl Checkout {
         };
         let folders = std::env::split_paths(search_path.unwrap_or_default());
         let trusted = folders.filter(|folder| checkout.leads(folder) == PathTarget::Outside);
-        // A folder from a split `PATH` contains no separator.
+        // Joining cannot fail: a folder that came from a split `PATH` contains no separator.
         checkout.search_path = std::env::join_paths(trusted).unwrap_or_default();
         checkout
     }
 
-    /// A checkout, with the `PATH` of this process.
+    /// Creates a checkout with the `PATH` of this process.
     pub fn of_process(root: Option<&Path>) -> Self {
         Self::new(root, std::env::var_os(variables::PATH).as_deref())
     }
 
-    /// Returns an error for a path that leads into the checkout or below `/proc`, through any links, or that
+    /// Returns an error if a path leads into the checkout or below `/proc`, also through symbolic links, or if it
     /// is not absolute. `what` names the setting in the error.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Checkout {
         })
     }
 
-    /// The `PATH` without folders that are relative, in the checkout or below `/proc`.
+    /// Returns the `PATH` without folders that are relative, in the checkout or below `/proc`.
     pub fn search_path(&self) -> &OsStr {
         &self.search_path
     }
@@ -80,7 +80,7 @@ impl Checkout {
 }
 
 impl Default for Checkout {
-    /// Without a repository, with the `PATH` of this process.
+    /// Creates a checkout without a repository, with the `PATH` of this process.
     fn default() -> Self {
         Self::of_process(None)
     }

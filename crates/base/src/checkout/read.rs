@@ -1,4 +1,4 @@
-//! Reads a file of the checkout without following any link in it.
+//! Reads a file of the checkout without following any symbolic link in it.
 
 use std::{
     fs::File,
@@ -19,11 +19,11 @@ const FILE: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// Reads a file below a folder, as [`super::write()`] would replace it; `None` if there is none.
+/// Reads a file below `root` without following links; `None` if the file does not exist.
 ///
 /// # Errors
-/// A link is on the path or at its end, something else than a file is there, the path leaves the root or enters
-/// `.git`, or the system refuses.
+/// A component of the path is a link, the path names something other than a file, leaves the root or enters
+/// `.git`, or the system refuses to read it.
 pub fn read(root: &Path, path: &Path) -> io::Result<Option<Vec<u8>>> {
     let names = names(path)?;
     let (&name, folders) = names.split_last().ok_or_else(|| refusal(path, "names no file"))?;

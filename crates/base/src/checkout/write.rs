@@ -1,4 +1,4 @@
-//! Writes into the checkout without following any link in it.
+//! Writes into the checkout without following any symbolic link in it.
 
 use std::{
     ffi::OsStr,
@@ -21,9 +21,9 @@ use nix::{
 /// The treatment of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It is replaced atomically.
+    /// The file is replaced atomically.
     Replace,
-    /// It is kept.
+    /// The file is kept.
     Keep,
 }
 
@@ -41,7 +41,7 @@ pub enum WrittenFile {
 /// runner cannot remove.
 ///
 /// # Errors
-/// A link or a file is where a folder must be, a link is at the file's own place, the path leaves the root or
+/// A link or a file is in place of a folder, the path itself is a link, the path leaves the root or
 /// enters `.git`, or the system refuses the write.
 pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io::Result<WrittenFile> {
     let owner = Owner::folder(root)?;
@@ -70,13 +70,13 @@ pub fn write(root: &Path, path: &Path, content: &[u8], existing: Existing) -> io
             let replaced = create(&folder, OsStr::new(&fresh), content, &owner, mode)
                 .and_then(|()| Ok(renameat(&folder, fresh.as_str(), &folder, name)?));
             if replaced.is_err() {
-                // The temporary file may not have been created.
+                // The result is ignored: the temporary file may never have been created.
                 let _ = unlinkat(&folder, fresh.as_str(), UnlinkatFlags::NoRemoveDir);
             }
             replaced.map(|()| WrittenFile::Created)
         }
         (None, Existing::Keep) => match create(&folder, name, content, &owner, None) {
-            // Another process created the file first.
+            // Another process created the file first, so it is kept like any existing file.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(WrittenFile::Kept),
             other => other.map(|()| WrittenFile::Created),
         },
@@ -94,7 +94,7 @@ const FRESH: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// The components of a relative path that stays below its root.
+/// Splits a relative path into components, and checks that the path stays below its root.
 pub(super) fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
     let name = |component| match component {
         Component::Normal(name) if name != ".git" => Ok(name),
@@ -103,7 +103,7 @@ pub(super) fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
     path.components().map(name).collect()
 }
 
-/// Opens a folder in a folder, or creates it.
+/// Opens a folder inside an open folder, and creates it if it does not exist.
 fn enter(folder: &OwnedFd, name: &OsStr, owner: &Owner) -> Result<OwnedFd, Errno> {
     match openat(folder, name, FOLDER, Mode::empty()) {
         Err(Errno::ENOENT) => {}

@@ -1,4 +1,4 @@
-//! The answer of `konverge affected`.
+//! The output of `konverge affected`.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,30 +13,30 @@ pub struct Affected {
     pub base: Option<CommitId>,
     /// The commit with the change; `None` with `--worktree`.
     pub head: Option<CommitId>,
-    /// Sorted by folder.
+    /// The affected stacks, sorted by folder.
     pub stacks: Vec<AffectedStack>,
 }
 
 /// A stack that a change affects, with the reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AffectedStack {
-    /// The folder at the head; at the base if the stack was removed.
+    /// The folder of the stack at the head; at the base if the stack was removed.
     pub stack: RepoPath,
-    /// Its identity.
+    /// The identity of the stack.
     pub id: StackId,
-    /// Name of its project.
+    /// The name of the stack's project.
     pub project: String,
     /// Name of the stack within its project.
     pub name: String,
-    /// How its inputs changed.
+    /// The change of the stack's inputs.
     pub change: InputChange,
-    /// The change of its compiled Spec.
+    /// The change of the stack's compiled Spec.
     pub spec: SpecChange,
-    /// One entry per changed input, each with its shortest chain; sorted.
+    /// The reasons: one entry per changed input, each with its shortest chain; sorted.
     pub why: Vec<InputReason>,
 }
 
-/// How a stack's inputs changed.
+/// The change of a stack's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InputChange {
@@ -54,22 +54,22 @@ pub enum InputChange {
 pub enum SpecChange {
     /// The Specs differ. Added and removed stacks count as changed.
     Changed,
-    /// The Specs are equal, the order of resources aside.
+    /// The Specs are equal, apart from the order of resources.
     Same,
-    /// One side could not be compiled.
+    /// The stack does not compile at the base or at the head.
     Error,
     /// `--exact` was not given.
     NotCompiled,
 }
 
-/// One changed input and how it reaches the stack.
+/// One changed input, and the chain of files through which it affects the stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputReason {
     /// The input that differs.
     pub path: RepoPath,
     /// The class of input.
     pub kind: InputKind,
-    /// From the changed file to the stack, both ends included.
+    /// The files from the changed one to the stack, both included.
     pub chain: Vec<RepoPath>,
 }
 
@@ -81,19 +81,19 @@ pub enum InputKind {
     Import,
     /// A file that the compilation starts with.
     Entry,
-    /// `kcl.yaml`, `ci-test/settings.yaml`.
+    /// A settings file: `kcl.yaml` or `ci-test/settings.yaml`.
     Settings,
-    /// An option's value or an override.
+    /// The value of an option, or an override.
     Options,
-    /// `project.yaml`.
+    /// The file `project.yaml`.
     Project,
-    /// `stack.yaml`.
+    /// The file `stack.yaml`.
     Stack,
-    /// `kcl.mod`, `kcl.mod.lock`.
+    /// The file `kcl.mod` or `kcl.mod.lock`.
     Module,
-    /// A file that may be read at run time.
+    /// A file that KCL code may read while it is evaluated.
     Data,
-    /// `<project>/crd/**`.
+    /// A file in `<project>/crd/`.
     Crd,
     /// The settings of `konverge.yaml` that concern the stack.
     Config,

@@ -1,7 +1,7 @@
 //! The record of an apply: which plan was executed, who authorized it, and the result.
 //!
-//! It holds names, numbers and digests only. The envelope of the surrounding document says who wrote it, in
-//! which run and when.
+//! The record contains names, numbers and digests only. The envelope of the document that contains the record says who
+//! wrote it, in which run and when.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,12 @@ pub struct ApplyRecord {
     /// The applied commit, if a commit was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The time of that commit, where a job applied it after a merge.
+    /// The commit time of `commit`, if a job applied that commit after a merge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<Timestamp>,
-    /// How the apply ended.
+    /// The result of the apply.
     pub result: StackResult,
-    /// Why the apply was allowed.
+    /// The reviews and approvals that allowed the apply.
     #[serde(flatten)]
     pub grounds: Authorization,
 }

@@ -11,11 +11,11 @@ use crate::error::ErrorBody;
 pub struct ApplyReport {
     /// Version of this format.
     pub version: u32,
-    /// Sorted by folder.
+    /// The results, sorted by folder.
     pub stacks: Vec<StackOutcome>,
 }
 
-/// How the apply of one stack ended.
+/// The result of the apply of one stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackResult {
@@ -23,18 +23,18 @@ pub enum StackResult {
     Applied,
     /// There was nothing to do. The input digest is recorded.
     Unchanged,
-    /// Everything that could be done is done, and the rest waits for something outside of this run. The input digest
-    /// is not recorded: the next run takes the stack up again.
+    /// Everything that this run could do is done. The rest waits for an event outside of this run. The input digest
+    /// is not recorded, so that the next run continues.
     Waiting,
     /// Something failed. Completed changes are in the state.
     Failed,
     /// The stack was stopped before any change (review, policy or lease).
     Stopped,
-    /// The stack was skipped: a stack it depends on failed or waits.
+    /// The stack was skipped, because a stack that it depends on failed or waits.
     HeldBack,
 }
 
-/// The result of an apply for one stack.
+/// The result of the apply of one stack, with its resources.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackOutcome {
@@ -42,28 +42,29 @@ pub struct StackOutcome {
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
-    /// How its apply ended.
+    /// The result.
     pub result: StackResult,
     /// Digest of the inputs that were applied.
     pub digest: Digest,
     /// The serial of the state after the apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u64>,
-    /// Who authorized the plan.
+    /// The reviews and approvals that allowed the apply.
     #[serde(skip_serializing_if = "Authorization::is_empty")]
     pub grounds: Authorization,
-    /// The wait of the stack, if the rest of it waits.
+    /// The event that the stack waits for, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// One entry per changed resource, sorted by id.
+    /// The results of the changed resources, sorted by id.
     pub resources: Vec<ResourceOutcome>,
-    /// Why the stack failed or was stopped.
+    /// The error, if the stack failed or was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
 
 impl StackOutcome {
-    /// The number of resources that are changed. A change that waits is written, and so is one that did not become ready.
+    /// Returns the number of resources that changed. A change counts once it is written, even if it waits or is not
+    /// ready.
     pub fn changed(&self) -> usize {
         let is_changed = |resource: &&ResourceOutcome| match resource.result {
             ResourceResult::Done | ResourceResult::Waiting => true,
@@ -74,36 +75,36 @@ impl StackOutcome {
     }
 }
 
-/// The result of an apply for one resource.
+/// The result of the apply of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceOutcome {
     /// The resource.
     pub id: ResourceId,
     /// The planned action.
     pub action: Action,
-    /// How it ended.
+    /// The result.
     pub result: ResourceResult,
-    /// True if a failed resource was written, and only did not become ready.
+    /// True if the resource failed after it was written, because it did not become ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
-    /// Why the resource waits, failed or was skipped.
+    /// The reason why the resource waits, failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Set if the error of the stack is the failure of this resource, alone or with others: it is reported once.
+    /// True if the error of the stack already contains the failure of this resource, so that it is reported once.
     #[serde(skip)]
     pub is_stack_error: bool,
 }
 
-/// The wait of a stack or of a resource.
+/// The event that a stack or a resource waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     /// The event that ends the wait.
     #[serde(rename = "for")]
     pub reason: WaitReason,
-    /// The time at which it ends by itself, if it does.
+    /// The time at which the wait ends by itself, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The wave of its rollout, from 1.
+    /// The number of the stack's wave in its rollout, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wave: Option<usize>,
 }
@@ -112,22 +113,22 @@ pub struct Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitReason {
-    /// Somebody resumes a rollout of stacks.
+    /// A person resumes a rollout of stacks.
     Resume,
-    /// Somebody approves the next wave.
+    /// A person approves the next wave.
     Approval,
-    /// Somebody promotes a rollout that is paused.
+    /// A person promotes a paused rollout in the cluster.
     Promotion,
-    /// An earlier wave of its rollout ends.
+    /// An earlier wave of the stack's rollout ends.
     Wave,
-    /// The gates of its rollout pass.
+    /// The gates of the stack's rollout pass.
     Gate,
-    /// Time passes.
+    /// A certain time is reached.
     Time,
 }
 
 impl Waiting {
-    /// Returns the one of two waits that may end later.
+    /// Returns that of two waits which may end later.
     #[must_use]
     pub fn or_later(self, other: Self) -> Self {
         let rank = |waiting: &Self| (std::cmp::Reverse(waiting.reason), waiting.until);
@@ -151,16 +152,16 @@ impl std::fmt::Display for Waiting {
     }
 }
 
-/// How the apply of one resource ended.
+/// The result of the apply of one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResourceResult {
     /// The change is complete and the resource is ready.
     Done,
-    /// The change is written, and the resource waits for something outside of this run.
+    /// The change is written, and the resource waits for an event outside of this run.
     Waiting,
-    /// The runtime refused it, or it did not become ready.
+    /// The runtime refused the change, or the resource did not become ready.
     Failed,
-    /// Not attempted: a dependency failed or waits, or the run was interrupted.
+    /// The change was not attempted: a dependency failed or waits, or the run was interrupted.
     Skipped,
 }

@@ -1,4 +1,4 @@
-//! [`Authorization`]: who authorized a plan that was applied.
+//! [`Authorization`]: the people and the rules that allowed an apply.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// Who authorized a plan. Empty for a person at a terminal: the envelope names that person.
+/// The authorization of an apply. Empty if a person applied at a terminal: the envelope names that person.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
@@ -17,7 +17,7 @@ pub struct Authorization {
     /// The users who approved exactly this plan, by its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed_by: Vec<String>,
-    /// Their reason. It is their text, so it is escaped where it is shown.
+    /// The reason that they gave. It is free text, so it is escaped where it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The findings of policy sets that were overridden.
@@ -40,15 +40,15 @@ pub struct PolicyOverride {
     pub rule: String,
     /// The message of the rule.
     pub message: String,
-    /// Who overrode it.
+    /// The users who overrode the finding.
     pub by: Vec<String>,
-    /// Their reason.
+    /// The reason that they gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
 impl PolicyOverride {
-    /// Returns who overrode it, and why.
+    /// Returns the users who overrode the finding, with their reason.
     pub fn giver(&self) -> String {
         let by = self.by.join(", ");
         match &self.why {
@@ -64,7 +64,7 @@ impl PolicyOverride {
 pub struct RecordedFindings {
     /// The recorded findings; those that an exception or an override let pass come first.
     pub shown: Vec<PolicyFinding>,
-    /// The number of findings without a place in `shown`.
+    /// The number of findings that are left out of `shown`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -73,7 +73,7 @@ impl RecordedFindings {
     /// The maximum number of findings in an apply record.
     const MOST: usize = 50;
 
-    /// Keeps the first findings and the number of the others. A plan with denials is never applied.
+    /// Records the first findings and counts the others.
     pub fn from_findings(findings: &[PolicyFinding]) -> Self {
         let of_sets = findings
             .iter()
@@ -85,7 +85,7 @@ impl RecordedFindings {
         Self { shown, more }
     }
 
-    /// Returns true if nothing was found.
+    /// Returns true if there are no findings.
     pub fn is_empty(&self) -> bool {
         self.shown.is_empty()
     }
@@ -101,7 +101,7 @@ fn is_zero(number: &usize) -> bool {
 pub struct ReviewedPull {
     /// Number of the pull request.
     pub number: u64,
-    /// The last head of the pull request. Its preview counts.
+    /// The last head of the pull request. The preview of this head counts.
     pub head: CommitId,
     /// The users who approved that head; `None` if GitHub could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -55,7 +55,7 @@ const CLUSTER_SCOPED: [GroupKind<'static>; 26] = [
     GroupKind::new("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
 ];
 
-/// The built-in groups of which all other kinds are namespaced.
+/// The built-in groups whose kinds are namespaced, except those in [`CLUSTER_SCOPED`].
 const NAMESPACED: [&str; 8] = [
     "",
     "apps",

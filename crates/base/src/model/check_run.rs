@@ -1,4 +1,4 @@
-//! Check runs: the result for one stack at a commit, with annotations at lines of files.
+//! GitHub check runs: the result of one stack at a commit, with annotations at lines of files.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +23,9 @@ pub struct CheckRun {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
-    /// Nothing stands against a merge.
+    /// The change may be merged.
     Success,
-    /// Something is wrong.
+    /// An error blocks the merge.
     Failure,
     /// Something deserves attention, but nothing is blocked.
     Neutral,
@@ -36,7 +36,7 @@ pub enum Conclusion {
 /// An annotation at a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// How much it weighs.
+    /// The severity.
     pub level: Level,
     /// The file, relative to the root of the repository.
     pub file: String,

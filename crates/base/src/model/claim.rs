@@ -1,5 +1,5 @@
-//! Claims: what a resource identifies in the real infrastructure. They show that two stacks manage the same
-//! thing.
+//! Claims: the identity of the real object behind a resource. Equal claims show that two stacks manage the same
+//! object.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,12 @@ pub const IMPORT_ID: &str = "kusionstack.io/import-id";
 /// The extension with the id that a Terraform resource had before.
 pub const MOVED_FROM: &str = "konverge/moved-from";
 
-/// Something in the infrastructure that only one stack can own.
+/// An object in the infrastructure that only one stack can own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
     /// A Kubernetes object, in any version of its kind.
     Object {
-        /// The cluster that the object stands in.
+        /// The cluster of the object.
         cluster: ClusterName,
         /// Group, kind, namespace (`default` if there is none) and name.
         key: [String; 4],
@@ -35,7 +35,7 @@ pub enum Claim {
         /// The id at the provider, such as `vpc-0a1b`.
         id: String,
     },
-    /// An object that a Terraform resource made or imported, by the keyed hash of its type and id.
+    /// An object that a Terraform resource created or imported, by the keyed hash of its type and id.
     ObjectHash {
         /// The hash in hexadecimal.
         hash: String,
@@ -43,8 +43,8 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// The claim of a resource of a Spec. `None` if it is unknown: the cluster is unknown, or Terraform
-    /// creates the object.
+    /// Returns the claim of a resource of a Spec. `None` if the object is unknown: its cluster is unknown, or Terraform
+    /// will create it.
     pub fn of_resource(resource: &Resource, cluster: Option<&ClusterName>) -> Option<Self> {
         let own = resource.extensions.get("cluster").and_then(Value::as_str);
         let own = own.and_then(|name| name.parse().ok());
@@ -53,7 +53,7 @@ impl Claim {
         Self::new(resource.runtime, cluster, id, attributes, &resource.extensions)
     }
 
-    /// The claim of a resource in a state: what its Spec says.
+    /// Returns the claim of a recorded resource, by its attributes.
     pub fn of_recorded(recorded: &Recorded) -> Option<Self> {
         let (id, attributes) = (&recorded.id, &recorded.attributes);
         Self::new(
@@ -65,19 +65,19 @@ impl Claim {
         )
     }
 
-    /// The claim by the id that an object got at its Terraform provider. Two accounts may use the same id for
-    /// different objects.
+    /// Returns the claim of a recorded resource by the hash of its id at the Terraform provider. Two accounts may use
+    /// the same id for different objects.
     pub fn of_object(recorded: &Recorded) -> Option<Self> {
         let hash = recorded.object_hash.clone()?;
         Some(Self::ObjectHash { hash })
     }
 
-    /// Returns the text of which a claim on an object of a Terraform provider has the hash.
+    /// Returns the text that is hashed for the claim on an object of a Terraform provider.
     pub fn hashed_text(kind: &str, id: &str) -> String {
         format!("{kind}\n{id}")
     }
 
-    /// All claims of a resource in a state.
+    /// Returns all claims of a resource in a state.
     pub fn all_of_recorded(recorded: &Recorded) -> impl Iterator<Item = Self> {
         let own = Self::of_recorded(recorded);
         own.into_iter().chain(Self::of_object(recorded))
@@ -108,7 +108,7 @@ impl Claim {
         }
     }
 
-    /// A short hash. Claims with different hashes are different.
+    /// Returns a short hash of the claim. Claims with different hashes are different.
     pub fn mark(&self) -> String {
         let parts = match self {
             Self::Object { cluster, key } => [cluster.as_str()]
@@ -122,7 +122,7 @@ impl Claim {
     }
 }
 
-/// A short hash of these parts, as [`Marks`] has them.
+/// Returns the short hash of a list of parts, in the form that [`Marks`] contains.
 pub(super) fn short_hash<'p>(kind: &'static str, parts: impl IntoIterator<Item = &'p str>) -> String {
     let mut builder = DigestBuilder::new(kind);
     for part in parts {
@@ -131,8 +131,8 @@ pub(super) fn short_hash<'p>(kind: &'static str, parts: impl IntoIterator<Item =
     builder.finish().to_string()[..Marks::LENGTH].to_owned()
 }
 
-/// The short hashes of all claims of a stack. They only show that a claim is absent; the state holds the
-/// claims themselves.
+/// The short hashes of all claims of a stack. A missing hash proves that the claim is absent; only the state can prove
+/// that a claim exists.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Marks(String);
@@ -141,25 +141,25 @@ impl Marks {
     /// The number of hexadecimal digits of a short hash.
     const LENGTH: usize = 10;
 
-    /// Builds the short hashes of these claims.
+    /// Creates the set of the short hashes of these claims.
     pub fn from_claims(claims: impl Iterator<Item = Claim>) -> Self {
         let mut marks: Vec<_> = claims.map(|claim| claim.mark()).collect();
         marks.sort();
         Self(marks.concat())
     }
 
-    /// Builds the marks of these short hashes, each once.
+    /// Creates a set of short hashes, without duplicates.
     pub fn from_short_hashes(hashes: impl Iterator<Item = String>) -> Self {
         let hashes: BTreeSet<_> = hashes.collect();
         Self(hashes.into_iter().collect())
     }
 
-    /// True if no other stack claims anything.
+    /// Returns true if there are no claims.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The short hashes, one by one.
+    /// Returns the short hashes.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let ends = (Self::LENGTH..=self.0.len()).step_by(Self::LENGTH);
         ends.filter_map(|end| self.0.get(end - Self::LENGTH..end))

@@ -1,5 +1,4 @@
-//! The marker: the first line of every comment and issue that Konverge maintains. By it Konverge finds them
-//! again.
+//! The marker: the first line of every comment and issue that Konverge maintains. Konverge finds its comments by it.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -9,8 +8,8 @@ use super::Shard;
 const OPEN: &str = "<!-- konverge:v1 ";
 const CLOSE: &str = " -->";
 
-/// The data of a marker, written as `<!-- konverge:v1 BASE64URL(JSON) -->`. Base64 guarantees that no content
-/// closes the HTML comment.
+/// The data of a marker, written as `<!-- konverge:v1 BASE64URL(JSON) -->`. Because of the base64, no content can
+/// close the HTML comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommentMarker {
     /// The purpose of the comment or issue.
@@ -22,7 +21,7 @@ pub struct CommentMarker {
     /// The commit that the content describes; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub head: String,
-    /// The id of the run that wrote it last.
+    /// The id of the run that last wrote the comment.
     #[serde(default)]
     pub run: u64,
     /// The attempt of that run.
@@ -39,7 +38,7 @@ pub struct CommentMarker {
 pub enum MarkerKind {
     /// The preview of a pull request.
     Preview,
-    /// The result of an apply, or why it stopped.
+    /// The result of an apply, or the reason why it stopped.
     Apply,
     /// The drift of a stack.
     Drift,
@@ -50,7 +49,7 @@ pub enum MarkerKind {
 }
 
 impl CommentMarker {
-    /// A marker with a kind and a scope only.
+    /// Creates a marker with a kind and a scope only.
     pub fn new(kind: MarkerKind, scope: impl Into<String>) -> Self {
         Self {
             kind,
@@ -62,13 +61,13 @@ impl CommentMarker {
         }
     }
 
-    /// The line of text.
+    /// Returns the marker as a line of text.
     pub fn line(&self) -> String {
         let json = serde_json::to_vec(self).expect("a marker is plain JSON");
         format!("{OPEN}{}{CLOSE}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// Parses the marker from the first line of a text. Returns `None` if anything else is on that line.
+    /// Parses the marker in the first line of a text. Returns `None` if that line is anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.trim_end();
         let encoded = line.strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
@@ -86,8 +85,8 @@ impl CommentMarker {
         (self.run, self.attempt) > (other.run, other.attempt)
     }
 
-    /// Returns true if this marker makes `other` obsolete: `other` is from an earlier preview with another
-    /// number of shards, or without shards.
+    /// Returns true if this marker makes `other` obsolete: `other` belongs to an earlier preview that was split into
+    /// another number of shards, or not split.
     pub fn voids(&self, other: &Self) -> bool {
         let shares = |marker: &Self| marker.scope.parse().ok().map(Shard::count);
         let previews = self.kind == MarkerKind::Preview && other.kind == MarkerKind::Preview;

@@ -1,12 +1,12 @@
-//! [`StackCondition`]: how a stack stands, for `konverge status` and the portal. One stack may have several; the worst
-//! decides its place.
+//! [`StackCondition`]: the condition of a stack, for `konverge status` and the portal. A stack may have several
+//! conditions; lists are sorted by the worst one.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::apply_result::StackResult;
 
-/// How a stack stands, the worst first.
+/// The condition of a stack, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackCondition {
@@ -16,23 +16,23 @@ pub enum StackCondition {
     Unreadable,
     /// The last apply was stopped by a review, a policy, a freeze or a lease.
     Stopped,
-    /// A run works on the stack, or died while it did.
+    /// A run works on the stack now, or was killed while it did.
     Open,
-    /// The last apply skipped the stack, because one that it depends on failed or waits.
+    /// The last apply skipped the stack, because a stack that it depends on failed or waits.
     HeldBack,
-    /// The live infrastructure differs from what was applied.
+    /// The live infrastructure differs from the last apply.
     Drifted,
-    /// The head differs from what was applied.
+    /// The head of the repository differs from the last apply.
     Pending,
-    /// The head no longer has the stack, and resources of it are recorded.
+    /// The head of the repository no longer has the stack, but its state still has resources.
     Removed,
-    /// The head has the stack, and nothing was applied.
+    /// The head of the repository has the stack, and it was never applied.
     NeverApplied,
-    /// Everything that could be done is done, and the rest waits.
+    /// Everything that could be applied is applied, and the rest waits for an event outside of the run.
     Waiting,
-    /// The stack is as it was applied.
+    /// The last apply is up to date.
     Applied,
-    /// Destroyed after it was applied.
+    /// The stack was destroyed after it was applied.
     Destroyed,
 }
 
@@ -58,7 +58,7 @@ impl StackCondition {
         Self::Destroyed,
     ];
 
-    /// The condition as it stands in JSON and in addresses.
+    /// Returns the name of the condition in JSON and in URLs.
     pub fn key(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -76,12 +76,12 @@ impl StackCondition {
         }
     }
 
-    /// The condition of a key.
+    /// Returns the condition with this name; `None` for any other text.
     pub fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|condition| condition.key() == key)
     }
 
-    /// The words on a page.
+    /// Returns the words for the condition on a page.
     pub fn words(self) -> &'static str {
         match self {
             Self::Failed => "last apply failed",
@@ -100,47 +100,47 @@ impl StackCondition {
     }
 }
 
-/// A stack of the state, compared with the head.
+/// The comparison of a recorded stack with the head of the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeadFact {
-    /// Nobody compared: there is no repository here.
+    /// There was no comparison, because there is no repository here.
     #[default]
     Unknown,
     /// The head has the stack, with the inputs that were applied.
     Same,
     /// The head has the stack, with other inputs.
     Changed,
-    /// The head does not have the stack, and the next run destroys it.
+    /// The head no longer has the stack, and the next run destroys it.
     Removed,
-    /// The head does not have the stack, and no run touches it.
+    /// The head does not have the stack, and no run changes it.
     Kept,
 }
 
-/// The facts from which the conditions of a stack follow.
+/// The facts that decide the conditions of a stack.
 #[derive(Debug, Clone, Default)]
 pub struct StackFacts {
-    /// True if something was ever recorded.
+    /// True if the stack has a state.
     pub recorded: bool,
     /// True if the state cannot be read.
     pub unreadable: bool,
-    /// True if a run works on the stack or died, and no apply ended since.
+    /// True if a run works on the stack or was killed, and no apply has ended since.
     pub open: bool,
     /// True if the stack was destroyed, moved away or forgotten.
     pub retired: bool,
     /// True if the last apply completed, so that its inputs are recorded.
     pub settled: bool,
-    /// When the state was written, and how the apply ended.
+    /// The time at which the state was written, and the result of that apply.
     pub written: Option<(Timestamp, Option<StackResult>)>,
-    /// The last apply that ended before it wrote a state.
+    /// The last apply that ended without writing a state.
     pub stopped: Option<(Timestamp, StackResult)>,
-    /// When drift was found, if it was.
+    /// The time at which drift was found, if there is any.
     pub drift_checked: Option<Timestamp>,
-    /// The stack at the head.
+    /// The comparison with the head.
     pub head: HeadFact,
 }
 
 impl StackFacts {
-    /// The conditions, the worst first; at least one.
+    /// Returns the conditions, the worst first; at least one.
     pub fn conditions(&self) -> Vec<StackCondition> {
         let mut found = Vec::new();
         let written = self.written.map(|(at, _)| at);
@@ -152,7 +152,7 @@ impl StackFacts {
         if self.unreadable {
             found.push(StackCondition::Unreadable);
         }
-        // While a run works on the stack, the result before it says nothing any more.
+        // While a run works on the stack, the result of the apply before it is out of date.
         if self.open {
             found.push(StackCondition::Open);
         } else {
@@ -164,7 +164,7 @@ impl StackFacts {
                 Some(StackResult::Applied | StackResult::Unchanged) | None => {}
             }
         }
-        // An apply removes drift, so only a check after it counts.
+        // An apply removes drift, so only a drift check after the last apply counts.
         if !self.retired
             && self
                 .drift_checked
@@ -172,7 +172,7 @@ impl StackFacts {
         {
             found.push(StackCondition::Drifted);
         }
-        // The next run takes such a stack up in any case: *pending* would add nothing.
+        // The next run applies such a stack in any case, so *pending* would tell nothing new.
         let is_retried = found.iter().any(|condition| {
             matches!(
                 condition,

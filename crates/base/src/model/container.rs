@@ -1,4 +1,4 @@
-//! [`Container`]: an object that takes others along when it is deleted: a Namespace, or the definition of a kind.
+//! [`Container`]: an object whose deletion deletes other objects: a Namespace or a CustomResourceDefinition.
 
 use serde_json::{Map, Value};
 
@@ -9,17 +9,17 @@ use super::{
     state::Recorded,
 };
 
-/// An object whose deletion deletes all objects in it.
+/// An object whose deletion also deletes all objects in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container<'a> {
-    /// The objects of a namespace.
+    /// A Namespace; it contains the objects of the namespace.
     Namespace(&'a str),
-    /// The objects of a kind.
+    /// A CustomResourceDefinition; it contains all objects of its kind.
     Definition(GroupKind<'a>),
 }
 
 impl<'a> Container<'a> {
-    /// The container that an object is, by its attributes; `None` for every other object.
+    /// Returns the container that an object is, by its attributes; `None` for every other object.
     pub fn from_attributes(attributes: &'a Map<String, Value>) -> Option<Self> {
         let object = object_key(attributes);
         let text = |path: &str| {
@@ -36,14 +36,15 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Returns true if a recorded object is in the container, on this cluster. A record that names no cluster may be.
+    /// Returns true if a recorded object is in the container, on this cluster. A record without a cluster counts as on
+    /// it.
     pub fn holds(self, recorded: &Recorded, cluster: Option<&ClusterName>) -> bool {
         recorded.runtime == RuntimeKind::Kubernetes
             && recorded.cluster.as_ref().or(cluster) == cluster
             && Self::around(&recorded.attributes).contains(&self)
     }
 
-    /// The short hashes of all containers that hold a recorded object.
+    /// Returns the short hashes of all containers that a recorded object is in.
     pub fn marks_of_recorded(recorded: &Recorded) -> Vec<String> {
         if recorded.runtime != RuntimeKind::Kubernetes {
             return Vec::new();
@@ -53,7 +54,7 @@ impl<'a> Container<'a> {
         marks.into()
     }
 
-    /// A short hash of the container on a cluster. Containers with different hashes are different.
+    /// Returns a short hash of the container on a cluster. Containers with different hashes are different.
     pub fn mark(self, cluster: Option<&ClusterName>) -> String {
         let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
         match self {

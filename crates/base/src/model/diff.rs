@@ -1,8 +1,8 @@
-//! The differences of two JSON values, path by path. This module compares structure only; it does not say
-//! what a difference means.
+//! The differences between two JSON values, path by path. This module compares structure only; what a difference
+//! means is decided elsewhere.
 //!
-//! Lists of maps are compared item by item if their items have a key, as Kubernetes merges them. A list whose
-//! common items changed their order differs as a whole.
+//! Lists of maps are compared item by item if their items have a key, as Kubernetes merges them. If the items that two
+//! lists share are in another order, the lists differ as a whole.
 
 use std::collections::HashSet;
 
@@ -13,14 +13,14 @@ use super::{
     masked_value::is_unknown,
 };
 
-/// One difference. At least one side is present.
+/// One difference. At least one of `from` and `to` is present.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// The path as in RFC 6901; items of keyed lists as `name=web`.
+    /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
     pub path: String,
-    /// `None` if the value was absent before.
+    /// The old value; `None` if there was none.
     pub from: Option<Value>,
-    /// `None` if the value is removed.
+    /// The new value; `None` if the value is removed.
     pub to: Option<Value>,
 }
 
@@ -49,7 +49,7 @@ const LIST_KEYS: [(&str, &[&[&str]]); 17] = [
     ("versions", &[&["name"]]),
 ];
 
-/// All differences, sorted by path.
+/// Returns all differences, sorted by path.
 pub fn differences(from: &Value, to: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare("", "", Some(from), Some(to), &mut found);
@@ -102,13 +102,13 @@ fn difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Differenc
     }
 }
 
-/// Returns true for a `$unknown` or `$secret` marker, which is one value and not a map.
+/// Returns true for a `$unknown` or `$secret` marker, which stands for one value and is not compared as a map.
 fn is_mark(map: &Map<String, Value>) -> bool {
     map.len() == 1 && map.keys().all(|key| key.starts_with('$'))
 }
 
-/// Compares the items one by one, if they have keys and the common items keep their order. Otherwise returns
-/// `false` and adds nothing.
+/// Compares the items one by one, if they have keys and the shared items have the same order in both lists. Otherwise
+/// returns `false` and adds nothing.
 fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &mut Vec<Difference>) -> bool {
     let Some(keys) = list_keys(name, from, to) else {
         return false;
@@ -139,7 +139,7 @@ fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &m
     true
 }
 
-/// The keys that identify the items of both lists. Lists that Kubernetes does not know are keyed by `name` if
+/// Returns the keys that identify the items of both lists. A list that Kubernetes does not define is keyed by `name` if
 /// every item has a name.
 pub fn list_keys(name: &str, from: &[Value], to: &[Value]) -> Option<Vec<&'static str>> {
     const BY_NAME: &[&[&str]] = &[&["name"]];
@@ -163,7 +163,7 @@ pub fn is_merged_list(name: &str) -> bool {
     LIST_KEYS.iter().any(|(list, _)| *list == name)
 }
 
-/// The labels of the items (`name=web`); `None` if two items have the same label.
+/// Returns the labels of the items (`name=web`); `None` if two items have the same label.
 fn labels(items: &[Value], keys: &[&str]) -> Option<Vec<String>> {
     let labels: Vec<_> = items.iter().map(|item| label(item, keys)).collect();
     let distinct: HashSet<_> = labels.iter().collect();

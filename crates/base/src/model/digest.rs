@@ -1,4 +1,4 @@
-//! [`Digest`]: a BLAKE3 hash over meaning (canonical JSON, sorted parts), never over the bytes of a text that
+//! [`Digest`]: a BLAKE3 hash of the meaning of data (canonical JSON, sorted parts), never of a text that
 //! can be formatted in several ways.
 
 use std::{fmt, str::FromStr};
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of bytes. Use [`DigestBuilder`] for several parts.
+    /// Returns the digest of bytes. Use [`DigestBuilder`] for several parts.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The digest of a JSON value by meaning: keys are sorted, white space is ignored. The order of lists
+    /// Returns the digest of a JSON value by its meaning: keys are sorted, white space is ignored. The order of lists
     /// matters, and `1` and `1.0` differ.
     pub fn of_json(value: &Value) -> Self {
         let mut text = Vec::new();
@@ -24,14 +24,14 @@ impl Digest {
         Self::of_bytes(&text)
     }
 
-    /// Returns the digest of a map, which is that of [`Digest::of_json`].
+    /// Returns the digest of a map; equal to [`Digest::of_json`] of the same map.
     pub fn of_map(map: &Map<String, Value>) -> Self {
         let mut text = Vec::new();
         write_map(map, &mut text);
         Self::of_bytes(&text)
     }
 
-    /// The digest of a set: the order of the parts does not matter.
+    /// Returns the digest of a set: the order of the parts does not matter.
     pub fn of_set(parts: impl IntoIterator<Item = Digest>) -> Self {
         let mut parts: Vec<_> = parts.into_iter().collect();
         parts.sort_unstable();
@@ -42,49 +42,49 @@ impl Digest {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// A digest from its 32 raw bytes.
+    /// Creates a digest from its 32 raw bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes of the hash.
+    /// Returns the 32 bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first 12 hexadecimal digits, for display.
+    /// Returns the first 12 hexadecimal digits, for display.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
 }
 
-/// Builds a digest of several parts. Each part is prefixed by its length, so that different lists of parts
+/// Computes a digest of several parts. Each part is prefixed by its length, so that different lists of parts
 /// never give the same digest.
 #[derive(Default)]
 pub struct DigestBuilder(blake3::Hasher);
 
 impl DigestBuilder {
-    /// Starts with a domain, which separates digests of different kinds of things.
+    /// Starts a digest with a domain, so that digests for different purposes differ.
     pub fn new(domain: &str) -> Self {
         let mut builder = Self::default();
         builder.part(domain.as_bytes());
         builder
     }
 
-    /// Adds one part, with its length, so that no two lists of parts have the same digest.
+    /// Adds one part with its length.
     pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.update(&(bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
         self
     }
 
-    /// The digest of all parts so far.
+    /// Returns the digest of all parts so far.
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }
 }
 
-/// The canonical JSON text of a value: keys sorted by code point, no white space.
+/// Returns the canonical JSON text of a value: keys sorted by code point, no white space.
 pub fn canonical_json(value: &Value) -> String {
     let mut bytes = Vec::new();
     write_canonical(value, &mut bytes);
@@ -139,7 +139,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The error for a text that is not 64 hexadecimal digits.
+/// The error for a text that is not a digest of 64 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest (64 hexadecimal digits)")]
 pub struct InvalidDigest(String);

@@ -1,29 +1,29 @@
-//! The events of the engine. `crates/report/src/` turns them into progress lines; the engine never writes text.
+//! The events of the engine. `crates/report/src/` turns them into progress lines; the engine itself prints nothing.
 
 use super::{ResourceId, StackId, apply_result::ResourceResult, plan::Action};
 
-/// An event of a run while it works.
+/// An event during a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
-    /// A step has handled this many of its stacks. The first event of a step has `done: 0`.
+    /// A step has finished this many of its stacks. The first event of a step has `done: 0`.
     StepProgress {
-        /// The step.
+        /// The step of the run.
         step: Step,
-        /// The number of parts that are done.
+        /// The number of finished stacks.
         done: usize,
-        /// The number of all parts.
+        /// The number of all stacks.
         total: usize,
     },
     /// A stack is being planned.
     PlanStarted {
-        /// The stack that begins.
+        /// The stack that is planned.
         stack: StackId,
         /// The number of resources.
         resources: usize,
     },
     /// A stack is being applied.
     ApplyStarted {
-        /// The stack that has a plan.
+        /// The stack that is applied.
         stack: StackId,
         /// The number of resources to change.
         resources: usize,
@@ -43,7 +43,7 @@ pub enum RunEvent {
         stack: StackId,
         /// The resource.
         id: ResourceId,
-        /// The note as in the plan.
+        /// The note, as in the plan.
         note: String,
     },
     /// The engine waits until a resource is ready; `message` says what it waits for.
@@ -52,7 +52,7 @@ pub enum RunEvent {
         stack: StackId,
         /// The resource.
         id: ResourceId,
-        /// The awaited condition, masked.
+        /// The condition that the engine waits for, masked.
         message: String,
     },
     /// A resource is finished.
@@ -61,9 +61,9 @@ pub enum RunEvent {
         stack: StackId,
         /// The resource.
         id: ResourceId,
-        /// How it ended.
+        /// The result.
         result: ResourceResult,
-        /// Why, if the resource did not succeed.
+        /// The reason, if the resource did not succeed.
         message: Option<String>,
     },
 }
@@ -73,11 +73,11 @@ pub enum RunEvent {
 pub enum Step {
     /// KCL compiles the stacks.
     Compile,
-    /// The stacks are compiled, and compared with the infrastructure or with the base.
+    /// The stacks are compiled and compared with the infrastructure or with the base.
     Plan,
-    /// The last applied objects are compared with the infrastructure.
+    /// The applied objects are compared with the infrastructure.
     CheckDrift,
-    /// Recorded states and the health of objects are read.
+    /// The recorded states and the health of objects are read.
     QueryStatus,
     /// The stacks are applied.
     Apply,
@@ -85,7 +85,7 @@ pub enum Step {
 
 /// Receives events. Must not block.
 pub trait EventSink: Send + Sync {
-    /// Takes one event; it must not block.
+    /// Receives one event. The call must not block.
     fn event(&self, event: RunEvent);
 }
 

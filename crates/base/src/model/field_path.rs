@@ -1,4 +1,4 @@
-//! Paths of fields, as plans, reviews and records have them: RFC 6901, where an item of a keyed list is named by its label
+//! The paths of fields in plans, reviews and records: RFC 6901, but an item of a keyed list is written with its label
 //! (`/spec/containers/name=web/image`).
 
 use serde_json::{Map, Value};
@@ -8,31 +8,31 @@ use serde_json::{Map, Value};
 pub struct FieldPath<'a>(&'a str);
 
 impl<'a> FieldPath<'a> {
-    /// Reads a path. What precedes its first slash does not count.
+    /// Parses a path. Text before the first slash is ignored.
     pub fn new(text: &'a str) -> Self {
         Self(text)
     }
 
-    /// Returns the path as it is written.
+    /// Returns the path as written.
     pub fn as_str(self) -> &'a str {
         self.0
     }
 
-    /// Returns the names on the way, without their escapes.
+    /// Returns the components of the path, unescaped.
     pub fn components(self) -> impl DoubleEndedIterator<Item = String> + Clone + 'a {
         let mut parts = self.0.split('/');
         parts.next();
         parts.map(unescape)
     }
 
-    /// Splits the first name off; `None` for the whole document.
+    /// Splits off the first component; `None` for the empty path.
     pub fn split_first(self) -> Option<(String, FieldPath<'a>)> {
         let path = self.0.strip_prefix('/')?;
         let end = path.find('/').unwrap_or(path.len());
         Some((unescape(&path[..end]), Self(&path[end..])))
     }
 
-    /// Splits the last name off; `None` for the whole document.
+    /// Splits off the last component; `None` for the empty path.
     pub fn split_last(self) -> Option<(FieldPath<'a>, String)> {
         let (parent, last) = self.0.rsplit_once('/')?;
         Some((Self(parent), unescape(last)))
@@ -58,7 +58,7 @@ impl<'a> FieldPath<'a> {
             })
     }
 
-    /// Returns the value at the path, to change it. Items of lists are found by their label alone.
+    /// Returns a mutable reference to the value at the path. Items of lists are found by their label alone.
     pub fn get_mut(self, document: &mut Value) -> Option<&mut Value> {
         self.components()
             .try_fold(document, |value, component| match value {
@@ -68,13 +68,13 @@ impl<'a> FieldPath<'a> {
             })
     }
 
-    /// Returns the map that has the last name of the path, and this name.
+    /// Returns the map that contains the value at the path, and the key of the value in it.
     pub fn member(self, document: &mut Value) -> Option<(&mut Map<String, Value>, String)> {
         let (parent, last) = self.split_last()?;
         Some((parent.get_mut(document)?.as_object_mut()?, last))
     }
 
-    /// Removes a member of a map or an item of a list, if it is there.
+    /// Removes a member of a map or an item of a list, if it exists.
     pub fn remove(self, document: &mut Value) {
         let Some((parent, last)) = self.split_last() else {
             return;

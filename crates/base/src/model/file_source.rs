@@ -1,4 +1,4 @@
-//! The files of one revision as data: what a git tree or the working tree holds, without a checkout.
+//! The files of one revision (a git tree or the working tree), read without a checkout.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,13 +40,13 @@ pub enum FileKind {
 /// One entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileEntry {
-    /// Id of its content.
+    /// The id of the content.
     pub blob: BlobId,
-    /// Its kind.
+    /// The kind of the entry.
     pub kind: FileKind,
 }
 
-/// All files of a revision by path, sorted. As in git, a folder exists only if it holds files.
+/// All files of a revision by path, sorted. As in git, a folder exists only if it contains files.
 pub type FileTree = BTreeMap<RepoPath, FileEntry>;
 
 /// Git's id of a folder. Equal ids mean equal files.
@@ -66,9 +66,9 @@ pub struct Listing {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {what}")]
 pub struct SourceError {
-    /// The path or the blob id.
+    /// The path or the blob id that cannot be read.
     pub what: String,
-    /// The reason, in words for the user.
+    /// The reason.
     #[source]
     pub why: SharedError,
 }
@@ -79,62 +79,62 @@ impl From<SourceError> for UserError {
     }
 }
 
-/// A file as an earlier commit had it.
+/// A file as it was in an earlier commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierFile {
-    /// The file.
+    /// The path of the file.
     pub path: RepoPath,
-    /// Id of the content that it had.
+    /// The id of the file's content in that commit.
     pub blob: BlobId,
-    /// A commit that has it.
+    /// A commit that has the file with this content.
     pub commit: CommitId,
 }
 
-/// The paths that were written in a working tree since it was read.
+/// The paths that were written in a working tree since it was last read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WrittenPaths {
-    /// These paths, and no others.
+    /// Exactly these paths were written.
     Known(BTreeSet<RepoPath>),
-    /// Anything may have been written.
+    /// It is unknown which paths were written.
     Unknown,
 }
 
-/// A readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it;
+/// The files of a readable revision: the tree of a commit, or the working tree. `crates/repo/src/git/` creates it;
 /// `crates/repo/src/konfig/`, `crates/repo/src/affected/` and `crates/run/src/` read it.
 pub trait Source: Send + Sync {
-    /// All files.
+    /// Returns all files.
     fn files(&self) -> &FileTree;
 
-    /// The content of a file, by the id from [`Source::files`].
+    /// Returns the content of a file, by the id from [`Source::files`].
     ///
     /// # Errors
     /// The object is missing (a partial clone) or damaged.
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError>;
 
-    /// The commit, or `None` for the working tree and for the index.
+    /// Returns the commit; `None` for the working tree and for the index.
     fn commit(&self) -> Option<&CommitId>;
 
-    /// The tree that the files come from. `None` for the working tree, and if files of submodules are among
-    /// them.
+    /// Returns the tree that the files come from. `None` for the working tree, and if the files include those of
+    /// submodules.
     fn listing(&self) -> Option<Listing> {
         None
     }
 
-    /// Returns the working tree as it is after writes; `None` if all of it must be read again.
+    /// Returns the working tree after these paths were written; `None` if all of it must be read again.
     fn after_writes(&self, _written: &BTreeSet<RepoPath>) -> Option<Arc<dyn Source>> {
         None
     }
 
-    /// Lists every other content that a regular file had in an earlier commit: what was changed, removed or moved
-    /// since.
+    /// Returns every other content that a regular file had in an earlier commit, including files that were removed or
+    /// moved since.
     ///
     /// # Errors
-    /// The history is not complete here.
+    /// The local history is not complete.
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {
         Ok(Vec::new())
     }
 
-    /// The content of a regular file by path; `None` if the path is not a regular file.
+    /// Returns the content of a regular file by path; `None` if the path is not a regular file.
     ///
     /// # Errors
     /// Errors of [`Source::read`].

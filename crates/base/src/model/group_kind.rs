@@ -1,18 +1,18 @@
-//! The kind of a Kubernetes object: its API group and its name. A CustomResourceDefinition may define a `Job` of another
-//! group, so the name alone says nothing about an object.
+//! The kind of a Kubernetes object: its API group and its name. The name alone does not identify a kind, because a
+//! CustomResourceDefinition may define a `Job` in another group.
 
 use serde_json::{Map, Value};
 
 /// An API group and a kind in it, in any version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind<'a> {
-    /// The API group; empty for that of the core.
+    /// The API group; empty for the core group.
     pub group: &'a str,
     /// The kind.
     pub kind: &'a str,
 }
 
-/// The kinds of Kubernetes that rules are about. They may stand in a pattern.
+/// The Kubernetes kinds that have rules in Konverge, as constants that a pattern may use.
 impl GroupKind<'static> {
     /// `APIService`.
     pub const API_SERVICE: Self = Self::new("apiregistration.k8s.io", "APIService");
@@ -93,30 +93,30 @@ impl GroupKind<'static> {
 }
 
 impl<'a> GroupKind<'a> {
-    /// A kind of a group.
+    /// Creates a kind from its API group and name.
     pub const fn new(group: &'a str, kind: &'a str) -> Self {
         Self { group, kind }
     }
 
-    /// The kind of an object with this `apiVersion` and `kind`.
+    /// Returns the kind of an object with this `apiVersion` and `kind`.
     pub fn from_api_version(api_version: &'a str, kind: &'a str) -> Self {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         Self::new(group, kind)
     }
 
-    /// The kind of an object; empty where it says none.
+    /// Returns the kind of an object; its parts are empty if the object has no kind.
     pub fn from_object(object: &'a Value) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
         Self::from_api_version(text("apiVersion"), text("kind"))
     }
 
-    /// Returns the kind of an object by its attributes; empty where they say none.
+    /// Returns the kind of an object by its attributes; its parts are empty if the object has no kind.
     pub fn from_attributes(object: &'a Map<String, Value>) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
         Self::from_api_version(text("apiVersion"), text("kind"))
     }
 
-    /// The kind that a CustomResourceDefinition defines; `None` for other objects.
+    /// Returns the kind that a CustomResourceDefinition defines; `None` for other objects.
     pub fn defined_by(object: &'a Map<String, Value>) -> Option<Self> {
         if Self::from_attributes(object) != GroupKind::CUSTOM_RESOURCE_DEFINITION {
             return None;

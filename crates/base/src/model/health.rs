@@ -1,4 +1,4 @@
-//! The health of an object: whether it is what its manifest asks for.
+//! The health of an object: whether its live state matches its manifest.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// The object is what its manifest asks for (Argo CD: Healthy).
+    /// The object matches its manifest (Argo CD: Healthy).
     Ready,
-    /// A rollout is in progress (Argo CD: Progressing).
+    /// The object is changing (Argo CD: Progressing).
     Progressing,
     /// The object will not become ready without a change (Argo CD: Degraded).
     Failed,
@@ -34,7 +34,7 @@ impl Health {
     }
 }
 
-/// The health that a script reports.
+/// The health that a health script reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReport {
     /// The health of the object.

@@ -1,4 +1,4 @@
-//! Hooks: Jobs that run around a change.
+//! Hooks: Jobs that run before or after a change.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,14 +8,14 @@ use super::{Digest, ResourceId};
 pub const HOOK: &str = "konverge/hook";
 /// The annotation that says which applies a hook runs in: `change` or `always`.
 pub const HOOK_ON: &str = "konverge/hook-on";
-/// The annotation that says what stays of a Job that has ended: `last` or `none`.
+/// The annotation that says whether a Job stays after its end: `last` or `none`.
 pub const HOOK_KEEP: &str = "konverge/hook-keep";
-/// The annotation that lets a rollback run a `pre` hook, or pass one that has run.
+/// The annotation that allows a rollback to run a `pre` hook, or to go back past one that has run.
 pub const HOOK_REVERSIBLE: &str = "konverge/hook-reversible";
-/// The annotation that Konverge writes: the stamp of the run.
+/// The annotation that Konverge writes to identify the run of a hook ([`HookTask::stamp`]).
 pub const HOOK_STAMP: &str = "konverge/hook-digest";
 
-/// When a hook runs.
+/// The time at which a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookTime {
     /// Before the workloads that it guards change.
@@ -24,15 +24,15 @@ pub enum HookTime {
     Post,
     /// After an apply in which something failed.
     Failed,
-    /// Before the resources of a stack are deleted that leaves.
+    /// Before the resources of a stack that is destroyed are deleted.
     PreDestroy,
 }
 
 impl HookTime {
-    /// All of them, in the order of an apply.
+    /// All times, in the order of an apply.
     pub const ALL: [Self; 4] = [Self::Pre, Self::Post, Self::Failed, Self::PreDestroy];
 
-    /// The value of the annotation.
+    /// Returns the value of the annotation.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pre => "pre",
@@ -49,15 +49,15 @@ impl fmt::Display for HookTime {
     }
 }
 
-/// The kind of run that the plan of a stack is made for.
+/// The purpose of the plan of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HookPurpose {
-    /// A change: hooks run.
+    /// The plan applies a change: hooks run.
     #[default]
     Change,
-    /// The last applied Spec is restored or compared: no hook runs.
+    /// The plan restores or compares the last applied Spec: no hook runs.
     Restore,
-    /// An earlier version is applied: `pre` hooks must be reversible.
+    /// The plan applies an earlier version: `pre` hooks must be reversible.
     Rollback,
 }
 
@@ -66,9 +66,9 @@ pub enum HookPurpose {
 pub struct HookRules {
     /// The service accounts that a hook may use: `NAME` or `NAMESPACE/NAME`.
     pub service_accounts: Vec<String>,
-    /// True if the annotations of Argo CD are understood.
+    /// True if the hook annotations of Argo CD are read.
     pub argocd: bool,
-    /// True if the annotations of Helm are understood.
+    /// True if the hook annotations of Helm are read.
     pub helm: bool,
     /// The serial of the recorded state, during an apply.
     pub serial: Option<u64>,
@@ -79,26 +79,26 @@ pub struct HookRules {
 /// A hook in the plan of a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookTask {
-    /// When it runs.
+    /// The time at which the hook runs.
     pub time: HookTime,
-    /// True if it runs at every apply.
+    /// True if the hook runs in every apply.
     pub always: bool,
     /// True if the last Job stays after its end.
     pub keeps_last: bool,
-    /// True if a rollback may run it, or pass it.
+    /// True if a rollback may run the hook, or go back past it.
     pub reversible: bool,
     /// The workloads that it guards, sorted.
     pub guards: Vec<ResourceId>,
-    /// The digest over its Job and what it guards.
+    /// The digest over the Job and the resources that it guards.
     pub digest: Digest,
-    /// The number that makes the run of one apply unique.
+    /// The serial of the state before the apply, which makes the run of a hook unique; `None` in a preview.
     pub serial: Option<u64>,
     /// False if the hook must not run in this plan.
     pub may_run: bool,
 }
 
 impl HookTask {
-    /// The stamp of the run: a hook runs once for each.
+    /// Returns the stamp of the run. A hook runs once for each stamp.
     pub fn stamp(&self) -> String {
         match self.serial.filter(|_| self.always) {
             Some(serial) => format!("{}.{serial}", self.digest),
@@ -106,12 +106,13 @@ impl HookTask {
         }
     }
 
-    /// Returns true if the hook runs when its stack leaves, and this plan only records it: then its Spec is gone.
+    /// Returns true if this plan only records the hook, because the hook runs when the stack is destroyed: by then the
+    /// Spec is gone.
     pub fn is_for_later(&self) -> bool {
         self.time == HookTime::PreDestroy && !self.may_run
     }
 
-    /// Returns true if a stamp is of a run with the same digest, in this apply or in one before it.
+    /// Returns true if a stamp belongs to a run with the same digest, in this apply or in an earlier one.
     pub fn is_stamp(&self, stamp: &str) -> bool {
         let digest = if self.always {
             stamp.split_once('.').map_or(stamp, |(digest, _)| digest)
@@ -121,10 +122,10 @@ impl HookTask {
         digest == self.digest.to_string()
     }
 
-    /// Returns true if a run that succeeded with this stamp is the one that is due.
+    /// Returns true if the run that this plan needs already succeeded with this stamp.
     pub fn is_done_by(&self, stamp: &str) -> bool {
         if self.always {
-            // A preview does not know the number: the next apply runs it.
+            // A preview has no serial, so the hook counts as not run yet: the next apply runs it.
             self.serial.is_some() && stamp == self.stamp()
         } else {
             self.is_stamp(stamp)
@@ -132,7 +133,7 @@ impl HookTask {
     }
 }
 
-/// The hooks of a plan by their Jobs.
+/// The hooks of a plan, by the ids of their Jobs.
 pub type HookTasks = BTreeMap<ResourceId, HookTask>;
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// The id as text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -110,7 +110,7 @@ text_id!(
 );
 
 impl StackId {
-    /// Builds an identity from its parts.
+    /// Creates an identity from its parts.
     ///
     /// # Errors
     /// A part is empty, is `.` or `..`, or contains a slash, white space or a control character.
@@ -124,7 +124,7 @@ impl StackId {
         parts.collect::<Vec<_>>().join("/").try_into()
     }
 
-    /// The identity of a stack whose names are not unique: the path of its folder.
+    /// Creates the identity of a stack whose names are not unique: the path of its folder.
     pub fn of_folder(folder: &RepoPath) -> Self {
         let allowed = |c: char| !(is_hidden(c) || c.is_whitespace() || c == '\\');
         let text: String = folder
@@ -132,7 +132,7 @@ impl StackId {
             .chars()
             .map(|c| if allowed(c) { c } else { '-' })
             .collect();
-        // A folder directly below the root has one part only.
+        // A folder directly below the root has one component, but an identity has at least two.
         let text = if text.contains('/') {
             text
         } else {
@@ -148,31 +148,31 @@ impl StackId {
         }
     }
 
-    /// The tenant, if the project has one.
+    /// Returns the tenant, if the project has one.
     pub fn tenant(&self) -> Option<&str> {
         let mut parts = self.0.rsplitn(3, '/');
         parts.nth(2)
     }
 
-    /// The part before the last slash: the project.
+    /// Returns the project: the part before the last slash.
     pub fn project(&self) -> &str {
         self.0.rsplit('/').nth(1).expect("checked: two or three parts")
     }
 
-    /// Returns true if another identity belongs to the same project.
+    /// Returns true if another identity has the same project.
     pub fn is_sibling_of(&self, other: &str) -> bool {
         let project = |id: &str| id.rsplit_once('/').map(|(project, _)| project.to_owned());
         project(&self.0) == project(other)
     }
 
-    /// The name of the stack within its project.
+    /// Returns the name of the stack within its project.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().expect("checked: two or three parts")
     }
 }
 
 impl CommitId {
-    /// The first seven digits, for display.
+    /// Returns the first seven digits, for display.
     pub fn short(&self) -> &str {
         &self.0[..7]
     }
@@ -181,20 +181,20 @@ impl CommitId {
 /// The maximum number of bytes of a folder path in an identity.
 const MAX_FOLDER: usize = 160;
 
-/// Validates the text of an identity. Names give two or three parts, the path of a folder any number of
-/// parts.
+/// Validates the text of an identity. An identity from names has two or three parts, one from the path of a folder any
+/// number.
 fn check_stack(text: &str) -> Result<(), InvalidId> {
     const WHAT: &str = "stack identity";
     let parts: Vec<_> = text.split('/').collect();
     if parts.len() < 2 {
-        return Err(invalid(WHAT, text, "it has the form [tenant/]<project>/<stack>"));
-    }
-    if parts.len() > 3 && text.len() > MAX_FOLDER + 16 {
         return Err(invalid(
             WHAT,
             text,
-            "it is longer than the path of a folder may be",
+            "it must have the form [tenant/]<project>/<stack>",
         ));
+    }
+    if parts.len() > 3 && text.len() > MAX_FOLDER + 16 {
+        return Err(invalid(WHAT, text, "it is longer than a folder path can be"));
     }
     for part in parts {
         if part.is_empty() || part == "." || part == ".." {
@@ -252,7 +252,7 @@ fn check_commit(text: &str) -> Result<(), InvalidId> {
         return Err(invalid(
             "commit id",
             text,
-            "it has 40 lower-case hexadecimal digits",
+            "it must have 40 lower-case hexadecimal digits",
         ));
     }
     Ok(())

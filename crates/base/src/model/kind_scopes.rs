@@ -1,5 +1,5 @@
-//! Which kinds have a namespace, as far as that is known without a cluster: those of Kubernetes, and those that a Spec
-//! defines.
+//! The scopes of kinds (namespaced or cluster-scoped), as far as they are known without a cluster: from the kinds of
+//! Kubernetes itself, and from the CustomResourceDefinitions of a Spec.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use super::{
     spec::{Resource, RuntimeKind, Spec},
 };
 
-/// The scopes of the kinds of a Spec.
+/// The scopes of the kinds that a Spec defines; true if namespaced.
 pub struct KindScopes<'a>(HashMap<GroupKind<'a>, bool>);
 
 impl<'a> KindScopes<'a> {
-    /// The scopes for these resources.
+    /// Collects the scopes that these resources define.
     pub fn new(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
         let bodies = resources.into_iter().map(|resource| &resource.attributes);
         let kinds = bodies.filter_map(|body| {
@@ -24,8 +24,9 @@ impl<'a> KindScopes<'a> {
         Self(kinds.collect())
     }
 
-    /// Gives a namespaced object the namespace `default` if it has none, and takes that of a cluster-scoped one away, as an
-    /// apply does. Returns false if the object has no namespace and the scope of its kind is not known.
+    /// Sets the namespace of a namespaced object to `default` if it has none, and removes the namespace of a
+    /// cluster-scoped one, as an apply does. Returns false if the object has no namespace and the scope of its kind is
+    /// unknown.
     pub fn set_namespace(&self, body: &mut Map<String, Value>) -> bool {
         let kind = GroupKind::from_attributes(body);
         let own = self.0.get(&kind).copied();
@@ -46,7 +47,7 @@ impl<'a> KindScopes<'a> {
         true
     }
 
-    /// Returns the Spec with the namespaces that an apply uses. The ids stay.
+    /// Returns the Spec with the namespaces that an apply uses. The ids of the resources stay unchanged.
     #[must_use]
     pub fn with_namespaces(spec: &Spec) -> Spec {
         let scopes = KindScopes::new(&spec.resources);

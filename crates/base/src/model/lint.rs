@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{RepoPath, ResourceId, StackId};
 
-/// How much a finding of the lint weighs.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LintSeverity {
-    /// The check fails.
+    /// The diagnostic fails the check.
     Error,
-    /// The check does not fail.
+    /// The diagnostic does not fail the check.
     Warning,
 }
 
@@ -20,13 +20,13 @@ pub enum LintSeverity {
 pub enum LintRule {
     /// Names, keys and files of the monorepo.
     Structure,
-    /// The stack compiles and gives a valid Spec.
+    /// The stack compiles to a valid Spec.
     Compile,
-    /// `kcl fmt` would change the file.
+    /// Each file is formatted as `kcl fmt` formats it.
     Format,
-    /// Imports are used, and written once.
+    /// Imports are used, and none is repeated.
     Lint,
-    /// A KCL test or a stack test of the repository.
+    /// The KCL tests and stack tests of the repository pass.
     Test,
     /// The Spec equals its golden file.
     Golden,
@@ -34,19 +34,19 @@ pub enum LintRule {
     Schema,
     /// No object belongs to two stacks.
     Ownership,
-    /// The Spec depends on more than the files of the repository.
+    /// The Spec depends only on the files of the repository.
     Irreproducible,
-    /// The rules of `policy.sets` hold for the Spec, and their own tests pass.
+    /// The Spec satisfies the rules of `policy.sets`, and the tests of these rules pass.
     Policy,
     /// The stack may use each reference to a secret in its Spec.
     Secrets,
     /// A data file matches its schema (`checks.data`).
     Data,
-    /// A generated model agrees with its source (`models.sources`).
+    /// A generated model matches its source (`models.sources`).
     Models,
 }
 
-/// The place at which a rule of a policy set found something.
+/// The location of a finding of a policy set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FindingPlace {
     /// The rule, as `SET/RULE`.
@@ -62,7 +62,7 @@ pub struct FindingPlace {
 /// One finding of `konverge check`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// The file that it is about.
+    /// The file with the problem.
     pub file: RepoPath,
     /// The line, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,17 +72,17 @@ pub struct Diagnostic {
     pub column: Option<u32>,
     /// The rule that found it.
     pub rule: LintRule,
-    /// How much it weighs.
+    /// The severity.
     pub severity: LintSeverity,
     /// The problem.
     pub message: String,
     /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The rule of a policy set that found it, with the place.
+    /// The location of the finding, if a rule of a policy set found it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<FindingPlace>,
-    /// The stacks that it is an error of, where it was found by compiling them.
+    /// The stacks with this error, if it was found by compiling stacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<StackId>,
 }
@@ -94,12 +94,12 @@ pub struct LintReport {
     pub version: u32,
     /// The number of checked stacks.
     pub stacks: usize,
-    /// Sorted by file and line.
+    /// The diagnostics, sorted by file and line.
     pub remarks: Vec<Diagnostic>,
 }
 
 impl LintReport {
-    /// Sorts the diagnostics and joins those that are the same in several stacks.
+    /// Sorts the diagnostics and merges those that are the same in several stacks.
     pub fn new(stacks: usize, mut found: Vec<Diagnostic>) -> Self {
         found.sort();
         let mut remarks: Vec<Diagnostic> = Vec::with_capacity(found.len());
@@ -146,12 +146,12 @@ impl LintRule {
         Self::Models,
     ];
 
-    /// The rule of that name.
+    /// Returns the rule with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
-    /// The name of the rule in every output.
+    /// Returns the name of the rule in every output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Structure => "structure",
@@ -172,7 +172,7 @@ impl LintRule {
 }
 
 impl Diagnostic {
-    /// A diagnostic that fails the check.
+    /// Creates a diagnostic that fails the check.
     pub fn new(file: &RepoPath, rule: LintRule, message: &str) -> Self {
         Self {
             file: file.clone(),
@@ -187,7 +187,7 @@ impl Diagnostic {
         }
     }
 
-    /// The rule by its full name: of a policy set `SET/RULE`.
+    /// Returns the full name of the rule; for a rule of a policy set `SET/RULE`.
     pub fn rule_id(&self) -> &str {
         let finding = self.finding.as_ref();
         finding.map_or_else(|| self.rule.name(), |finding| &finding.rule)
@@ -198,7 +198,7 @@ impl Diagnostic {
         let key = |one: &Self| (one.file.clone(), one.line, one.column, one.rule, one.severity);
         key(self) == key(other)
             && self.message == other.message
-            // The hint of a compile error may be about another error of the same stack.
+            // The hint of a compile error is ignored: it may belong to another error of the same stack.
             && (self.hint == other.hint || self.rule == LintRule::Compile)
             && self.finding == other.finding
     }

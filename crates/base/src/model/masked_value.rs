@@ -1,23 +1,24 @@
-//! JSON values with markers for values that are not shown: `{"$unknown":true}`, `{"$unknown":TEXT}` for one that waits
-//! for outputs of other stacks, `{"$secret":HASH}`, and for a reference to a secret `{"$secret":{"ref":"STORE:PATH#/KEY","version":V}}`.
-//! Paths into them follow RFC 6901; an item of a keyed list is written `name=web`.
+//! JSON values with markers in place of values that are not shown: `{"$unknown":true}`, `{"$unknown":TEXT}` for a value
+//! that waits for outputs of other stacks, `{"$secret":HASH}`, and for a reference to a secret
+//! `{"$secret":{"ref":"STORE:PATH#/KEY","version":V}}`. Paths into such values follow RFC 6901; an item of a keyed list
+//! is written `name=web`.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// The marker of a value that is known only after the apply.
+/// Returns the marker of a value that is known only after the apply.
 pub fn unknown() -> Value {
     json!({"$unknown": true})
 }
 
-/// The marker of a value that is known after the apply of other stacks: the text with `${STACK.NAME}` in the place of each
-/// of their outputs.
+/// Returns the marker of a value that is known after the apply of other stacks: the text, with `${STACK.NAME}` in place
+/// of each of their outputs.
 pub fn unknown_output(text: &str) -> Value {
     json!({"$unknown": text})
 }
 
-/// The text of a marker of [`unknown_output`]; `None` for any other value.
+/// Returns the text of a marker of [`unknown_output`]; `None` for any other value.
 pub fn as_unknown_output(value: &Value) -> Option<&str> {
     match value {
         Value::Object(map) if map.len() == 1 => map.get("$unknown").and_then(Value::as_str),
@@ -31,8 +32,8 @@ pub fn is_unknown(value: &Value) -> bool {
     matches!(value, Value::Object(map) if map.len() == 1 && map.get("$unknown").is_some_and(is_mark))
 }
 
-/// Returns true for a marker that says nothing of its value: a secret, or a value that is just unknown. The text of
-/// [`unknown_output`] is masked as any other.
+/// Returns true for a marker that reveals nothing of its value: a secret, or a plain `$unknown`. The text of a marker
+/// of [`unknown_output`] is visible, so it is masked like any other text.
 pub fn is_opaque(value: &Value) -> bool {
     is_secret(value) || (is_unknown(value) && as_unknown_output(value).is_none())
 }
@@ -46,12 +47,12 @@ pub fn holds_unknown(value: &Value) -> bool {
     }
 }
 
-/// The marker of a secret: its keyed short hash, which shows a reviewer whether the secret changed.
+/// Returns the marker of a secret: its keyed short hash, which shows a reviewer only whether the secret changed.
 pub fn secret(hash: &str) -> Value {
     json!({"$secret": hash})
 }
 
-/// The hash in a secret marker; `None` for any other value.
+/// Returns the hash in a secret marker; `None` for any other value.
 pub fn as_secret(value: &Value) -> Option<&str> {
     match value {
         Value::Object(map) if map.len() == 1 => map.get("$secret").and_then(Value::as_str),
@@ -62,15 +63,15 @@ pub fn as_secret(value: &Value) -> Option<&str> {
 /// A marker of a reference to a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReferenceMark<'a> {
-    /// `STORE:PATH#/KEY`.
+    /// The reference, as `STORE:PATH#/KEY`.
     pub reference: &'a str,
     /// The version, if it is known.
     pub version: Option<&'a str>,
-    /// The keyed hash of the text around the reference, if there is any.
+    /// The keyed hash of the text around the reference, if there is such text.
     pub text: Option<&'a str>,
 }
 
-/// The marker of a reference to a secret.
+/// Returns the marker of a reference to a secret.
 pub fn reference(mark: ReferenceMark<'_>) -> Value {
     let mut map = object([("ref", Value::from(mark.reference))]);
     let more = [("version", mark.version), ("text", mark.text)];
@@ -79,15 +80,15 @@ pub fn reference(mark: ReferenceMark<'_>) -> Value {
     json!({"$secret": map})
 }
 
-/// The prefix of the version of a file of the repository. Such a version moves by a commit, which is reviewed like any
-/// other.
+/// The prefix of the version of a secret in a file of the repository. Such a version changes by a commit, which is
+/// reviewed like any other.
 pub const FILE_VERSION: &str = "file-";
 
 /// The prefix of the version of a secret whose store has no versions. A keyed hash of the fetched value follows.
 pub const VALUE_VERSION: &str = "hash:";
 
-/// Returns a masked value for a digest: without the hashes that only a job with the values of secrets knows. `None` if
-/// it has none.
+/// Returns a masked value without the hashes that only a job with access to the secrets can compute, so that every job
+/// gets the same digest. `None` if the value has no such hash.
 pub fn without_value_hashes(value: &Value) -> Option<Value> {
     if let Some(mark) = as_reference(value) {
         let version = mark.version.filter(|version| version.contains(VALUE_VERSION))?;
@@ -126,14 +127,14 @@ pub fn without_value_hashes(value: &Value) -> Option<Value> {
 }
 
 impl ReferenceMark<'_> {
-    /// Returns true if a version is that of a file of the repository.
+    /// Returns true if the version is that of a file in the repository.
     pub fn is_of_file(&self) -> bool {
         let mut versions = self.version.unwrap_or_default().split(" + ");
         versions.any(|version| version.starts_with(FILE_VERSION))
     }
 }
 
-/// The reference in a secret marker; `None` for any other value.
+/// Returns the reference in a secret marker; `None` for any other value.
 pub fn as_reference(value: &Value) -> Option<ReferenceMark<'_>> {
     match value {
         Value::Object(map) if map.len() == 1 => {
@@ -158,7 +159,7 @@ pub fn is_secret(value: &Value) -> bool {
     as_secret(value).is_some() || as_reference(value).is_some()
 }
 
-/// Returns true if any part of a provider's mask is set: `true` stands at each place that it calls sensitive or unknown.
+/// Returns true if a provider's mask contains `true`: each `true` marks a value as sensitive or unknown.
 pub fn holds_true(mask: &Value) -> bool {
     match mask {
         Value::Bool(set) => *set,
@@ -182,8 +183,9 @@ pub fn holds_mark(value: &Value) -> bool {
     holds_unknown(value) || holds_secret(value)
 }
 
-/// Returns a value that others wrote (a live object, a provider's answer, a document), for display. None of it is a
-/// marker of ours, so whatever looks like one gets another `$`: it is masked and shown as any other value.
+/// Escapes a value of foreign origin (a live object, a provider's response, a document) for display. It contains no
+/// markers of Konverge, so a part that looks like a marker gets another `$`, and is masked and shown like any other
+/// value.
 pub fn escape_marks(value: &Value) -> Cow<'_, Value> {
     fn escape(value: &Value) -> Value {
         match value {
@@ -209,7 +211,7 @@ pub fn escape_marks(value: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Builds a JSON object from pairs, in the given order.
+/// Creates a JSON object from pairs, in the given order.
 pub fn object<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
     pairs
         .into_iter()

@@ -1,4 +1,4 @@
-//! The plain data types that the rooms exchange: no I/O and no async. They are serializable, and versioned if
+//! The plain data types that the crates exchange: no I/O and no async. They are serializable, and have a version if
 //! they leave the process.
 //!
 //! Read them in the order of a change: [`file_source`] (files of a revision) → [`stack`] → [`affected`] →

@@ -1,4 +1,4 @@
-//! What a change does to generated KCL models, as the comment on the pull request shows it.
+//! The changes of a pull request to generated KCL models, as its comment shows them.
 
 use serde::Serialize;
 
@@ -10,9 +10,9 @@ use super::{RepoPath, StackId, affected::InputChange};
 pub struct ModelChange {
     /// The folder: `into` of `models.sources`.
     pub folder: RepoPath,
-    /// The recorded sources; those of the base if the head has no record.
+    /// The recorded sources; those at the base if the head has no record.
     pub sources: Vec<String>,
-    /// How the record in `models.sources` differs; `None` if it is the same.
+    /// The change of the record in `models.sources`; `None` if it is the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<InputChange>,
     /// The version of the source at the base.
@@ -30,7 +30,7 @@ pub struct ModelChange {
 pub struct ModelPackageChange {
     /// The folder of the package.
     pub package: RepoPath,
-    /// The change: new, gone or modified.
+    /// The change: added, removed or modified.
     pub change: InputChange,
     /// The differences of a modified package, by schema; empty if no schema, property or check differs.
     pub properties: Vec<ModelPropertyChange>,
@@ -46,7 +46,7 @@ pub struct ModelPropertyChange {
     /// The property that differs; `None` if the schema itself is new or gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub property: Option<String>,
-    /// The message of the check that differs, in place of a property.
+    /// The message of the check that differs, if a check differs and not a property.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
     /// The declaration at the base; `None` if it is new.

@@ -1,13 +1,13 @@
-//! [`Note`]: a message of a run beside its result.
+//! [`Note`]: a message of a run in addition to its result.
 
 use std::fmt::{self, Display};
 
 use super::StackId;
 
-/// A message of a run beside its result, in one or more lines.
+/// A message of a run in addition to its result, in one or more lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// How much it matters.
+    /// The importance.
     pub level: NoteLevel,
     /// The stack that it is about.
     pub stack: Option<StackId>,
@@ -15,29 +15,29 @@ pub struct Note {
     pub text: String,
 }
 
-/// How much a note matters.
+/// The importance of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoteLevel {
-    /// Something that is done.
+    /// The run did something.
     Info,
-    /// Something that a reader should know.
+    /// The reader should know something.
     Note,
-    /// Something that may be wrong.
+    /// Something may be wrong.
     Warning,
 }
 
 impl Note {
-    /// Notes something that is done.
+    /// Creates a note about something that the run did.
     pub fn info(text: impl Display) -> Self {
         Self::new(NoteLevel::Info, text)
     }
 
-    /// Notes something that a reader should know.
+    /// Creates a note that the reader should know.
     pub fn remark(text: impl Display) -> Self {
         Self::new(NoteLevel::Note, text)
     }
 
-    /// Warns of something that may be wrong.
+    /// Creates a warning that something may be wrong.
     pub fn warning(text: impl Display) -> Self {
         Self::new(NoteLevel::Warning, text)
     }
@@ -60,7 +60,7 @@ impl Note {
     }
 }
 
-/// `warning: shop/dev: the text`.
+/// Formats the note as `warning: shop/dev: the text`.
 impl Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.level {

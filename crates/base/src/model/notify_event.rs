@@ -16,17 +16,17 @@ pub enum NotifyEvent {
     Drift,
     /// An apply was stopped because a part of the plan was not reviewed.
     Unreviewed,
-    /// An apply was stopped by a policy or a freeze. Without this word it is sent as `apply-failed`.
+    /// An apply was stopped by a policy or a freeze. A receiver without this event gets `apply-failed`.
     Denied,
     /// A stack was applied although a policy set denied it, because somebody overrode the finding.
     Overridden,
-    /// A hook around a change failed, and nothing else did. Without this word it is sent as `apply-failed`.
+    /// A hook around a change failed, and nothing else did. A receiver without this event gets `apply-failed`.
     HookFailed,
     /// A secret has a new version: an apply wrote it, or a drift check found it.
     SecretRotated,
     /// A stack waits for somebody: to promote a paused rollout, to approve its wave, or to resume its rollout.
     Waiting,
-    /// A wave of a rollout failed. Without this word it is sent as `apply-failed`.
+    /// A wave of a rollout failed. A receiver without this event gets `apply-failed`.
     RolloutFailed,
     /// The stacks of a failed wave have what they had before.
     RolledBack,
@@ -41,7 +41,7 @@ impl NotifyEvent {
         )
     }
 
-    /// The event as which a receiver gets this one, if it does not ask for this one.
+    /// Returns the event as which a receiver gets this one, if it does not ask for this one.
     pub fn wider(self) -> Option<Self> {
         match self {
             Self::Denied | Self::HookFailed | Self::RolloutFailed => Some(Self::ApplyFailed),

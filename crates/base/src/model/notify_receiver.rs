@@ -1,4 +1,4 @@
-//! What a receiver of notifications is: its protocol and its language.
+//! The protocol and the language of a receiver of notifications.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ impl NotifyKind {
         Self::Email,
     ];
 
-    /// The name in `konverge.yaml`.
+    /// Returns the name in `konverge.yaml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Slack => "slack",

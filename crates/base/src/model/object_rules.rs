@@ -1,5 +1,5 @@
-//! What Kubernetes documents about its built-in kinds: which fields are immutable, and what is lost with an
-//! object. Used where no server can be asked.
+//! The documented rules of Kubernetes for its built-in kinds: which fields are immutable, and what data is lost when
+//! an object is deleted. Used where no server can be asked.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
 /// The mutable fields in the `spec` of a PersistentVolumeClaim.
 const MUTABLE_IN_CLAIM: [&str; 3] = ["resources", "volumeAttributesClassName", "volumeName"];
 
-/// The mutable fields in the `spec` of a Pod; of its containers only the image.
+/// The mutable fields in the `spec` of a Pod. In its containers only the image is mutable.
 const MUTABLE_IN_POD: [&str; 4] = [
     "activeDeadlineSeconds",
     "terminationGracePeriodSeconds",
@@ -77,7 +77,7 @@ const IMMUTABLE: [(GroupKind<'static>, &[&str]); 15] = [
     ),
 ];
 
-/// Returns true if an object's field cannot be changed in place, by the published rules of its built-in kind.
+/// Returns true if a field of an object cannot be changed in place, by the documented rules of its built-in kind.
 /// `before` is the object before the change.
 pub fn is_immutable(before: &Value, path: &str) -> bool {
     let kind = GroupKind::from_object(before);
@@ -110,8 +110,8 @@ fn is_within(path: &str, field: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Removes the fields of the server that code generators write without a value: `creationTimestamp: null` of the object
-/// and of its templates, and a `status` without content.
+/// Removes the server's fields that code generators write without a value: `creationTimestamp: null` of the object
+/// and of its templates, and an empty `status`.
 pub fn drop_unset_server_fields(object: &mut Value) {
     if let Some(whole) = object.as_object_mut()
         && whole.get("status").is_some_and(has_no_content)
@@ -144,7 +144,7 @@ fn has_no_content(value: &Value) -> bool {
     }
 }
 
-/// Describes what is lost if the object is deleted; `None` if nothing is.
+/// Returns a description of what is lost if the object is deleted; `None` if nothing is lost.
 pub fn data_loss(object: &Value) -> Option<&'static str> {
     let spec = &object["spec"];
     match GroupKind::from_object(object) {

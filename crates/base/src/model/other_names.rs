@@ -1,4 +1,4 @@
-//! [`OtherNames`]: what a stack is called besides its present identity and folder.
+//! [`OtherNames`]: the names of a stack besides its current identity and folder.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{RepoPath, StackId};
 
-/// The other names of a stack: in its files, before the change, and as it was recorded. A guard (a policy set, an
-/// approval, a limit, a freeze, a workflow hook) that names one of them holds for the stack, too. Nothing is granted by
-/// them.
+/// The other names of a stack: those in its files, those before the change, and those that its state recorded.
+///
+/// A guard (a policy set, an approval, a limit, a freeze, a workflow hook) that names one of them applies to the stack
+/// as well. A permission that names one of them does not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OtherNames {
-    /// Identities.
+    /// The other identities.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ids: BTreeSet<StackId>,
-    /// Folders.
+    /// The other folders.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub folders: BTreeSet<RepoPath>,
 }
 
 impl OtherNames {
-    /// Returns true if there is none.
+    /// Returns true if there are no other names.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.folders.is_empty()
     }
@@ -31,13 +32,13 @@ impl OtherNames {
         self.folders.extend(other.folders.iter().cloned());
     }
 
-    /// Returns true if the other list has all of these names.
+    /// Returns true if `other` contains all of these names.
     pub fn is_within(&self, other: &Self) -> bool {
         self.ids.is_subset(&other.ids) && self.folders.is_subset(&other.folders)
     }
 
-    /// Returns the names besides the present ones. The root is left out: each glob that matches it matches every
-    /// folder.
+    /// Removes the current identity and folder from the names. The root is removed as well, because a glob that matches
+    /// it matches every folder.
     #[must_use]
     pub fn besides(mut self, id: &StackId, folder: &RepoPath) -> Self {
         self.ids.remove(id);
@@ -45,7 +46,7 @@ impl OtherNames {
         self
     }
 
-    /// Each name as text, as a glob sees it.
+    /// Returns each name as text, to be matched by a glob.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let ids = self.ids.iter().map(StackId::as_str);
         ids.chain(self.folders.iter().map(RepoPath::as_str))

@@ -1,4 +1,4 @@
-//! [`PackageLock`]: what a `kcl.mod.lock` says about packages.
+//! [`PackageLock`]: the entries of a `kcl.mod.lock`.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ pub const LOCK_FILE: &str = "kcl.mod.lock";
 /// The entry of one package.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct LockedPackage {
-    /// `sum`: over the contents of its files.
+    /// `sum`: the checksum over the contents of the package's files.
     pub checksum: Option<String>,
-    /// The commit: `git_commit`, which Konverge writes beside a tag or a branch, or `commit`. It may be abbreviated.
+    /// `git_commit`, which Konverge writes beside a tag or a branch, or `commit`. The id may be abbreviated.
     pub commit: Option<String>,
-    /// `git_tag`, `branch` or `oci_tag`: the reference that these pins were made for.
+    /// `git_tag`, `branch` or `oci_tag`: the reference that the checksum and the commit belong to.
     pub reference: Option<String>,
-    /// `version`: that of the package itself, as its own `kcl.mod` names it.
+    /// `version`: the version of the package, as in its own `kcl.mod`.
     pub version: Option<String>,
-    /// `url` of a git repository, or `reg` and `repo` of a registry.
+    /// The address: `url` of a git repository, or `reg` and `repo` of a registry.
     pub address: Option<String>,
 }
 
 impl LockedPackage {
-    /// The commit, if it is a whole id.
+    /// Returns the commit, if its id is not abbreviated.
     pub fn whole_commit(&self) -> Option<&str> {
         self.commit.as_deref().filter(|id| is_whole_commit(id))
     }
 
-    /// Returns true if the entry says which content the package has.
+    /// Returns true if the entry determines the content of the package.
     pub fn is_pinned(&self) -> bool {
         self.checksum.is_some() || self.whole_commit().is_some()
     }
@@ -49,18 +49,18 @@ impl LockedPackage {
     }
 }
 
-/// Returns true for a whole id of a commit, SHA-1 or SHA-256.
+/// Returns true for a commit id that is not abbreviated, SHA-1 or SHA-256.
 pub fn is_whole_commit(id: &str) -> bool {
     matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Why a lock cannot be read.
+/// The error for a lock that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackageLockError {
-    /// It is not text.
+    /// The lock is not UTF-8.
     #[error("it is not UTF-8: {0}")]
     NotText(#[from] std::str::Utf8Error),
-    /// It is not TOML.
+    /// The lock is not TOML.
     #[error("{0}")]
     NotToml(String),
 }
@@ -75,7 +75,7 @@ impl PackageLock {
     /// Parses a `kcl.mod.lock`. An empty file is a lock without entries.
     ///
     /// # Errors
-    /// It is not TOML.
+    /// The content is not UTF-8, or not TOML.
     pub fn parse(content: &[u8]) -> Result<Self, PackageLockError> {
         let text = std::str::from_utf8(content)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -94,18 +94,18 @@ impl PackageLock {
         })
     }
 
-    /// The entry of a package, by its name in imports.
+    /// Returns the entry of a package, by its name in imports.
     pub fn find(&self, name: &str) -> Option<LockedPackage> {
         self.entries.get(name).map(LockedPackage::read)
     }
 
-    /// Every entry.
+    /// Returns every entry.
     pub fn packages(&self) -> impl Iterator<Item = (&str, LockedPackage)> {
         let entries = self.entries.iter();
         entries.map(|(name, entry)| (name.as_str(), LockedPackage::read(entry)))
     }
 
-    /// The digests of the binaries of a module by platform: `binaries` of its entry.
+    /// Returns the digests of a module's binaries by platform (`binaries` of its entry).
     pub fn binaries(&self, name: &str) -> BTreeMap<String, String> {
         let binaries = self.entries.get(name).and_then(|entry| entry.get("binaries"));
         let binaries = binaries.and_then(toml::Value::as_table).into_iter().flatten();
@@ -114,7 +114,7 @@ impl PackageLock {
         texts.collect()
     }
 
-    /// Adds the entries of another lock for the packages that this one does not pin.
+    /// Adds the entries of another lock for packages that this lock does not pin.
     pub fn add_missing(&mut self, other: Self) {
         for (name, entry) in other.entries {
             if !self.find(&name).is_some_and(|own| own.is_pinned()) {

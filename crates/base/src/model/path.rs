@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct RepoPath(Arc<str>);
 
 impl RepoPath {
-    /// The root of the repository: the empty path.
+    /// Returns the root of the repository: the empty path.
     pub fn root() -> Self {
         Self::default()
     }
@@ -25,7 +25,7 @@ impl RepoPath {
         Self::root().join(path)
     }
 
-    /// Restores a path that was normalized before it was stored as text.
+    /// Creates a path from a text that was normalized before it was stored.
     pub fn from_kept(text: &str) -> Self {
         Self(text.into())
     }
@@ -49,7 +49,7 @@ impl RepoPath {
         Some(Self(parts.join("/").into()))
     }
 
-    /// The path of a child; `name` is one component as git stores it.
+    /// Returns the path of a child. `name` is one component, as git stores it.
     pub fn child(&self, name: &str) -> Self {
         let mut text = String::with_capacity(self.0.len() + 1 + name.len());
         if !self.0.is_empty() {
@@ -60,7 +60,7 @@ impl RepoPath {
         Self(text.into())
     }
 
-    /// The folder of this path; `None` for the root.
+    /// Returns the folder of this path; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.0.is_empty() {
             return None;
@@ -72,17 +72,17 @@ impl RepoPath {
         )
     }
 
-    /// This folder and all folders above it, the nearest first, the root last.
+    /// Returns this folder and all folders above it, the nearest first and the root last.
     pub fn ancestors(&self) -> impl Iterator<Item = RepoPath> + use<> {
         std::iter::successors(Some(self.clone()), RepoPath::parent)
     }
 
-    /// The last component; empty for the root.
+    /// Returns the last component; empty for the root.
     pub fn file_name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// True for the root of the repository.
+    /// Returns true for the root of the repository.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -94,13 +94,13 @@ impl RepoPath {
             || (self.0.starts_with(&*folder.0) && self.0.as_bytes().get(folder.0.len()) == Some(&b'/'))
     }
 
-    /// This path relative to a folder above it; `None` if it is not in that folder.
+    /// Returns this path relative to a folder above it; `None` if this path is not in that folder.
     pub fn relative_to(&self, folder: &RepoPath) -> Option<&str> {
         self.is_within(folder)
             .then(|| self.0[folder.0.len()..].trim_start_matches('/'))
     }
 
-    /// The relative path from a folder to this path.
+    /// Returns the relative path from a folder to this path.
     pub fn path_from(&self, folder: &RepoPath) -> String {
         let shared = folder
             .ancestors()
@@ -117,7 +117,7 @@ impl RepoPath {
         }
     }
 
-    /// The text, `""` for the root.
+    /// Returns the text, `""` for the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }

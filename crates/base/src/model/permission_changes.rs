@@ -1,8 +1,8 @@
-//! How a merge would change the permissions of Konverge, as the comment on the pull request shows it.
+//! The changes of a pull request to permissions of Konverge, as its comment shows them.
 
 use super::StackId;
 
-/// The key of changed code owners: the name of the file.
+/// The name of the file that defines code owners, as the key of a change.
 pub const CODEOWNERS: &str = "CODEOWNERS";
 
 /// One configuration key that grants permissions, before and after a merge.
@@ -12,14 +12,14 @@ pub struct PowerChange {
     pub key: String,
     /// The value on the default branch as compact JSON; `None` if it is not set.
     pub from: Option<String>,
-    /// The value after the merge.
+    /// The value after the merge as compact JSON; `None` if it is not set.
     pub to: Option<String>,
-    /// The stacks concerned; `None` for all stacks.
+    /// The stacks that the change concerns; `None` for all stacks.
     pub stacks: Option<Vec<StackId>>,
 }
 
 impl PowerChange {
-    /// The file that grants the permission.
+    /// Returns the name of the file that grants the permission.
     pub fn file(&self) -> &'static str {
         if self.key == CODEOWNERS {
             CODEOWNERS

@@ -19,7 +19,7 @@ use crate::error::ErrorBody;
 pub struct Plan {
     /// Version of this format.
     pub version: u32,
-    /// Sorted by folder.
+    /// The plans, sorted by folder.
     pub stacks: Vec<StackPlan>,
 }
 
@@ -31,33 +31,35 @@ pub struct StackPlan {
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
-    /// The other names of the stack, for guards. Only the planner knows them.
+    /// The other names of the stack, for policies. Set only by the planner.
     #[serde(skip)]
     pub known_as: OtherNames,
-    /// The stacks that must be applied before this one can delete what holds their objects.
+    /// The stacks that must be applied first. Until then this stack cannot delete a Namespace or CRD that contains
+    /// their objects.
     #[serde(skip)]
     pub waits_for: BTreeSet<StackId>,
-    /// The outputs of other stacks whose values the plan has.
+    /// The outputs of other stacks whose values the plan contains.
     #[serde(skip)]
     pub read: Vec<RecordedRead>,
-    /// The values in the place of the texts that read them. A review of a text as unknown holds for this value alone.
+    /// The value that replaced each text with outputs of other stacks. A review of such a text as unknown accepts only
+    /// this value.
     #[serde(skip)]
     pub filled: FilledTexts,
-    /// The side that the Spec was compared with.
+    /// The object of comparison.
     pub basis: Basis,
     /// The digest over the sorted review units.
     pub digest: Digest,
-    /// The plan in numbers.
+    /// The number of resources by action.
     pub summary: Summary,
-    /// Changed resources only, sorted by id.
+    /// The changed resources, sorted by id.
     pub resources: Vec<ResourcePlan>,
     /// Notes of the generation from AppConfigurations: settings that Kusion would lose silently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why the stack, or a part of it, could not be planned.
+    /// The error, if the stack or a part of it could not be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
-    /// With an error: true if the base fails in the same way, at a place that this change does not touch.
+    /// With an error: true if the base has the same error, in code that this change does not touch.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_as_before: bool,
     /// With an error: the resources that an apply skips, namely those that could not be planned, their
@@ -66,7 +68,7 @@ pub struct StackPlan {
     pub held_back: Vec<ResourceId>,
 }
 
-/// The side that a Spec is compared with.
+/// The object that a Spec is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -74,7 +76,7 @@ pub enum Basis {
     Live,
     /// The Spec of the base revision. No cluster was queried.
     Spec,
-    /// Nothing: drift is a difference from what was applied, and the stack was never applied.
+    /// Nothing, because the stack was never applied. Only in a drift check, which compares with the last apply.
     #[serde(rename = "never-applied")]
     NeverApplied,
 }
@@ -82,25 +84,25 @@ pub enum Basis {
 /// The number of resources by action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// To create.
+    /// Resources to create.
     pub create: usize,
-    /// To update in place.
+    /// Resources to update in place.
     pub update: usize,
-    /// To delete and create again.
+    /// Resources to delete and create again.
     pub replace: usize,
-    /// To delete.
+    /// Resources to delete.
     pub delete: usize,
-    /// To take over: they run already.
+    /// Resources to adopt: they already exist.
     pub adopt: usize,
-    /// How many of those to take over do not stay as they run. Filled by reports; always 0 in a plan.
+    /// Adopted resources that also change. Set by reports; always 0 in a plan.
     #[serde(skip)]
     pub adopt_changed: usize,
-    /// To remove from the state, and leave in place.
+    /// Resources to remove from the state only.
     pub forget: usize,
     /// Hooks to run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: usize,
-    /// Without a change.
+    /// Resources without a change.
     pub unchanged: usize,
     /// Resources that could not be planned.
     pub unknown: usize,
@@ -122,7 +124,7 @@ impl Summary {
         } += 1;
     }
 
-    /// The number of resources that would change.
+    /// Returns the number of resources that would change.
     pub fn changed(&self) -> usize {
         self.create
             + self.update
@@ -164,44 +166,44 @@ impl std::ops::Add for Summary {
 pub enum Action {
     /// The resource does not exist and is created.
     Create,
-    /// The resource exists, is ours and is changed in place.
+    /// The resource exists, belongs to this stack and is changed in place.
     Update,
     /// The runtime cannot update the resource in place: it is deleted and recreated.
     Replace,
-    /// The resource is ours and no longer desired.
+    /// The resource belongs to this stack and is no longer desired.
     Delete,
-    /// The resource exists and is desired, but is not ours yet.
+    /// The resource exists and is desired, but does not belong to this stack yet.
     Adopt,
-    /// The resource is ours, no longer desired and already gone. Only the state changes.
+    /// The resource belongs to this stack, is no longer desired and is already gone. Only the state changes.
     Forget,
     /// The resource is the Job of a hook, which is recreated and runs to its end.
     Run,
     /// There is nothing to do.
     Unchanged,
-    /// Unknown until other resources are applied.
+    /// The action is unknown until other resources are applied.
     Unknown,
 }
 
-/// The validation of a change.
+/// The way in which a change was validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validation {
-    /// The server (a dry-run, or `terraform plan`).
+    /// By the server: a Kubernetes dry run, or `terraform plan`.
     Server,
-    /// A known schema (the plan's own CRD).
+    /// By a known schema: the CRD in the same plan.
     Schema,
-    /// Not validated.
+    /// The change was not validated.
     None,
 }
 
-/// The pods that a change restarts, starts and ends.
+/// The number of pods that a change restarts, starts and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PodImpact {
-    /// Pods that end, and others start in their place.
+    /// Pods that are replaced by new ones.
     pub restarts: u64,
-    /// Pods that are more than before.
+    /// Pods that are started in addition.
     pub starts: u64,
-    /// Pods that are less than before.
+    /// Pods that are ended without a replacement.
     pub ends: u64,
 }
 
@@ -229,16 +231,16 @@ impl std::ops::Add for PodImpact {
 pub struct ResourcePlan {
     /// The resource.
     pub id: ResourceId,
-    /// The runtime that plans and applies it.
+    /// The runtime that plans and applies the resource.
     pub runtime: RuntimeKind,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// The action of an apply on it.
+    /// The action of an apply on the resource.
     pub action: Action,
     /// The digest over the resource's sorted review units.
     pub digest: Digest,
-    /// Who validated the change.
+    /// The way in which the change was validated.
     pub validated: Validation,
     /// For a replacement: the paths that force it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -251,7 +253,7 @@ pub struct ResourcePlan {
     /// Sorted by path. A creation has one change at path `""` whose `to` is the whole resource; a deletion
     /// has one whose `from` is the whole resource.
     pub changes: Vec<FieldChange>,
-    /// The sorted paths of which only the field manager changes: the value stays, and we own it from then on.
+    /// The sorted paths whose field manager changes: the value stays, and Konverge owns the field from then on.
     /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<String>,
@@ -306,7 +308,7 @@ impl StackPlan {
         self.error.is_some() && !self.held_back.is_empty()
     }
 
-    /// The plan of a stack that could not be planned.
+    /// Returns the plan of a stack that could not be planned.
     pub fn failed(stack: RepoPath, id: StackId, basis: Basis, error: ErrorBody) -> Self {
         let mut plan = Self::new(stack, id, basis, Vec::new());
         plan.error = Some(error);

@@ -1,4 +1,4 @@
-//! The digest of a resource's plan: over its units of review.
+//! The digest of a resource's plan, over its review units.
 
 use super::{
     Digest, ResourceId, StackId,
@@ -36,7 +36,7 @@ impl ResourcePlan {
         plan
     }
 
-    /// The plan with other values in its changes.
+    /// Returns the plan with other values in its changes.
     #[must_use]
     pub fn with_changes(&self, stack: &StackId, changes: Vec<FieldChange>) -> Self {
         let changed = Self::new(stack, self.id.clone(), self.runtime, self.action, changes)
@@ -48,7 +48,7 @@ impl ResourcePlan {
         }
     }
 
-    /// Adds the paths of which only the field manager changes.
+    /// Adds the paths whose field manager changes while their values stay.
     #[must_use]
     pub fn with_ownership(mut self, stack: &StackId, paths: Vec<String>) -> Self {
         if !paths.is_empty() {

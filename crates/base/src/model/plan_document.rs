@@ -102,7 +102,7 @@ pub struct DocumentResource {
 /// One difference of a resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentChange {
-    /// As in RFC 6901; an item of a keyed list as `name=web`.
+    /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
     pub path: String,
     /// The value before; absent if there was none.
     #[serde(
@@ -128,11 +128,11 @@ pub struct DocumentChange {
 pub struct DesiredResource {
     /// The resource.
     pub id: ResourceId,
-    /// The runtime that applies it.
+    /// The runtime that applies the resource.
     pub runtime: RuntimeKind,
     /// The kind of a Kubernetes object, or the type of a Terraform resource.
     pub kind: String,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     pub cluster: Option<ClusterName>,
     /// The attributes, with `$secret` and `$unknown` markers.
     pub attributes: Map<String, Value>,
@@ -149,7 +149,7 @@ impl StackDocument {
 }
 
 impl PlanDocument {
-    /// The document of these stacks.
+    /// Returns the document of these stacks.
     pub fn new(mut stacks: Vec<StackDocument>) -> Self {
         stacks.sort_by(|a, b| (&a.stack.folder, &a.stack.id).cmp(&(&b.stack.folder, &b.stack.id)));
         Self {
@@ -158,7 +158,7 @@ impl PlanDocument {
         }
     }
 
-    /// The published JSON Schema.
+    /// Returns the published JSON Schema.
     pub fn schema() -> Value {
         schemars::schema_for!(PlanDocument).to_value()
     }

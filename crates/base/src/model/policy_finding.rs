@@ -1,4 +1,4 @@
-//! The findings of the policies for a plan.
+//! The findings of policies in a plan.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use super::{Digest, ResourceId, StackId};
 pub struct PolicyFinding {
     /// The enforcement, the strictest first.
     pub verdict: Enforcement,
-    /// The rule as its key in `konverge.yaml`, such as `policy.freeze`; of a policy set `SET/RULE`.
+    /// The rule: its key in `konverge.yaml`, such as `policy.freeze`, or `SET/RULE` for a rule of a policy set.
     pub rule: String,
     /// The stack that the finding concerns; `None` for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<StackId>,
-    /// One sentence: what is not allowed and why.
+    /// The message, one sentence: what is not allowed and why.
     pub message: String,
-    /// The way to satisfy the rule.
+    /// The hint that says how to satisfy the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The place at which a rule of a policy set found it.
+    /// The location of the finding, if a rule of a policy set found it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<SetPlace>,
 }
 
-/// The place at which a rule of a policy set found something.
+/// The location of a finding of a policy set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetPlace {
@@ -43,35 +43,35 @@ pub struct SetPlace {
     pub details: BTreeMap<String, String>,
     /// The digest over set, rule, stack, resource, path and message.
     pub digest: Digest,
-    /// Why it does not count, although the rule denies.
+    /// The exception or the override that lets a denial pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_by: Option<PassedBy>,
 }
 
-/// Why a denial does not count.
+/// The reason why a denial may pass.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PassedBy {
     /// An exception in `policy.exceptions`.
     Exception {
-        /// Its end, as in the configuration.
+        /// The end of the exception, as in the configuration.
         until: String,
-        /// The reason that the override gives.
+        /// The reason in the configuration.
         reason: String,
     },
-    /// The people who overrode it.
+    /// An override by these people.
     Override(Vec<String>),
 }
 
-/// The enforcement of a finding.
+/// The effect of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
-    /// The stack is stopped.
+    /// The stack is not applied.
     Deny,
     /// The rule reads a value that is known only after apply. It is evaluated again before the write.
     Undecided,
-    /// The finding is shown only.
+    /// The finding is only shown.
     Warn,
     /// The rule was evaluated and is satisfied.
     Pass,

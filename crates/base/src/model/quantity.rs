@@ -1,28 +1,28 @@
-//! [`Quantity`]: a number of Kubernetes with its unit, as in `500m` or `1.5Gi`.
+//! [`Quantity`]: a Kubernetes quantity, a number with a unit such as `500m` or `1.5Gi`.
 //! Source: `k8s.io/apimachinery/pkg/api/resource`.
 
 /// A number with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantity {
-    /// Its value in billionths.
+    /// The value in billionths (10⁻⁹).
     pub billionths: i128,
-    /// True if Kubernetes keeps it as a whole number: not `1000m` or `1.5Gi`, for example.
+    /// True if Kubernetes stores the quantity as an integer. False for `1000m` or `1.5Gi`, for example.
     pub is_whole: bool,
     form: Form,
 }
 
-/// How a quantity is written.
+/// The notation of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// `500m`, `2k`
+    /// A decimal unit: `500m`, `2k`
     Decimal,
-    /// `1e3`
+    /// A decimal exponent: `1e3`
     Exponent,
-    /// `1Gi`
+    /// A binary unit: `1Gi`
     Binary,
 }
 
-/// The billionths of one.
+/// The number of billionths in one.
 pub const UNIT: i128 = 1_000_000_000;
 
 impl Form {
@@ -36,7 +36,8 @@ impl Form {
 }
 
 impl Quantity {
-    /// Parses a quantity as Kubernetes writes it: `1.5Gi`, `100m`, `1e3`. `None` if it is none, or has over 18 digits.
+    /// Parses a quantity as Kubernetes writes it: `1.5Gi`, `100m`, `1e3`. `None` if the text is not a quantity, or has
+    /// more than 18 digits.
     pub fn parse(text: &str) -> Option<Self> {
         let end = text
             .char_indices()
@@ -86,7 +87,7 @@ impl Quantity {
         };
         let value = mantissa.checked_mul(factor)?.checked_mul(UNIT)?;
         let divisor = scale.checked_mul(divisor)?;
-        // Kubernetes rounds up what is finer than a billionth.
+        // Kubernetes rounds up to whole billionths.
         let value = value.checked_add(divisor - 1)? / divisor;
         Some(Self {
             billionths: if number.starts_with('-') { -value } else { value },
@@ -95,7 +96,7 @@ impl Quantity {
         })
     }
 
-    /// The text that Kubernetes writes for it: the largest unit that needs no fraction.
+    /// Returns the text that Kubernetes writes: with the largest unit that needs no fraction.
     pub fn canonical(&self) -> String {
         if self.form == Form::Binary && self.billionths % UNIT == 0 && self.billionths.abs() >= 1024 * UNIT {
             let (number, power) = reduce(self.billionths / UNIT, 1024, BINARY.len() - 1);
@@ -116,7 +117,8 @@ impl Quantity {
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// Divides a number by `base` as often as nothing is left over, at most `most` times. Returns how often.
+/// Divides a number by `base` while there is no remainder, at most `most` times. Returns the quotient and the number of
+/// divisions.
 fn reduce(mut number: i128, base: i128, most: usize) -> (i128, usize) {
     let mut times = 0;
     while number != 0 && number % base == 0 && times < most {
@@ -126,7 +128,8 @@ fn reduce(mut number: i128, base: i128, most: usize) -> (i128, usize) {
     (number, times)
 }
 
-/// Returns true if Kubernetes keeps a quantity as a whole number, by the digits before and behind the point.
+/// Returns true if Kubernetes stores a quantity as an integer. `digits` is the number of digits before the point,
+/// `fraction` of those after it.
 fn is_whole(suffix: &str, digits: usize, fraction: usize) -> bool {
     let places = match suffix {
         "n" | "u" | "m" => return false,
@@ -137,7 +140,7 @@ fn is_whole(suffix: &str, digits: usize, fraction: usize) -> bool {
         "T" => 12,
         "P" => 15,
         "E" => 18,
-        // With more digits the API server takes its slower form, which is never whole.
+        // With more digits the API server uses its slow path (arbitrary precision), which never stores an integer.
         "Ki" => return fraction == 0 && digits <= 11,
         "Mi" => return fraction == 0 && digits <= 8,
         "Gi" => return fraction == 0 && digits <= 5,

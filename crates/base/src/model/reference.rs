@@ -1,9 +1,9 @@
-//! References to values of other resources: `$kusion_path.<id>.<path>`, anywhere in a text. All readers share
-//! this scanner.
+//! References to values of other resources: `$kusion_path.<id>.<path>`, anywhere in a text. All code that reads
+//! references uses this scanner.
 //!
-//! Kusion splits such a text on `.`, so it cannot name an id with a dot, a list item, or a reference inside a
-//! longer string. This scanner takes the longest id of the Spec that matches. `[n]`, `["key"]` and a bare
-//! number are indices. After the id a `:` is read as a `.` (the form of early Kusion versions).
+//! Kusion splits such a text at each `.`, so it cannot refer to an id with a dot, a list item, or use a reference
+//! inside a longer string. This scanner takes the longest id of the Spec that matches. `[n]`, `["key"]` and a bare
+//! number are indices. A `:` after the id is read as a `.` (the syntax of early Kusion versions).
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -52,7 +52,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// The position of the id in the text.
+    /// Returns the byte range of the id in the text.
     pub fn id_place(&self) -> Range<usize> {
         let start = self.place.start + MARK.len();
         start..start + self.target.as_str().len()
@@ -76,7 +76,7 @@ impl<'a> FromIterator<&'a ResourceId> for Targets {
 }
 
 impl Targets {
-    /// The resources that the values refer to, sorted.
+    /// Returns the resources that the values refer to, sorted.
     ///
     /// # Errors
     /// A reference names no resource, or its path has a syntax error.
@@ -98,7 +98,7 @@ impl Targets {
         Ok(found)
     }
 
-    /// The references in a text, in order.
+    /// Returns the references in a text, in order.
     ///
     /// # Errors
     /// Errors of [`Targets::referenced`].
@@ -163,8 +163,8 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Parses a sequence of `.key`, `:key`, `[0]` and `["a key"]`. A `.` or `:` without a key after it is text
-/// behind the reference.
+/// Parses a sequence of `.key`, `:key`, `[0]` and `["a key"]`. A `.` or `:` that no key follows belongs to the text
+/// after the reference.
 fn read_path(text: &str, end: &mut usize) -> Result<Vec<String>, &'static str> {
     let mut path = Vec::new();
     loop {

@@ -25,8 +25,8 @@ pub enum ReferenceError {
         /// The keys that exist where the path stops matching.
         known: Vec<String>,
     },
-    /// A value inside a longer string that is not text, number or boolean.
-    #[error("`{target}` holds a {what} at `{path}`, which cannot stand inside a longer string")]
+    /// The value is inside a longer string, but is not a text, number or boolean.
+    #[error("`{target}` holds a {what} at `{path}`, which cannot be part of a longer string")]
     NotText {
         /// The referenced resource.
         target: ResourceId,
@@ -45,16 +45,16 @@ fn known_keys(known: &[String]) -> String {
     }
 }
 
-/// The known part of a referenced resource.
+/// The knowledge about the value of a referenced resource.
 #[derive(Debug, Clone, Copy)]
 pub enum KnownValue<'a> {
-    /// The live value, unchanged or as applied. A missing value is an error.
+    /// The live value, after the resource was applied or found unchanged. A missing path is an error.
     Final(&'a Value),
     /// The live value of a resource that will not change; only its `status` may still be filled in.
     Settled(&'a Value),
-    /// The expected value: the server may still fill in missing values.
+    /// The expected value of a resource that changes. The server may still add values.
     Expected(&'a Value),
-    /// Nothing is known yet.
+    /// The value is not known yet.
     Nothing,
 }
 

@@ -1,33 +1,35 @@
-//! The parts of a resource id in Kusion's form. An author may choose any other text: such an id has no parts.
+//! The parts of a resource id in Kusion's format. An author may choose any other text as the id, which then has no
+//! parts.
 
 use super::{GroupKind, ResourceId, spec::RuntimeKind};
 
 /// The parts of `apiVersion:Kind[:namespace]:name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectParts<'a> {
-    /// `apps/v1`.
+    /// The API version, such as `apps/v1`.
     pub api_version: &'a str,
-    /// `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: &'a str,
-    /// `[namespace:]name`. Names of RBAC objects have colons, so the text does not tell what the namespace is.
+    /// The rest, `[namespace:]name`. Names of RBAC objects may contain colons, so the namespace cannot be recognized in
+    /// the text.
     pub name: &'a str,
 }
 
 /// The parts of `namespace:provider:type[:name]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerraformParts<'a> {
-    /// `hashicorp`.
+    /// The namespace of the provider, such as `hashicorp`.
     pub namespace: &'a str,
-    /// `aws`.
+    /// The name of the provider, such as `aws`.
     pub provider: &'a str,
-    /// `aws_s3_bucket`.
+    /// The resource type, such as `aws_s3_bucket`.
     pub kind: &'a str,
-    /// The name of the resource. Without one there is no address for it.
+    /// The name of the resource; `None` if the id has three parts.
     pub name: Option<&'a str>,
 }
 
 impl<'a> ObjectParts<'a> {
-    /// Parses an id; `None` for one with fewer than three parts.
+    /// Parses an id; `None` if it has fewer than three parts.
     pub fn parse(id: &'a str) -> Option<Self> {
         let mut parts = id.splitn(3, ':');
         Some(Self {
@@ -45,7 +47,7 @@ impl<'a> ObjectParts<'a> {
     /// Returns `namespace/name`, or the name alone.
     pub fn path(&self) -> String {
         match self.group_kind() {
-            // These have no namespace, but often colons: `system:node`.
+            // These kinds are cluster-scoped, but their names often contain colons: `system:node`.
             GroupKind::CLUSTER_ROLE | GroupKind::CLUSTER_ROLE_BINDING => self.name.to_owned(),
             _ => self.name.replacen(':', "/", 1),
         }
@@ -69,13 +71,13 @@ impl ResourceId {
         })
     }
 
-    /// Returns the text after the last colon: the name, of an object or of a Terraform resource.
+    /// Returns the text after the last colon: the name of an object or of a Terraform resource.
     pub fn name(&self) -> &str {
         self.as_str().rsplit(':').next().unwrap_or_default()
     }
 
-    /// Returns the runtime whose form the id has, for records that have the id alone: only that of an object begins with
-    /// an API version.
+    /// Guesses the runtime from the id, for records that have nothing else: only the id of a Kubernetes object begins
+    /// with an API version.
     pub fn runtime_by_form(&self) -> RuntimeKind {
         let first = self.as_str().split(':').next().unwrap_or_default();
         let is_core = first

@@ -1,5 +1,5 @@
-//! Review units: what a reviewer approved. A unit is (stack, resource, action, path, to). The value before
-//! the change (`from`) is a guard beside it.
+//! Review units: the changes that a reviewer approved. A unit is (stack, resource, action, path, to). The value before
+//! the change (`from`) is recorded too, but is not part of the unit.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ pub struct ReviewUnit {
     pub stack: StackId,
     /// The resource.
     pub resource: ResourceId,
-    /// The action of an apply on it.
+    /// The action of an apply on the resource.
     pub action: Action,
-    /// The field that changes; empty for the resource itself.
+    /// The path of the field that changes; empty for the resource itself.
     pub path: String,
     /// The new value, masked; `None` if the value is removed.
     #[serde(
@@ -33,7 +33,7 @@ pub struct ReviewUnit {
         deserialize_with = "super::plan::present"
     )]
     pub to: Option<Value>,
-    /// The old value, masked. It is a guard and not part of the unit's digest.
+    /// The old value, masked. It is not part of the unit's digest.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -43,8 +43,8 @@ pub struct ReviewUnit {
 }
 
 impl ReviewUnit {
-    /// The digest over (stack, resource, action, path, to) in canonical JSON. A job that has the values of secrets and one
-    /// that has none give a unit the same digest.
+    /// Returns the digest over (stack, resource, action, path, to) in canonical JSON. It is the same in a job with and
+    /// in a job without access to the values of secrets.
     pub fn digest(&self) -> Digest {
         let mut builder = DigestBuilder::new("unit");
         for part in [
@@ -62,8 +62,9 @@ impl ReviewUnit {
         builder.finish()
     }
 
-    /// The part of the unit in the digest of a plan. A takeover has no earlier apply to compare with, so the digest of its
-    /// plan stands for the live values, too: an approval does not fit once somebody has changed one of them.
+    /// Returns the unit's part of the plan digest. For an adopted resource it includes the live value, because there is
+    /// no earlier apply to compare with: if somebody changes that value, an approval of the old digest no longer
+    /// applies.
     pub(super) fn plan_digest(&self) -> Digest {
         let live = self.from.as_ref().filter(|_| self.action == Action::Adopt);
         let Some(live) = live else {
@@ -76,7 +77,7 @@ impl ReviewUnit {
     }
 }
 
-/// The digest of a value without what only a job with the values of secrets knows.
+/// Returns the digest of a value without the hashes that only a job with access to the secrets can compute.
 fn digest_of_known(value: &Value) -> Digest {
     let known = without_value_hashes(value);
     Digest::of_json(known.as_ref().unwrap_or(value))
@@ -96,8 +97,8 @@ fn action_word(action: Action) -> &'static str {
     }
 }
 
-/// The units of one resource's plan. Changes by the server itself (defaults, admission) are shown but not
-/// reviewed. A resource without changes of its own has one unit: its action. An update that only changes the
+/// Returns the units of one resource's plan. Changes by the server itself (defaults, admission) are shown but not
+/// reviewed. A resource whose fields do not change has one unit: its action. An update that only changes the
 /// owner of fields has no unit, because every value stays.
 pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
     let keeps_values = plan.changes.is_empty() && !plan.ownership.is_empty();
@@ -127,7 +128,7 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
     units
 }
 
-/// The units of a stack's plan.
+/// Returns the units of a stack's plan.
 pub fn stack_units(plan: &StackPlan) -> Vec<ReviewUnit> {
     plan.resources
         .iter()
@@ -146,7 +147,7 @@ pub struct ReviewRecord {
     pub head: CommitId,
     /// The base that the head was compared with.
     pub base: CommitId,
-    /// The commit of the default branch whose policy applied. `None` in older records: the base is used
+    /// The commit of the default branch whose policies applied. `None` in older records: then `base` counts
     /// instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<CommitId>,
@@ -157,21 +158,21 @@ pub struct ReviewRecord {
     pub findings: BTreeSet<Digest>,
     /// The plan digest and the units of each previewed stack. Unchanged stacks are listed too, with no units.
     pub stacks: Vec<ReviewedStack>,
-    /// The comment that showed it; a document beside the record, because it is written later. Loaded only with
-    /// `findings`.
+    /// The comment that showed the plan. It is stored in a separate document, because it is written later. Loaded only
+    /// if `findings` is not empty.
     #[serde(skip)]
     pub comment: Option<RecordedComment>,
 }
 
-/// The line of an approving review that overrides every denial which the comment shows.
+/// The line in an approving review that overrides every denial that the comment shows.
 pub const OVERRIDE_ALL_SHOWN: &str = "konverge override";
 
 /// The comment of a preview, as Konverge wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedComment {
-    /// The digest of its text.
+    /// The digest of the comment's text.
     pub digest: Digest,
-    /// GitHub's time of the write.
+    /// The time of the write, by GitHub's clock.
     pub written: Timestamp,
 }
 
@@ -180,17 +181,17 @@ pub struct RecordedComment {
 pub struct ReviewedStack {
     /// Identity of the stack.
     pub id: StackId,
-    /// The side that the Spec was compared with; `spec` for pull requests from forks.
+    /// The object that the Spec was compared with; `spec` for pull requests from forks.
     pub basis: Basis,
-    /// The digest of its plan at the review.
+    /// The digest of the stack's plan at the review.
     pub digest: Digest,
     /// The digest of the Spec at the head, if it was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
-    /// The short hashes of what the stack would create or adopt. With them the shards of a preview are
-    /// compared.
+    /// The short hashes of the objects that the stack would create or adopt. They show conflicts between the shards of
+    /// a preview.
     #[serde(default, skip_serializing_if = "Marks::is_empty")]
     pub claims: Marks,
-    /// Everything that the reviewer was shown of it.
+    /// The changes that the reviewer was shown.
     pub units: Vec<ReviewUnit>,
 }

@@ -1,4 +1,4 @@
-//! What a push added to a plan and took from it: the units of two previews of one pull request.
+//! The units that a push added to a plan and removed from it, by comparing two previews of one pull request.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,7 +17,7 @@ pub struct ReviewDifference {
     pub added: Vec<ReviewUnit>,
     /// Units that only the plan of the earlier head had.
     pub removed: Vec<ReviewUnit>,
-    /// Stacks that cannot be compared: one of the two previews has no plan of them, or compared only Specs.
+    /// Stacks that cannot be compared: one of the two previews has no plan for them, or compared only Specs.
     pub incomparable: Vec<StackId>,
 }
 
@@ -65,7 +65,7 @@ impl ReviewDifference {
     }
 }
 
-/// The units of one side that the other does not have.
+/// Returns the units in `units` that `other` does not have.
 fn without(units: &[ReviewUnit], other: &[ReviewUnit]) -> Vec<ReviewUnit> {
     let known: HashSet<Digest> = other.iter().map(ReviewUnit::digest).collect();
     let missing = units.iter().filter(|unit| !known.contains(&unit.digest()));

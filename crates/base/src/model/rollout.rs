@@ -1,4 +1,4 @@
-//! The record of a rollout: which commit goes to which stacks in which waves, and how far it is.
+//! The record of a rollout: the commit, its stacks in waves, and the progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CommitId, Digest, RepoPath, StackId};
 
-/// How far a rollout is. Each change is a document of its own; the newest one counts.
+/// The progress of a rollout. Each change is stored as a new document; the newest one counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutRecord {
@@ -15,46 +15,47 @@ pub struct RolloutRecord {
     pub rollout: String,
     /// The commit that every wave gets.
     pub commit: CommitId,
-    /// The digest of the rollout and its gates as they were configured at the start.
+    /// The digest of the configured rollout and its gates at the start.
     pub rules: Digest,
-    /// The stacks of each wave that the commit changes.
+    /// The stacks that the commit changes, by wave.
     pub waves: Vec<BTreeMap<StackId, RolloutStack>>,
     /// The current wave, from 0.
     pub wave: usize,
     /// The phase of the current wave.
     pub phase: RolloutPhase,
-    /// Somebody paused it: nothing continues until it is resumed.
+    /// True if somebody paused the rollout: nothing continues until it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// When the phase began.
+    /// The time at which the phase began.
     pub since: ClockReading,
-    /// Why it is so, for people.
+    /// The reason for the phase, as text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// The digests of the plans that somebody approved, of all stacks of a wave: no other plan of it is applied.
+    /// The plan digests that somebody approved, for all stacks of a wave. No other plan of the wave is applied.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub approved: BTreeMap<StackId, Digest>,
-    /// The digests with which somebody approved them.
+    /// The digests that the approvals named.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub approvals: BTreeSet<Digest>,
-    /// The digests of the plans of the next wave while a gate asks for its approval. Each job writes those of its own
-    /// environment, and an approval is for all of them.
+    /// The plan digests of the next wave while a gate waits for its approval. Each job writes those of its own
+    /// environment, and one approval covers all of them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub planned: BTreeMap<StackId, Digest>,
-    /// The number of waves that have begun. It stays if the rollout goes back to an earlier wave.
+    /// The number of waves that have begun. It does not decrease if the rollout goes back to an earlier wave.
     pub begun_waves: usize,
-    /// The stacks of the current wave that a job saw ready after the bake. Other jobs may not see them: those of other
-    /// environments.
+    /// The stacks of the current wave that a job saw ready after the bake time. Jobs see only the stacks of their own
+    /// environment.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ready: BTreeSet<StackId>,
-    /// Since when jobs see stacks of the current wave unready after the bake. A job that sees one ready takes it out.
+    /// The time since which jobs see a stack of the current wave unready after the bake time. A stack that becomes
+    /// ready is removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unready_since: BTreeMap<StackId, ClockReading>,
-    /// Contents of stacks with which a rollout failed or was aborted: they are not applied until a newer content of one of
-    /// these stacks comes, or somebody resumes.
+    /// The stack contents with which a rollout failed or was aborted. They are not applied until one of these stacks
+    /// gets a newer content, or somebody resumes the rollout.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub held: BTreeSet<HeldContent>,
-    /// The last word of each gate of the current wave, by the name of the gate.
+    /// The last result of each gate of the current wave, by the name of the gate.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub measured: BTreeMap<String, String>,
 }
@@ -64,9 +65,9 @@ pub struct RolloutRecord {
 pub struct HeldContent {
     /// The stack.
     pub stack: StackId,
-    /// The digest of its inputs; `None`: its removal.
+    /// The input digest of the stack; `None` if the commit removes the stack.
     pub input: Option<Digest>,
-    /// The commit of the rollout that failed. The contents that one commit brought are released together.
+    /// The commit of the failed rollout. All contents of one commit are released together.
     pub commit: CommitId,
 }
 
@@ -74,12 +75,12 @@ pub struct HeldContent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStack {
-    /// Its folder.
+    /// The folder of the stack.
     pub folder: RepoPath,
-    /// The digest of its inputs at the commit; `None`: the commit removes the stack.
+    /// The input digest of the stack at the commit; `None` if the commit removes the stack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Digest>,
-    /// The serial of its state before the rollout, to which a rollback goes.
+    /// The serial of the stack's state before the rollout. A rollback restores this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
 }
@@ -88,24 +89,24 @@ pub struct RolloutStack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RolloutPhase {
-    /// Its stacks are applied.
+    /// The stacks of the wave are being applied.
     Applying,
-    /// Its stacks are applied, and must stay ready for some time.
+    /// The stacks of the wave are applied, and must stay ready for the bake time.
     Baking,
-    /// Its gates are asked.
+    /// The gates of the wave are checked.
     Gate,
-    /// It failed, and its stacks get what they had before.
+    /// The wave failed, and its stacks are rolled back.
     RollingBack,
-    /// It failed. Its commit is held until a newer one changes its stacks, or somebody resumes the rollout.
+    /// The wave failed. The commit is held until a newer commit changes its stacks, or somebody resumes the rollout.
     Stopped,
     /// Every wave has ended.
     Done,
-    /// Somebody ended the rollout before its last wave. Its commit is held as that of a failed one.
+    /// Somebody aborted the rollout before its last wave. The commit is held like that of a failed rollout.
     Aborted,
 }
 
 impl RolloutPhase {
-    /// Returns true if nothing follows: the next change starts a new rollout.
+    /// Returns true if the rollout has ended: the next change starts a new one.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Aborted)
     }
@@ -125,18 +126,18 @@ impl std::fmt::Display for RolloutPhase {
     }
 }
 
-/// The readings of two clocks at one moment.
+/// The readings of two clocks at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
-    /// The clock of the machine.
+    /// The time of the local machine.
     pub local: Timestamp,
-    /// The clock of GitHub, if it answered.
+    /// The time of GitHub's clock, if GitHub responded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Timestamp>,
 }
 
 impl RolloutRecord {
-    /// The first record of a rollout: its first wave is being applied.
+    /// Creates the first record of a rollout, whose first wave is being applied.
     pub fn at_start(
         rollout: &str,
         commit: CommitId,
@@ -165,18 +166,18 @@ impl RolloutRecord {
         }
     }
 
-    /// The stacks of the current wave.
+    /// Returns the stacks of the current wave.
     pub fn current(&self) -> impl Iterator<Item = &StackId> {
         self.waves.get(self.wave).into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// The approved plans of the current wave. It is empty if nobody has to approve them.
+    /// Returns the approved plans of the current wave; empty if the wave needs no approval.
     pub fn approved_now(&self) -> BTreeMap<StackId, Digest> {
         let approved = |id| Some((StackId::clone(id), *self.approved.get(id)?));
         self.current().filter_map(approved).collect()
     }
 
-    /// The approved plans of the other waves.
+    /// Returns the approved plans of the other waves.
     pub fn other_approvals(&self) -> BTreeMap<StackId, Digest> {
         let own = self.waves.get(self.wave);
         let is_own = |id: &StackId| own.is_some_and(|own| own.contains_key(id));
@@ -184,31 +185,32 @@ impl RolloutRecord {
         others.map(|(id, plan)| (id.clone(), *plan)).collect()
     }
 
-    /// The stacks of the waves that have begun.
+    /// Returns the stacks of the waves that have begun.
     pub fn begun_stacks(&self) -> impl Iterator<Item = (&StackId, &RolloutStack)> {
         self.waves.iter().take(self.begun_waves).flatten()
     }
 
-    /// The stacks that get what they had before if the rollout fails now: those of the current wave, and of the later
-    /// ones that have begun.
+    /// Returns the stacks that are rolled back if the rollout fails now: those of the current wave, and those of later
+    /// waves that have begun.
     pub fn failing(&self) -> impl Iterator<Item = (&StackId, &RolloutStack)> {
         let begun = self.waves.iter().take(self.begun_waves);
         begun.skip(self.wave).flatten()
     }
 
-    /// Returns true if another record is of the same time in the same phase: what a run saw of the one counts for the other.
+    /// Returns true if another record describes the same period of the same phase, so that observations of one count
+    /// for the other.
     pub fn is_in_phase_of(&self, other: &Self) -> bool {
         (&self.commit, self.wave, self.phase, self.since)
             == (&other.commit, other.wave, other.phase, other.since)
     }
 
-    /// The stacks of all waves, with the number of the wave from 0.
+    /// Returns the stacks of all waves, with the number of the wave from 0.
     pub fn stacks(&self) -> impl Iterator<Item = (usize, &StackId, &RolloutStack)> {
         let waves = self.waves.iter().enumerate();
         waves.flat_map(|(wave, stacks)| stacks.iter().map(move |(id, stack)| (wave, id, stack)))
     }
 
-    /// The contents that it brings.
+    /// Returns the stack contents of this rollout.
     pub fn contents(&self) -> impl Iterator<Item = HeldContent> {
         self.stacks().map(|(_, id, stack)| HeldContent {
             stack: id.clone(),
@@ -217,14 +219,14 @@ impl RolloutRecord {
         })
     }
 
-    /// Returns the held contents without those that this rollout brings itself: they are no failure any more.
+    /// Returns the held contents, except those that this rollout itself applies.
     pub fn held_without_own(&self) -> BTreeSet<HeldContent> {
         let own: BTreeMap<_, _> = self.stacks().map(|(_, id, stack)| (id, stack.input)).collect();
         let is_own = |held: &&HeldContent| own.get(&held.stack) == Some(&held.input);
         self.held.iter().filter(|held| !is_own(held)).cloned().collect()
     }
 
-    /// `wave 2 of 3`.
+    /// Returns the wave as text, such as `wave 2 of 3`.
     pub fn wave_title(&self) -> String {
         format!("wave {} of {}", self.wave + 1, self.waves.len())
     }

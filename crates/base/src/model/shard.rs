@@ -1,4 +1,4 @@
-//! Shards: the part of the stacks that one job processes. `--shard 2/8` on the command line, and the preview
+//! Shards: each job processes a part of the stacks. Used by `--shard 2/8` on the command line, and by the preview
 //! jobs of a matrix in CI.
 
 use std::{fmt, num::NonZeroU32, str::FromStr};
@@ -18,12 +18,12 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The number of shards.
+    /// Returns the number of shards.
     pub fn count(self) -> NonZeroU32 {
         self.of
     }
 
-    /// All shards of a given number.
+    /// Returns all shards of a given number.
     ///
     /// # Errors
     /// The number exceeds GitHub's maximum for one matrix.
@@ -36,13 +36,13 @@ impl Shard {
             .map(move |number| Self { of, number }))
     }
 
-    /// Returns true for the first shard, which reports if there is nothing to distribute.
+    /// Returns true for the first shard, which also reports when there are no stacks to distribute.
     pub fn is_first(self) -> bool {
         self.number.get() == 1
     }
 
     /// Returns true if the shard contains the list item at this index. Neighbours go to different shards,
-    /// because the stacks of one project cost about the same.
+    /// because the stacks of one project take about the same time.
     pub fn has(self, place: usize) -> bool {
         place % self.of.get() as usize == self.index()
     }
@@ -53,15 +53,15 @@ impl Shard {
         items.retain(|_| place.next().is_some_and(|place| self.has(place)));
     }
 
-    /// Returns true if the shard contains a stack, by a hash of its identity. For a list that other shards
-    /// make shorter while this one reads it.
+    /// Returns true if the shard contains a stack, by a hash of its identity. Unlike an index, the hash does not change
+    /// when another shard removes items from the list at the same time.
     pub fn has_stack(self, stack: &StackId) -> bool {
         let hash = Digest::of_bytes(stack.as_str().as_bytes());
         let [a, b, c, d, ..] = *hash.as_bytes();
         u32::from_le_bytes([a, b, c, d]) % self.of.get() == self.number.get() - 1
     }
 
-    /// The part of a total budget that this shard may use.
+    /// Returns the part of a total limit that this shard may use.
     pub fn part_of(self, many: usize) -> usize {
         let of = self.of.get() as usize;
         many / of + usize::from(self.index() < many % of)
@@ -76,7 +76,7 @@ fn invalid(text: &str) -> InvalidId {
     InvalidId {
         what: "share",
         text: text.escape_debug().to_string(),
-        why: "it is `<number>/<of>`, as `2/8`, of at most 256",
+        why: "it must be `<number>/<count>`, such as `2/8`, with at most 256",
     }
 }
 

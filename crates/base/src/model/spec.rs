@@ -31,19 +31,19 @@ impl fmt::Display for RuntimeKind {
     }
 }
 
-/// Which stacks an object belongs to. Generation alone sets it: neither a program nor a module can.
+/// The owners of an object. Only the generation sets a value: neither KCL code nor a Kusion module can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// The stack whose Spec has it.
+    /// The stack whose Spec has the object.
     #[default]
     Stack,
-    /// Every stack of the project that generates it: the project's Namespace.
+    /// All stacks of the project that generate the object, such as the project's Namespace.
     Project,
 }
 
 impl Sharing {
-    /// True if the stack alone owns it.
+    /// Returns true if one stack alone owns the object.
     pub fn is_stack(&self) -> bool {
         *self == Self::Stack
     }
@@ -53,9 +53,9 @@ impl Sharing {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resource {
-    /// Unique in the Spec.
+    /// The id, unique in the Spec.
     pub id: ResourceId,
-    /// The runtime that plans and applies it.
+    /// The runtime that plans and applies the resource.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
     /// The whole Kubernetes object, or the body of the Terraform resource.
@@ -66,22 +66,22 @@ pub struct Resource {
     /// Runtime-specific additions: `provider`, `providerMeta`, `resourceType`, `GVK`, `cluster`, …
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// The stacks that own it. It is not a part of a Spec's text.
+    /// The stacks that own the resource. It is not part of a Spec as text.
     #[serde(skip)]
     pub sharing: Sharing,
 }
 
-/// Returns true if the stacks of a project may share an object: what is generated for all of them, and the CRDs of
+/// Returns true if several stacks of a project may own an object: one that is generated for all of them, or a CRD of
 /// `<project>/crd`.
 pub fn is_shared(sharing: Sharing, attributes: &Map<String, Value>) -> bool {
     sharing == Sharing::Project
         || GroupKind::from_attributes(attributes) == GroupKind::CUSTOM_RESOURCE_DEFINITION
 }
 
-/// The identity of a Kubernetes object regardless of its version.
+/// The identity of a Kubernetes object, independent of the version of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKeyRef<'a> {
-    /// The API group; empty for that of the core.
+    /// The API group; empty for the core group.
     pub group: &'a str,
     /// The kind.
     pub kind: &'a str,
@@ -92,13 +92,13 @@ pub struct ObjectKeyRef<'a> {
 }
 
 impl<'a> ObjectKeyRef<'a> {
-    /// The kind of the object.
+    /// Returns the kind of the object.
     pub fn group_kind(&self) -> GroupKind<'a> {
         GroupKind::new(self.group, self.kind)
     }
 }
 
-/// The identity of an object. The namespace is `default` if none is written.
+/// Returns the identity of an object. The namespace is `default` if none is written.
 pub fn object_key(attributes: &Map<String, Value>) -> ObjectKeyRef<'_> {
     fn text(value: Option<&Value>) -> &str {
         value.and_then(Value::as_str).unwrap_or_default()
@@ -119,20 +119,20 @@ pub fn object_key(attributes: &Map<String, Value>) -> ObjectKeyRef<'_> {
 /// A compiled stack.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
-    /// In the order of the Spec. The ids are unique.
+    /// The resources, in the order of the Spec. Their ids are unique.
     pub resources: Vec<Resource>,
-    /// The secret stores that the Spec itself names (Kusion 0.12 and later). They are never used, only compared with
+    /// The secret stores in the Spec itself (Kusion 0.12 and later). They are never used, only compared with
     /// the configured store.
     pub secret_stores: Vec<Map<String, Value>>,
-    /// The outputs that stand beside the resources, by name: a value, or a text with references. [`Spec::outputs`] has
-    /// those of resources too.
+    /// The outputs that are declared beside `resources`, by name: a value, or a text with references. [`Spec::outputs`]
+    /// also has those that resources declare.
     pub outputs: Map<String, Value>,
     /// Notes of the generation from AppConfigurations for the developer, in plain text.
     pub notes: Vec<String>,
 }
 
 impl Spec {
-    /// The digest of the Spec: the order of resources does not matter, everything inside them does.
+    /// Returns the digest of the Spec. The order of resources does not matter, everything inside them does.
     pub fn digest(&self) -> Digest {
         let resources = Digest::of_set(self.resources.iter().map(Resource::digest));
         if self.outputs.is_empty() {
@@ -144,7 +144,8 @@ impl Spec {
         builder.finish()
     }
 
-    /// The Spec as a file has it: `resources`, and `konverge/outputs` if there are any beside them.
+    /// Returns the Spec as the content of a file: `resources`, and `konverge/outputs` if the Spec has outputs beside
+    /// them.
     pub fn to_document(&self) -> Map<String, Value> {
         let resources = self.resources.iter();
         let resources =
@@ -157,10 +158,10 @@ impl Spec {
         document
     }
 
-    /// The outputs that the stack publishes: by name a value, or a text with references to its resources.
+    /// Returns the outputs that the stack publishes, by name: a value, or a text with references to its resources.
     ///
     /// # Errors
-    /// A name or a path is invalid, or two outputs have one name.
+    /// A name or a path is invalid, or two outputs have the same name.
     pub fn outputs(&self) -> Result<BTreeMap<OutputName, Value>, PublishError> {
         let mut found: BTreeMap<OutputName, Value> = BTreeMap::new();
         let mut add = |name: &str, value: Value| {
@@ -189,13 +190,13 @@ impl Spec {
     }
 }
 
-/// The error for outputs that a Spec cannot publish.
+/// The error for invalid outputs in a Spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The name of an output is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// Two outputs have one name.
+    /// Two outputs have the same name.
     #[error("two outputs have the name `{0}`")]
     Twice(OutputName),
     /// The extension is not a map.
@@ -206,7 +207,7 @@ pub enum PublishError {
     NoPath(ResourceId, String),
 }
 
-/// The type of a Terraform resource: `extensions.resourceType`, or else the third part of its id.
+/// Returns the type of a Terraform resource: `extensions.resourceType`, or else the third part of its id.
 pub fn terraform_type<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>) -> Option<&'a str> {
     let named = extensions.get("resourceType").and_then(Value::as_str);
     named.or_else(|| {
@@ -216,7 +217,7 @@ pub fn terraform_type<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>
 }
 
 impl Resource {
-    /// A copy with other attributes.
+    /// Returns a copy of the resource with other attributes.
     #[must_use]
     pub fn with(&self, attributes: Map<String, Value>) -> Self {
         Self {
@@ -229,12 +230,12 @@ impl Resource {
         }
     }
 
-    /// Returns true if the stacks of a project may share the object.
+    /// Returns true if several stacks of the project may own the object.
     pub fn is_shared(&self) -> bool {
         self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
     }
 
-    /// The digest of the resource; the order of `dependsOn` does not matter.
+    /// Returns the digest of the resource; the order of `dependsOn` does not matter.
     pub fn digest(&self) -> Digest {
         let mut depends_on: Vec<_> = self.depends_on.iter().map(ResourceId::as_str).collect();
         depends_on.sort_unstable();

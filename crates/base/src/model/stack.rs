@@ -24,7 +24,7 @@ pub enum SettingsOrder {
 }
 
 impl SettingsOrder {
-    /// The value of the key in `konverge.yaml`.
+    /// Returns the value of the key in `konverge.yaml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V07 => "v0.7",
@@ -34,7 +34,7 @@ impl SettingsOrder {
     }
 }
 
-/// How the configuration says to read the layout of a repository.
+/// The configured rules for the layout of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LayoutRules {
     /// The order in which settings files are read.
@@ -81,9 +81,10 @@ impl NamedBy {
 pub struct Stack {
     /// The identity, unique in the revision.
     pub id: StackId,
-    /// The identity that the names give. Other stacks may have the same.
+    /// The identity from the names in `project.yaml` and `stack.yaml`. Other stacks may have the same.
     pub names: StackId,
-    /// The identity that earlier builds read in the names, if it differs: they took `no` for `false` and `1.10` for `1.1`.
+    /// The identity that earlier versions of Konverge read from the names, if it differs: they read `no` as `false` and
+    /// `1.10` as `1.1`.
     pub earlier_names: Option<StackId>,
     /// The source of the identity.
     pub named_by: NamedBy,
@@ -93,19 +94,19 @@ pub struct Stack {
     pub project_folder: RepoPath,
     /// The file that makes the folder a stack: its `stack.yaml`, or its `kcl.mod` (`include` in `konverge.yaml`).
     pub manifest: RepoPath,
-    /// The compiler setup, or why it cannot be determined.
+    /// The compiler setup, or the error if the files of the stack cannot be resolved.
     pub compile: Result<CompileSetup, SetupError>,
     /// The cluster that `stack.yaml` names, as defined in `konverge.yaml`.
     pub cluster: Option<ClusterName>,
     /// A kubeconfig path as in Kusion v0.9.1's `stack.yaml`. Not allowed in `ci`.
     pub kubeconfig: Option<String>,
-    /// The stacks whose outputs it reads, by alias.
+    /// The stacks whose outputs this stack reads, by alias.
     pub reads: StackReads,
 }
 
 impl Stack {
-    /// Returns true if the stack continues an earlier identity of the same folder. A name that was changed in
-    /// `project.yaml` or `stack.yaml` makes another stack; one that only earlier builds read otherwise does not.
+    /// Returns true if the stack continues an earlier identity of the same folder. A new name in
+    /// `project.yaml` or `stack.yaml` makes another stack, except where only the reading of the name changed.
     pub fn continues(&self, earlier: &StackId, earlier_named_by: NamedBy) -> bool {
         self.id != *earlier
             && (!self.named_by.is_names()
@@ -116,7 +117,7 @@ impl Stack {
 }
 
 /// The error for a stack whose files cannot be resolved. The stack counts as affected and reports the error;
-/// other stacks are not disturbed.
+/// other stacks are not concerned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SetupError {
@@ -131,7 +132,7 @@ pub struct SetupError {
 }
 
 impl SetupError {
-    /// An error of a file as a whole.
+    /// Creates an error that concerns a file as a whole.
     pub fn new(file: RepoPath, message: impl Into<String>) -> Self {
         Self {
             file,
@@ -152,19 +153,19 @@ pub struct CompileSetup {
     pub module_root: Option<RepoPath>,
     /// The entry files and folders, in order.
     pub entries: Vec<Entry>,
-    /// `-D key=value`. The value is JSON, so that `"1"` and `1` stay different.
+    /// The options (`-D key=value`). The values are JSON, so that `"1"` and `1` stay different.
     pub options: Vec<(String, Value)>,
-    /// `-O pkg:path=value`.
+    /// The overrides (`-O pkg:path=value`).
     pub overrides: Vec<String>,
-    /// `-S`.
+    /// The path selectors (`-S`).
     pub path_selector: Vec<String>,
-    /// `disable_none`.
+    /// True to omit attributes that are `None` (`disable_none`).
     pub disable_none: bool,
-    /// `strict_range_check`.
+    /// True to check the ranges of 32-bit integers and floats (`strict_range_check`).
     pub strict_range_check: bool,
-    /// External packages: name → folder inside the repository (`package_maps`, `kcl.mod` path dependencies).
+    /// The external packages inside the repository: name → folder (`package_maps`, `kcl.mod` path dependencies).
     pub packages: Vec<(String, RepoPath)>,
-    /// External packages fetched from elsewhere (git, OCI): name → what `kcl.mod` says, with its lock entry.
+    /// The external packages from elsewhere (git, OCI): the entry in `kcl.mod`, with its lock entry.
     pub remote_packages: Vec<RemotePackage>,
     /// The settings files that were read, in order. They are inputs of the stack.
     pub settings_files: Vec<RepoPath>,
@@ -191,7 +192,7 @@ pub enum EntryPackage {
 }
 
 impl Entry {
-    /// An entry of the main package.
+    /// Creates an entry of the main package.
     pub fn main(path: RepoPath) -> Self {
         Self {
             path,
@@ -200,7 +201,8 @@ impl Entry {
     }
 }
 
-/// How to get the command that fetches, locks and vendors packages. Every message that names it says this.
+/// The instructions to get the command that fetches, locks and vendors packages. Every message that names the command
+/// includes them.
 pub const GET_KCL: &str = "to get KCL's command line `kcl`: `brew install kcl-lang/tap/kcl`, or \
     `go install kcl-lang.io/cli/cmd/kcl@latest`, or https://www.kcl-lang.io/docs/user_docs/getting-started/install";
 
@@ -213,12 +215,12 @@ pub struct RemotePackage {
     pub declared: String,
     /// The entry in `kcl.mod`, as canonical JSON.
     pub requirement: String,
-    /// Its entry in the lock; empty without one.
+    /// The lock entry of the dependency; empty if there is none.
     pub locked: LockedPackage,
 }
 
 impl SettingsOrder {
-    /// The files in order, relative to the stack's folder, and whether each must exist.
+    /// Returns the settings files in order, relative to the stack's folder, and whether each must exist.
     pub fn files(self) -> &'static [(&'static str, bool)] {
         match self {
             Self::V07 => &[("ci-test/settings.yaml", true), ("kcl.yaml", true)],

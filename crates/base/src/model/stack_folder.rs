@@ -1,4 +1,4 @@
-//! [`StackFolder`]: where a stack lies, which may be nowhere.
+//! [`StackFolder`]: the folder of a stack, which may be missing.
 
 use std::sync::LazyLock;
 
@@ -9,26 +9,26 @@ use super::RepoPath;
 /// The root, for stacks without a folder.
 static ROOT: LazyLock<RepoPath> = LazyLock::new(RepoPath::root);
 
-/// The folder of a stack in the repository, or none: a Spec from a file lies nowhere.
+/// The folder of a stack in the repository; none for a Spec that was read from a file.
 ///
-/// In a document the root is `.`, and no folder is the empty text. Documents of earlier versions have the empty text
-/// for both.
+/// In a document the root is written `.`, and no folder is the empty text. Documents of earlier versions have the empty
+/// text in both cases.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct StackFolder(Option<RepoPath>);
 
 impl StackFolder {
-    /// No folder.
+    /// Creates the value for a stack without a folder.
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// The folder, if there is one.
+    /// Returns the folder, if there is one.
     pub fn path(&self) -> Option<&RepoPath> {
         self.0.as_ref()
     }
 
-    /// The folder as rules see it: what lies nowhere is matched as the root is.
+    /// Returns the folder for the matching of rules: the root if the stack has none.
     pub fn or_root(&self) -> &RepoPath {
         self.path().unwrap_or(&ROOT)
     }

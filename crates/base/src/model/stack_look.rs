@@ -1,35 +1,35 @@
-//! What a drift check saw of one stack: the difference, and which objects were not ready. It is recorded with the check,
-//! so that a page can say what a drift is.
+//! The findings of a drift check for one stack: the difference, and the objects that were not ready. They are recorded
+//! with the check, so that a page can describe the drift.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ClusterName, ResourceId, health::Health, review::ReviewUnit, stack_status::ObjectStatus};
 
-/// The number of changes that a look keeps.
+/// The maximum number of changes in a [`StackLook`].
 const UNITS: usize = 60;
-/// The number of bytes of their JSON.
+/// The maximum size of these changes as JSON, in bytes.
 const UNIT_BYTES: usize = 16 << 10;
-/// The number of objects that a look names.
+/// The maximum number of unready objects in a [`StackLook`].
 const UNREADY: usize = 30;
-/// The longest reason of an object, in characters.
+/// The maximum length of the reason of an object, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
 /// The number of objects of a stack by their health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthCounts {
-    /// Objects that are as they must be, also those that the Spec suspends.
+    /// Objects that are ready, or suspended by the Spec.
     pub ready: usize,
-    /// Objects whose change is under way.
+    /// Objects that are changing.
     #[serde(skip_serializing_if = "is_zero")]
     pub progressing: usize,
     /// Objects that do not become ready without a change.
     #[serde(skip_serializing_if = "is_zero")]
     pub failed: usize,
-    /// Objects that somebody else than the Spec suspends.
+    /// Objects that are suspended, but not by the Spec.
     #[serde(skip_serializing_if = "is_zero")]
     pub suspended: usize,
-    /// Objects of which nothing is known.
+    /// Objects whose health is unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown: usize,
 }
@@ -40,7 +40,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl HealthCounts {
-    /// Counts objects; `None` without any.
+    /// Counts objects; `None` if there are none.
     pub fn from_objects(objects: &[ObjectStatus]) -> Option<Self> {
         let mut counts = Self::default();
         for object in objects {
@@ -57,7 +57,7 @@ impl HealthCounts {
         (!objects.is_empty()).then_some(counts)
     }
 
-    /// The counts with their words, the worst first; no word for none.
+    /// Returns each count with its word, the worst first; a count of zero is left out.
     pub fn words(&self) -> Vec<String> {
         let all = [
             (self.failed, "failed"),
@@ -70,19 +70,19 @@ impl HealthCounts {
         some.map(|(count, word)| format!("{count} {word}")).collect()
     }
 
-    /// Returns true if no object waits or fails.
+    /// Returns true if all objects are ready.
     pub fn is_all_ready(&self) -> bool {
         self.progressing + self.failed + self.suspended + self.unknown == 0
     }
 }
 
-/// A summary of what a drift check saw of one stack, masked and bounded.
+/// The findings of a drift check for one stack, masked and limited in size.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StackLook {
     /// The URL of the run, or `user@host` outside CI.
     pub run: String,
-    /// The number of the issue that tells of the drift.
+    /// The number of the issue about the drift.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issue: Option<u64>,
     /// The difference: `from` is the live value, `to` the applied one.
@@ -101,17 +101,17 @@ pub struct StackLook {
 pub struct UnreadyObject {
     /// The resource.
     pub id: ResourceId,
-    /// Its cluster.
+    /// The cluster of the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// Its health.
+    /// The health of the object.
     pub health: Health,
-    /// The reason.
+    /// The reason of the health.
     pub message: String,
 }
 
 impl StackLook {
-    /// Builds a look; `None` if there is nothing to tell. Texts must be masked already.
+    /// Creates the findings; `None` if there are none. The texts must be masked already.
     pub fn new(run: &str, units: Vec<ReviewUnit>, objects: &[ObjectStatus]) -> Option<Self> {
         let (kept, more) = bounded(units);
         let unready = objects.iter().filter(|object| !object.is_ready());
@@ -131,18 +131,18 @@ impl StackLook {
         (look.more > 0 || !look.units.is_empty() || !look.unready.is_empty()).then_some(look)
     }
 
-    /// Leaves the difference out, and says how large it was.
+    /// Removes the difference, and keeps only the number of its changes.
     pub fn drop_units(&mut self) {
         self.more += std::mem::take(&mut self.units).len();
     }
 
-    /// The number of bytes of its difference as JSON.
+    /// Returns the size of the difference as JSON, in bytes.
     pub fn unit_bytes(&self) -> usize {
         self.units.iter().map(size).sum()
     }
 }
 
-/// The first changes that fit, and the number of the others.
+/// Returns the first changes that fit into the limits, and the number of the others.
 pub fn bounded(units: Vec<ReviewUnit>) -> (Vec<ReviewUnit>, usize) {
     let all = units.len();
     let mut bytes = 0;

@@ -1,8 +1,9 @@
 //! Outputs: values that one stack publishes by name and that other stacks read.
 //!
-//! A stack publishes by `konverge/outputs`, and declares what it reads in its `stack.yaml` (`reads`). Its Spec then
-//! holds `$stack_output.<alias>.<name>` anywhere in a text. A value is replaced before the stack is planned; one that is
-//! not known yet is a marker that says which output is awaited ([`masked_value::unknown_output`]).
+//! A stack publishes outputs with `konverge/outputs`, and declares the stacks that it reads in its `stack.yaml`
+//! (`reads`). Its Spec then contains `$stack_output.<alias>.<name>` anywhere in a text. Each of these references is
+//! replaced by the value before the stack is planned. A value that is not known yet becomes a marker that names the
+//! output ([`masked_value::unknown_output`]).
 
 use std::{
     borrow::Cow,
@@ -17,27 +18,27 @@ use serde_json::{Map, Value};
 
 use super::{ResourceId, StackId, masked_value};
 
-/// The prefix of a mark.
+/// The prefix of a reference to an output of another stack.
 pub const MARK: &str = "$stack_output.";
 
 /// The key in a Spec, beside `resources` or in the `extensions` of a resource.
 pub const OUTPUTS_KEY: &str = "konverge/outputs";
 
-/// The maximum size of all outputs of a stack, as JSON.
+/// The maximum size of all outputs of a stack as JSON, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// A name of an output, or the alias of a stack that is read: a letter or `_`, then letters, digits, `_` and `-`.
+/// The name of an output, or the alias of a stack that is read: a letter or `_`, then letters, digits, `_` and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OutputName(String);
 
-/// The error for a text that is no name of an output.
+/// The error for a text that is not a valid name of an output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a valid name: write a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
 pub struct InvalidName(String);
 
 impl OutputName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -77,15 +78,15 @@ impl FromStr for OutputName {
     }
 }
 
-/// The stacks that a stack reads, by alias.
+/// The stacks whose outputs a stack reads, by alias.
 pub type StackReads = BTreeMap<OutputName, StackId>;
 
-/// One output of another stack.
+/// The identity of an output of another stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OutputId {
-    /// The stack that publishes it.
+    /// The stack that publishes the output.
     pub stack: StackId,
-    /// Its name there.
+    /// The name of the output in that stack.
     pub name: OutputName,
 }
 
@@ -95,21 +96,21 @@ impl fmt::Display for OutputId {
     }
 }
 
-/// An output as the state of its stack records it.
+/// An output in the state of the stack that publishes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedOutput {
-    /// The value. It is no secret.
+    /// The value. It is never a secret.
     pub value: Value,
     /// The keyed digest of the value.
     pub digest: String,
     /// The serial of the state that recorded this value first.
     pub serial: u64,
-    /// The resources that it was read from. While one of them is replaced or gone, the value is not known.
+    /// The resources that the value was read from. While one of them is replaced or gone, the value is unknown.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub resources: BTreeSet<ResourceId>,
 }
 
-/// A value of another stack, as the state of its reader records it.
+/// An output of another stack, in the state of the stack that read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedRead {
     /// The output that was read.
@@ -117,13 +118,13 @@ pub struct RecordedRead {
     pub output: OutputId,
     /// The keyed digest of the value that was applied.
     pub digest: String,
-    /// The serial of the state of the writer.
+    /// The serial of the publishing stack's state.
     pub serial: u64,
-    /// The epoch of the lease under which that state was written.
+    /// The epoch of the lease under which the publishing stack's state was written.
     pub epoch: u64,
 }
 
-/// One mark in a text.
+/// One reference to an output in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputMark {
     /// The position in the text, in bytes.
@@ -134,17 +135,17 @@ pub struct OutputMark {
     pub name: OutputName,
 }
 
-/// The error for a mark that cannot be read or filled in.
+/// The error for a reference to an output that cannot be parsed or replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutputError {
-    /// The mark has a syntax error.
+    /// The reference has a syntax error.
     #[error("`{0}` is not `$stack_output.<alias>.<name>`")]
     Malformed(String),
     /// `reads` has no such alias.
     #[error("`{0}` is not declared in `reads` of the stack's `stack.yaml`")]
     Undeclared(OutputName),
     /// The value is a list or a map inside a longer text.
-    #[error("{output} is a {what}, which cannot stand inside a longer text")]
+    #[error("{output} is a {what}, which cannot be part of a longer text")]
     NotText {
         /// The output.
         output: OutputId,
@@ -158,10 +159,10 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// The marks in a text, in order.
+/// Returns the references to outputs in a text, in order.
 ///
 /// # Errors
-/// A mark with a syntax error.
+/// A reference has a syntax error.
 pub fn marks(text: &str) -> Result<Vec<OutputMark>, OutputError> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -181,7 +182,7 @@ pub fn marks(text: &str) -> Result<Vec<OutputMark>, OutputError> {
     Ok(found)
 }
 
-/// The name at a position, and where it ends.
+/// Returns the name at a position, and its end.
 fn word(text: &str, start: usize) -> Option<(OutputName, usize)> {
     let rest = text.get(start..)?;
     let length = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
@@ -192,7 +193,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(120).flat_map(char::escape_debug).collect()
 }
 
-/// Returns true if a text of the value has a mark.
+/// Returns true if a text of the value contains a reference to an output.
 pub fn holds_mark(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(MARK),
@@ -204,22 +205,22 @@ pub fn holds_mark(value: &Value) -> bool {
     }
 }
 
-/// The values of the outputs that a stack reads, and the texts that were filled in.
+/// The values of the outputs that a stack reads, and the texts that were replaced.
 pub struct OutputFill<'a> {
-    /// The declared stacks.
+    /// The stacks that are declared under `reads`.
     pub reads: &'a StackReads,
-    /// The known values. One that is missing is known after the apply of its stack.
+    /// The known values. A missing one becomes known after the apply of its stack.
     pub known: &'a BTreeMap<OutputId, Value>,
-    /// Each text with marks as its marker shows it, with what it was replaced by.
+    /// Each text with references to outputs, in the form of its marker, with the value that replaced it.
     pub filled: FilledTexts,
 }
 
-/// The value in the place of each text with marks, by the text that its marker shows.
+/// The value that replaced each text with references to outputs, by the text in its marker.
 pub type FilledTexts = BTreeMap<String, Value>;
 
 impl OutputFill<'_> {
-    /// The attributes with each mark replaced by its value, or by the marker of an unknown value. A text that is exactly
-    /// one mark becomes the value with its type.
+    /// Returns the attributes with each reference to an output replaced by its value, or by the marker of an unknown
+    /// value. A text that is exactly one reference becomes the value with its type.
     ///
     /// # Errors
     /// See [`OutputError`].
@@ -366,7 +367,7 @@ mod tests {
         let list = fill("a $stack_output.db.zones").unwrap_err();
         assert_eq!(
             list.to_string(),
-            "`zones` of shop/database is a list, which cannot stand inside a longer text"
+            "`zones` of shop/database is a list, which cannot be part of a longer text"
         );
     }
 

@@ -1,5 +1,4 @@
-//! The status of stacks: what was applied last, whether the head wants something else, and the health of the
-//! objects.
+//! The status of stacks: the last apply, its comparison with the head, and the health of the objects.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,10 +13,10 @@ use crate::error::ErrorBody;
 pub struct StatusReport {
     /// Version of this format.
     pub version: u32,
-    /// Why all applies are stopped, if they are.
+    /// The freeze that stops all applies, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<FreezeStatus>,
-    /// Sorted by folder.
+    /// The stacks, sorted by folder.
     pub stacks: Vec<StackStatus>,
 }
 
@@ -26,15 +25,15 @@ pub struct StatusReport {
 pub struct FreezeStatus {
     /// The reasons that were given.
     pub reason: String,
-    /// When it was set first.
+    /// The time at which the freeze was first set.
     pub since: Timestamp,
-    /// Who set it first.
+    /// The user who first set the freeze.
     pub actor: String,
-    /// The run in which that was.
+    /// The run that first set the freeze.
     pub run: String,
 }
 
-/// The status of one stack: its last apply, its objects, and what waits.
+/// The status of one stack: its last apply, its objects, and pending work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackStatus {
     /// Folder of the stack.
@@ -43,7 +42,7 @@ pub struct StackStatus {
     pub id: StackId,
     /// The last apply compared with the head.
     pub head: HeadStatus,
-    /// How it stands, the worst first; as the portal says it, without drift.
+    /// The conditions of the stack, the worst first; as in the portal, but without drift.
     pub conditions: Vec<StackCondition>,
     /// The last recorded write.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +55,7 @@ pub struct StackStatus {
     /// The current health of the objects; `None` if no cluster was queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<Vec<ObjectStatus>>,
-    /// Why a part of the status is unknown.
+    /// The error, if a part of the status is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
@@ -65,21 +64,21 @@ pub struct StackStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeadStatus {
-    /// Up to date.
+    /// The head is applied.
     Applied,
-    /// Changes are pending.
+    /// The head has changes that are not applied.
     Changed,
-    /// Everything that could be done is done, and the rest waits. The next run takes it up again.
+    /// Everything that could be applied is applied, and the rest waits for an event. The next run continues.
     Waiting,
     /// The last apply failed, or was interrupted. The next run continues.
     Unfinished,
-    /// Never applied.
+    /// The stack was never applied.
     New,
-    /// Destroyed after it was applied.
+    /// The stack was destroyed after it was applied.
     Destroyed,
-    /// Removed from the repository, while resources of it are still recorded.
+    /// The stack was removed from the repository, but its state still has resources.
     Removed,
-    /// Recorded and kept: the repository does not define it as a stack, and it was not removed.
+    /// The stack has a state, but no run changes it: the repository no longer defines the stack, and did not remove it.
     Kept,
 }
 
@@ -91,9 +90,9 @@ pub struct AppliedStatus {
     pub serial: u64,
     /// The time of the write, by the clock of the writing machine.
     pub written: Timestamp,
-    /// The reason of the write.
+    /// The reason for the write.
     pub reason: String,
-    /// Who started the run.
+    /// The user who started the run.
     pub actor: String,
     /// The URL of the run.
     pub run: String,
@@ -105,26 +104,26 @@ pub struct AppliedStatus {
     pub spec_digest: Option<Digest>,
 }
 
-/// Health of one resource.
+/// The health of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStatus {
     /// The resource.
     pub id: ResourceId,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
-    /// Its health.
+    /// The health of the object.
     pub health: Health,
     /// The reason of the health.
     pub message: String,
-    /// True if it is suspended because the Spec says so, and waits for nothing: then it is as it must be.
+    /// True if the object is suspended because the Spec says so. Then it counts as ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suspended_by_spec: bool,
 }
 
 impl ObjectStatus {
-    /// Returns true if nobody has to do anything or to wait for it.
+    /// Returns true if the object needs no action and no wait.
     pub fn is_ready(&self) -> bool {
         match self.health {
             Health::Ready => true,
@@ -135,7 +134,7 @@ impl ObjectStatus {
 }
 
 impl StackStatus {
-    /// Returns how the last apply ended, if it did not end well and changes are pending.
+    /// Returns the condition of the last apply, if it did not succeed and changes are pending.
     pub fn unfinished(&self) -> Option<StackCondition> {
         let is_pending = !matches!(
             self.head,
@@ -145,13 +144,13 @@ impl StackStatus {
         conditions.find(|condition| condition.is_of_apply())
     }
 
-    /// The objects that are not ready.
+    /// Returns the objects that are not ready.
     pub fn not_ready(&self) -> impl Iterator<Item = &ObjectStatus> {
         let objects = self.objects.iter().flatten();
         objects.filter(|object| !object.is_ready())
     }
 
-    /// Returns true if everything that the head wants is applied, and every queried object is ready.
+    /// Returns true if the head is applied, and every queried object is ready.
     pub fn is_applied_and_ready(&self) -> bool {
         matches!(self.head, HeadStatus::Applied | HeadStatus::Kept)
             && self.error.is_none()

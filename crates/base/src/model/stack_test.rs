@@ -10,9 +10,9 @@ use super::{RepoPath, ResourceId, StackId};
 pub struct StackTestReport {
     /// Version of this format.
     pub version: u32,
-    /// The number of stacks whose tests were looked for.
+    /// The number of stacks that were searched for tests.
     pub stacks: usize,
-    /// Sorted by file.
+    /// The results, sorted by file.
     pub tests: Vec<StackTestResult>,
 }
 
@@ -21,32 +21,32 @@ pub struct StackTestReport {
 pub struct StackTestResult {
     /// Folder of the stack.
     pub stack: RepoPath,
-    /// Its identity.
+    /// The identity of the stack.
     pub id: StackId,
     /// The test file.
     pub file: RepoPath,
-    /// The name in the file; the name of the file if it cannot be read.
+    /// The name in the test file; the file's name if the file cannot be read.
     pub name: String,
-    /// How it ended.
+    /// The result.
     pub result: StackTestOutcome,
-    /// Every assertion that does not hold, or why the test was not run.
+    /// The failed assertions, or the reason why the test was not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<StackTestFailure>,
 }
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StackTestOutcome {
-    /// Every assertion holds.
+    /// All assertions passed.
     Passed,
-    /// An assertion does not hold.
+    /// An assertion failed.
     Failed,
     /// The test was not run: its file is invalid, or its stack does not compile.
     Error,
 }
 
-/// An assertion that does not hold. Values are masked.
+/// A failed assertion. Values are masked.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StackTestFailure {
     /// The line of the assertion, from 1.
@@ -54,7 +54,7 @@ pub struct StackTestFailure {
     pub line: Option<u32>,
     /// The reason, as a sentence.
     pub message: String,
-    /// The resource that comes nearest to the expected one.
+    /// The resource that is most similar to the expected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<ResourceId>,
     /// The fields in which that resource differs.
@@ -70,7 +70,7 @@ pub struct FieldMismatch {
     /// The value that the test expects; absent if the field must be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
-    /// The value of the resource; absent if it has nothing there.
+    /// The value in the resource; absent if the field does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
 }
@@ -86,19 +86,19 @@ impl StackTestReport {
         }
     }
 
-    /// The number of tests that ended so.
+    /// Returns the number of tests with this result.
     pub fn count(&self, result: StackTestOutcome) -> usize {
         self.tests.iter().filter(|test| test.result == result).count()
     }
 
-    /// Returns true if a test did not pass.
+    /// Returns true if any test did not pass.
     pub fn failed(&self) -> bool {
         self.count(StackTestOutcome::Passed) < self.tests.len()
     }
 }
 
 impl StackTestFailure {
-    /// A failure without a resource.
+    /// Creates a failure that names no resource.
     pub fn new(line: Option<u32>, message: impl Into<String>) -> Self {
         Self {
             line,

@@ -1,4 +1,4 @@
-//! The state of a stack: what is recorded between runs. It is the prior of every plan.
+//! The state of a stack: the record between runs. Every plan compares with it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,12 +18,12 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackState {
-    /// The stack that this is the state of.
+    /// The identity of the stack.
     pub stack: StackId,
-    /// The folder of the last apply. With it a stack that the head no longer has can be destroyed without its
+    /// The folder of the last apply. It is needed to destroy a stack that the head no longer has, without its
     /// files.
     pub folder: StackFolder,
-    /// Every other name that the stack had when it was planned or applied. Guards that name one of them still hold.
+    /// Every other name that the stack had when it was planned or applied. Policies that name one of them still apply.
     #[serde(default, skip_serializing_if = "OtherNames::is_empty")]
     pub guarded_as: OtherNames,
     /// The source of the identity.
@@ -32,41 +32,41 @@ pub struct StackState {
     /// Earlier identities of the stack. Its objects may still name one of them as their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_identities: Vec<StackId>,
-    /// The input digest of the last apply in which every resource succeeded. With `None` the next run applies
+    /// The input digest of the last apply in which every resource succeeded. If it is `None`, the next run applies
     /// the stack again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
-    /// The digest of the Spec of that apply.
+    /// The digest of the Spec in that apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
     /// The commit of the last apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    /// The version of the KCL core that compiled it.
+    /// The version of the KCL core that compiled the stack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<String>,
-    /// The release of Kusion's that says the same as this state, if it was imported from one.
+    /// The Kusion release with the same content as this state, if the state was imported from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kusion_release: Option<KusionRelease>,
-    /// The outputs that the stack publishes, by name, since the last apply in which every resource succeeded.
+    /// The published outputs, by name, from the last apply in which every resource succeeded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<OutputName, RecordedOutput>,
-    /// The values of other stacks that this apply used.
+    /// The outputs of other stacks that the last apply used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<RecordedRead>,
-    /// Sorted by id.
+    /// The resources, sorted by id.
     pub resources: Vec<Recorded>,
     /// Replacements that were started and not completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub begun: BTreeMap<ResourceId, Replacement>,
-    /// Data that a runtime keeps for a whole stack or batch, by a key of the runtime (the Terraform state,
-    /// encrypted where there is a key).
+    /// Data of a runtime for a whole stack or batch, by a key of the runtime (the Terraform state,
+    /// encrypted if there is a key).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub runtime: BTreeMap<String, Value>,
 }
 
 impl StackState {
-    /// The state of a stack that was never applied.
+    /// Creates the state of a stack that was never applied.
     pub fn empty(stack: StackId, folder: impl Into<StackFolder>) -> Self {
         Self {
             stack,
@@ -87,8 +87,8 @@ impl StackState {
         }
     }
 
-    /// The state as this version writes it. Earlier versions wrote an empty folder for the root and for no folder: what a
-    /// core compiled lay at the root.
+    /// Converts the state to the current format. Earlier versions wrote an empty folder for the root and for no folder;
+    /// if a core compiled the stack, the folder is the root.
     #[must_use]
     pub fn of_this_version(mut self) -> Self {
         if self.folder.path().is_none() && self.core.is_some() {
@@ -97,7 +97,7 @@ impl StackState {
         self
     }
 
-    /// Returns true if nothing is recorded.
+    /// Returns true if no resource and no other data is recorded.
     pub fn is_blank(&self) -> bool {
         self.resources.is_empty() && self.runtime.is_empty() && self.input_digest.is_none()
     }
@@ -113,7 +113,7 @@ impl StackState {
         self
     }
 
-    /// The resource with this id.
+    /// Returns the resource with this id.
     pub fn resource(&self, id: &ResourceId) -> Option<&Recorded> {
         let at = self
             .resources
@@ -122,9 +122,9 @@ impl StackState {
         self.resources.get(at)
     }
 
-    /// Adds a resource or replaces the one with the same id. The order is kept.
+    /// Adds a resource, or replaces the one with the same id. The resources stay sorted.
     pub fn put(&mut self, recorded: Recorded) {
-        // A written resource ends its replacement.
+        // A resource that is written again completes its replacement.
         self.begun.remove(&recorded.id);
         match self.resources.binary_search_by(|r| r.id.cmp(&recorded.id)) {
             Ok(at) => self.resources[at] = recorded,
@@ -132,8 +132,8 @@ impl StackState {
         }
     }
 
-    /// Applies a journal entry of a finished change: adds or removes the resource. A failure changes nothing, and an intent
-    /// at most withdraws outputs.
+    /// Applies a journal entry of a finished change: adds or removes the resource. A failure changes nothing, and an
+    /// intent at most removes outputs.
     pub fn apply_entry(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Done { recorded } => self.put(recorded.clone()),
@@ -160,7 +160,8 @@ impl StackState {
         }
     }
 
-    /// Forgets the outputs of a resource that is replaced or deleted: they are unknown until the stack ended well.
+    /// Removes the outputs of a resource that is replaced or deleted: they are unknown until an apply of the stack
+    /// succeeds.
     fn withdraw_outputs(&mut self, id: &ResourceId) {
         self.outputs.retain(|_, output| !output.resources.contains(id));
     }
@@ -186,7 +187,7 @@ impl StackState {
         self.resources = resources.into_values().collect();
     }
 
-    /// Removes a resource from the record.
+    /// Removes a resource.
     pub fn remove(&mut self, id: &ResourceId) {
         self.withdraw_outputs(id);
         self.begun.remove(id);
@@ -194,7 +195,7 @@ impl StackState {
     }
 }
 
-/// A release in Kusion's backend.
+/// A release in the backend of Kusion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KusionRelease {
     /// Kusion's name of the project.
@@ -205,7 +206,7 @@ pub struct KusionRelease {
     pub stack: String,
     /// Number of the release.
     pub revision: u64,
-    /// The mark in a release that Konverge wrote; `None` for one of Kusion's.
+    /// The mark of a release that Konverge wrote; `None` for a release that Kusion wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
 }
@@ -216,10 +217,10 @@ pub struct KusionRelease {
 pub struct Recorded {
     /// The resource.
     pub id: ResourceId,
-    /// The runtime that applied it.
+    /// The runtime that applied the resource.
     #[serde(rename = "type")]
     pub runtime: RuntimeKind,
-    /// Its cluster; none for a Terraform resource.
+    /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterName>,
     /// The applied attributes with secrets masked; shared by the state, the plan and the journal.
@@ -230,42 +231,43 @@ pub struct Recorded {
     /// The extensions of the Spec.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extensions: Map<String, Value>,
-    /// Who else owns it.
+    /// The stacks that own the resource.
     #[serde(default, skip_serializing_if = "Sharing::is_stack")]
     pub sharing: Sharing,
-    /// The keyed hash of the type and the id that the object has at its Terraform provider, once it is known:
-    /// an id may be a secret. `None` for Kubernetes, where the attributes identify the object.
+    /// The keyed hash of the type and the id at the Terraform provider, once the id is known. A hash, because an id may
+    /// be a secret. `None` for Kubernetes, where the attributes identify the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_hash: Option<String>,
-    /// The data with which the runtime finds and verifies the object. Never a secret in clear text.
+    /// The runtime's own data to find and verify the object. It never contains a secret in clear text.
     #[serde(default, skip_serializing_if = "RuntimeRecord::is_none")]
     pub private: RuntimeRecord,
 }
 
 impl Recorded {
-    /// Returns true if the stacks of a project may share the object.
+    /// Returns true if several stacks of the project may own the object.
     pub fn is_shared(&self) -> bool {
         self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
     }
 }
 
-/// A runtime's own part of a record. Only the runtime that wrote it reads it, as a type of its own.
+/// A runtime's own part of a record. Only that runtime reads it, as its own type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RuntimeRecord(Value);
 
 impl RuntimeRecord {
-    /// The record of an object whose write was not confirmed. It cannot prove that the object is unchanged.
+    /// Creates the record of an object whose write was not confirmed. Such a record cannot prove that the object is
+    /// unchanged.
     pub fn unconfirmed() -> Self {
         Self(Value::Object(Map::new()))
     }
 
-    /// The record of a runtime's type.
+    /// Creates a record from a runtime's own type.
     pub fn encode(record: &impl Serialize) -> Self {
         Self(serde_json::to_value(record).expect("a record is plain data with text keys"))
     }
 
-    /// The record as a runtime's type; `None` if there is none, or if it is of another form.
+    /// Returns the record as a runtime's own type; `None` if there is none, or if it has another form.
     pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
         match &self.0 {
             Value::Null => None,
@@ -273,27 +275,27 @@ impl RuntimeRecord {
         }
     }
 
-    /// True if the runtime recorded nothing.
+    /// Returns true if the runtime recorded nothing.
     pub fn is_none(&self) -> bool {
         self.0.is_null()
     }
 }
 
-/// An approved replacement. Once the old object is gone, only a creation remains of it.
+/// An approved replacement. It is recorded, because once the old object is gone a plan shows only a creation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replacement {
     /// The digest of the desired resource when the replacement was planned; the rest of the replacement counts as
     /// approved only while it is equal. In the engine's journal it is a keyed hash, because the resource may contain
     /// secrets.
     pub wanted: String,
-    /// The changes as they were shown.
+    /// The changes that the reviewer saw.
     pub changes: Vec<FieldChange>,
     /// The paths that forced the replacement.
     pub paths: Vec<String>,
 }
 
 impl Replacement {
-    /// The note on the remaining part of a replacement.
+    /// The note on a creation that is the rest of an approved replacement.
     pub const REST: &str =
         "an earlier run started to replace it: the old object is deleted, and this creates the new one";
 }
@@ -309,7 +311,7 @@ pub enum JournalEntry {
         /// The planned action.
         action: Action,
     },
-    /// The resource exists.
+    /// The resource was applied.
     Done {
         /// The resource as it was applied.
         recorded: Recorded,
@@ -326,36 +328,36 @@ pub enum JournalEntry {
         /// The replacement as it was approved.
         replacement: Replacement,
     },
-    /// These resources were not reached and are certainly unchanged.
+    /// These resources were not started and are certainly unchanged.
     Untouched {
         /// The resources.
         ids: Vec<ResourceId>,
     },
-    /// The change failed, and the resource is unchanged as far as the runtime can tell.
+    /// The change failed. As far as the runtime knows, the resource is unchanged.
     Failed {
         /// The resource.
         id: ResourceId,
     },
-    /// The runtime's own data changed (the Terraform state); already encrypted where there is a key.
+    /// The runtime's own data changed (the Terraform state). It is already encrypted if there is a key.
     Runtime {
         /// The key in [`StackState::runtime`].
         key: String,
         /// The recorded data.
         value: Value,
     },
-    /// The folder of the stack, in its first apply. If that apply is killed, its resources are removed by the login and
-    /// the rules of this folder.
+    /// The folder of the stack, in its first apply. If that apply is killed, the next run removes its resources with
+    /// the login and the rules of this folder.
     Folder {
         /// The folder in the repository.
         folder: RepoPath,
     },
-    /// The other names of the stack were found. They are recorded before its plan is judged: the stack that had one of
-    /// them may be gone when a refused plan is tried again.
+    /// Other names of the stack were found. They are recorded before policies judge the plan: when a refused plan is
+    /// tried again, the stack with the old name may be gone.
     Names {
         /// The names.
         names: OtherNames,
     },
-    /// A release is about to be written into Kusion's backend.
+    /// A release is about to be written into the backend of Kusion.
     Release {
         /// The release.
         release: KusionRelease,

@@ -1,4 +1,4 @@
-//! [`Takeover`]: the effect of the first apply of a stack on resources that exist already.
+//! [`Takeover`]: the effect of the first apply of a stack on resources that already exist.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,22 +13,22 @@ use crate::error::ErrorBody;
 /// The annotation of an object that names its stack.
 const OWNER: &str = "konverge/stack";
 
-/// The effect of the first apply of a stack on resources that exist already.
+/// The effect of the first apply of a stack on resources that already exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Takeover {
-    /// Every resource is there and is as the Spec says: only the owner changes.
+    /// Every resource exists and matches the Spec: only the owner changes.
     Unchanged,
-    /// A resource that is there would change, or another one be made beside it.
+    /// At least one resource exists, and one would change or be created.
     Changed,
-    /// Nothing of the stack is there.
+    /// No resource of the stack exists.
     New,
     /// The stack could not be planned, in full or in part.
     Failed,
 }
 
 impl Takeover {
-    /// Judges the plan of a stack of which nothing is recorded.
+    /// Determines the effect from the plan of a stack that was never applied.
     pub fn judge(plan: &StackPlan) -> Self {
         let counts = TakeoverCounts::count(plan);
         match plan.error {
@@ -40,7 +40,7 @@ impl Takeover {
     }
 }
 
-/// The resources of a stack by what its first apply would do.
+/// The resources of a stack by the effect of the first apply on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TakeoverCounts {
     /// Resources without changes.
@@ -70,7 +70,7 @@ impl TakeoverCounts {
 }
 
 impl Summary {
-    /// Adds one resource of a stack, and whether taking it over changes more than its owner.
+    /// Adds one resource to the counts.
     pub fn count_resource(&mut self, stack: &StackId, resource: &ResourcePlan) {
         self.count(resource.action);
         let changes = resource.action == Action::Adopt && !stays(stack, resource);
@@ -78,13 +78,13 @@ impl Summary {
     }
 }
 
-/// Returns true if a resource is taken over and keeps every value but the annotation that names its owner.
+/// Returns true if a resource is adopted and keeps every value except the annotation that names its owner.
 pub fn stays(stack: &StackId, resource: &ResourcePlan) -> bool {
     let units = resource_units(stack, resource);
     resource.action == Action::Adopt && units.iter().all(|unit| keeps_values(stack, unit))
 }
 
-/// Returns true for a unit without a value, and for the annotation of an owner where none was.
+/// Returns true for a unit without a value, and for the owner annotation of an object that had none.
 fn keeps_values(stack: &StackId, unit: &ReviewUnit) -> bool {
     if unit.from.is_some() {
         return false;
@@ -103,7 +103,7 @@ fn keeps_values(stack: &StackId, unit: &ReviewUnit) -> bool {
 pub struct TakeoverReport {
     /// Version of this format.
     pub version: u32,
-    /// The stacks of which nothing is recorded, by folder.
+    /// The stacks that were never applied, sorted by folder.
     pub stacks: Vec<StackTakeover>,
 }
 
@@ -116,17 +116,17 @@ pub struct StackTakeover {
     pub id: StackId,
     /// The effect of the first apply.
     pub takeover: Takeover,
-    /// The number of resources that are taken over without changes, that change, and that are made.
+    /// The number of resources that are adopted without changes, that change, and that are created.
     pub resources: TakeoverCounts,
     /// The digest of the plan, as in a preview.
     pub digest: Digest,
-    /// Why it could not be planned.
+    /// The error of a stack that could not be planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
 
 impl TakeoverReport {
-    /// Judges each stack of a plan.
+    /// Creates the report for the plans.
     pub fn new(plan: &Plan) -> Self {
         let stacks = plan.stacks.iter().map(|stack| StackTakeover {
             stack: stack.stack.clone(),
@@ -142,7 +142,7 @@ impl TakeoverReport {
         }
     }
 
-    /// The stacks of which this is true.
+    /// Returns the stacks with this effect.
     pub fn stacks_that_are(&self, takeover: Takeover) -> impl Iterator<Item = &StackTakeover> {
         self.stacks.iter().filter(move |stack| stack.takeover == takeover)
     }

@@ -1,11 +1,11 @@
-//! Text for display: characters that are invisible or that make other text look different are escaped.
+//! Text for display: characters that are invisible, or that change how other text looks, are escaped.
 
 /// Returns true for a character that is invisible or changes how its neighbours are shown: controls,
 /// bidirectional marks, joiners and fillers of zero width, variation selectors and tags, letters that are blank.
 ///
 /// These are Unicode's general categories Cc, Cf, Zl and Zp without the `Prepended_Concatenation_Mark`s, which are
 /// visible, its `Default_Ignorable_Code_Point`s, and the blank letters and symbols, which have no property of their
-/// own: they are known by their names (BLANK, FILLER, NULL). Spaces stay.
+/// own and are recognized by their names (BLANK, FILLER, NULL). Spaces are not hidden.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -25,7 +25,7 @@ pub fn is_hidden(c: char) -> bool {
                 | '\u{feff}'
                 | '\u{ffa0}'
                 | '\u{fff0}'..='\u{fffb}'
-                // Controls of Egyptian hieroglyphs, and two that are blank.
+                // Format controls of Egyptian hieroglyphs, and two blank signs.
                 | '\u{13430}'..='\u{13442}'
                 | '\u{16fe4}'
                 | '\u{1bca0}'..='\u{1bca3}'
@@ -48,7 +48,7 @@ pub fn visible(text: &str) -> String {
     out
 }
 
-/// The first `most` bytes of a text, with a note of how many bytes are missing.
+/// Returns the first `most` bytes of a text, with a note that says how many bytes are missing.
 pub fn truncate(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
     if text.len() <= most {
         return text.into();
@@ -57,7 +57,7 @@ pub fn truncate(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
     format!("{}… ({} more bytes)", &text[..end], text.len() - end).into()
 }
 
-/// A message of several lines whose first line says in how many more places its cause stands.
+/// Adds to the first line of a message the number of other locations with the same cause.
 pub fn with_place_count(message: &str, more: usize) -> String {
     let (first, rest) = match message.split_once('\n') {
         Some((first, rest)) => (first, format!("\n{rest}")),
@@ -71,7 +71,7 @@ pub fn with_place_count(message: &str, more: usize) -> String {
     format!("{first}{count}{rest}")
 }
 
-/// A line as cause and count: the inverse of [`with_place_count`].
+/// Splits a line into the cause and the count: the inverse of [`with_place_count`].
 pub fn split_place_count(line: &str) -> (&str, &str) {
     let is_count = |rest: &str| {
         let digits = rest
@@ -86,7 +86,7 @@ pub fn split_place_count(line: &str) -> (&str, &str) {
     }
 }
 
-/// The start of the count in a line.
+/// The text before the count in a line.
 const COUNT: &str = " (and in ";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Timeline`]: what a run did, and how long each part took.
+//! [`Timeline`]: the parts of a run, and how long each of them took.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,56 +7,57 @@ use std::{collections::BTreeMap, time::Duration};
 pub struct Timeline {
     /// The parts.
     pub parts: Vec<TimelinePart>,
-    /// How many more there were than are kept.
+    /// The number of parts that are left out.
     pub left_out: usize,
 }
 
 /// One part of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelinePart {
-    /// Its kind.
+    /// The kind of the part.
     pub kind: PartKind,
-    /// A stack, a stage, a host, or what was waited for.
+    /// The name of the stack, the stage, the host, or the thing that the run waited for.
     pub name: String,
-    /// The part that it belongs to, by its place in [`Timeline::parts`].
+    /// The part that contains this one, by its index in [`Timeline::parts`].
     pub within: Option<usize>,
-    /// When it began, after the start of the run.
+    /// The time between the start of the run and the start of this part.
     pub begin: Duration,
-    /// How long it took. A part that has not ended took until now.
+    /// The duration. For a part that has not ended, the time until now.
     pub length: Duration,
-    /// The work on a stack, such as `plan`; of a request its method.
+    /// The work on a stack, such as `plan`; for a request its HTTP method.
     pub work: Option<String>,
-    /// The status of the answer to a request.
+    /// The HTTP status of the response, if the part is a request.
     pub status: Option<u16>,
-    /// The size of that answer in bytes, if it said so.
+    /// The size of the response in bytes, if known.
     pub bytes: Option<u64>,
 }
 
 /// The kind of a part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartKind {
-    /// The run.
+    /// The whole run.
     Run,
-    /// One of its stages.
+    /// A stage of the run.
     Stage,
     /// The work on a stack.
     Stack,
-    /// A request.
+    /// An HTTP request.
     Request,
-    /// A time in which nothing is done.
+    /// A wait.
     Wait,
 }
 
 /// The requests to one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostRequests {
-    /// How many.
+    /// The number of requests.
     pub count: usize,
-    /// Requests without an answer, or with the answer of a server that is busy or broken. A 404 is an answer.
+    /// The number of requests without a response, or with an error that may be temporary (429, 5xx). A 404 does not
+    /// count.
     pub failed: usize,
-    /// The sum of their times. They may have gone on at once.
+    /// The sum of the durations. Requests may have overlapped.
     pub time: Duration,
-    /// The longest.
+    /// The longest duration.
     pub longest: Duration,
 }
 
@@ -74,24 +75,24 @@ impl Timeline {
         self
     }
 
-    /// The parts of a kind.
+    /// Returns the parts of a kind.
     pub fn of(&self, kind: PartKind) -> impl Iterator<Item = &TimelinePart> {
         self.parts.iter().filter(move |part| part.kind == kind)
     }
 
-    /// The name and the time of each stage.
+    /// Returns the name and the time of each stage.
     pub fn stages(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.of(PartKind::Stage)
             .map(|part| (part.name.as_str(), part.length))
     }
 
-    /// The end of the last part.
+    /// Returns the end of the last part.
     pub fn length(&self) -> Duration {
         let ends = self.parts.iter().map(|part| part.begin + part.length);
         ends.max().unwrap_or_default()
     }
 
-    /// Returns how long each thing was waited for. Times that overlap are counted once.
+    /// Returns the time that the run waited, by the thing that it waited for. Overlapping times count once.
     pub fn waits(&self) -> BTreeMap<&str, Duration> {
         let mut waits: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
         let mut parts: Vec<_> = self.of(PartKind::Wait).collect();
@@ -105,7 +106,7 @@ impl Timeline {
         waits.into_iter().map(|(what, (sum, _))| (what, sum)).collect()
     }
 
-    /// The requests by host.
+    /// Returns the requests by host.
     pub fn requests(&self) -> BTreeMap<&str, HostRequests> {
         let mut hosts: BTreeMap<&str, HostRequests> = BTreeMap::new();
         for part in self.of(PartKind::Request) {

@@ -14,13 +14,14 @@ pub struct WatchEvent {
     pub event: WatchEventKind,
     /// The commit that Specs are compared with.
     pub base: Option<CommitId>,
-    /// The files that differ from the event before, sorted; at the start, none.
+    /// The files that changed since the last event, sorted; empty at the start.
     pub files: Vec<RepoPath>,
-    /// The stacks that these files affect, and why; at the start, those that differ from the base.
+    /// The stacks that these files affect, with the reasons; at the start, the stacks that differ from the base.
     pub stacks: Vec<AffectedStack>,
-    /// The differences of these stacks from the base.
+    /// The differences between these stacks and the base.
     pub plan: Vec<StackPlan>,
-    /// Why the repository cannot be read. The next event is compared with the last one that could be read.
+    /// The error, if the repository cannot be read. The next event is compared with the last readable
+    /// revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
@@ -36,7 +37,7 @@ pub enum WatchEventKind {
 }
 
 impl WatchEvent {
-    /// An event without files and stacks.
+    /// Creates an event without files and stacks.
     pub fn new(event: WatchEventKind, base: Option<CommitId>) -> Self {
         Self {
             version: 1,

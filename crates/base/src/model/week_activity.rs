@@ -1,58 +1,59 @@
-//! [`WeekActivity`]: what was applied to a stack in one week. A state carries the last weeks on, so that a page shows
-//! numbers over time without reading old states.
+//! [`WeekActivity`]: the applies of a stack in one week. Each state contains the last weeks, so that a page can show
+//! trends without reading old states.
 
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::apply_result::StackResult;
 
-/// The number of weeks that are kept, with the current one.
+/// The number of weeks that a state contains, including the current one.
 pub const WEEKS: usize = 13;
 /// The seconds of a week.
 const LENGTH: i64 = 7 * 24 * 3600;
-/// The first Monday after the beginning of Unix time.
+/// The first Monday in Unix time, in seconds.
 const FIRST_MONDAY: i64 = 4 * 24 * 3600;
-/// The longest time from a commit to its apply that counts. An older commit says nothing about the time since its merge.
+/// The maximum time from a commit to its apply that is counted, in seconds. The age of an older commit does not show
+/// how long its change waited after the merge.
 const LONGEST_LEAD: i64 = 90 * 24 * 3600;
 
-/// A week, from Monday in UTC.
+/// A week, from Monday 00:00 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Week(i64);
 
 impl Week {
-    /// The week of a moment.
+    /// Returns the week that contains a time.
     pub fn from_timestamp(at: Timestamp) -> Self {
         Self((at.as_second() - FIRST_MONDAY).div_euclid(LENGTH))
     }
 
-    /// Its Monday.
+    /// Returns the Monday of the week.
     pub fn monday(self) -> jiff::civil::Date {
         let start = self.0.saturating_mul(LENGTH).saturating_add(FIRST_MONDAY);
         let start = Timestamp::from_second(start).unwrap_or(Timestamp::UNIX_EPOCH);
         start.to_zoned(jiff::tz::TimeZone::UTC).date()
     }
 
-    /// The weeks that are kept in this week, the oldest first.
+    /// Returns the weeks that a state contains in this week, the oldest first.
     pub fn last_weeks(self) -> impl Iterator<Item = Self> {
         let all = i64::try_from(WEEKS).unwrap_or(i64::MAX);
         (0..all).map(move |back| Self(self.0.saturating_sub(all - 1 - back)))
     }
 }
 
-/// The applies of a stack in one week. In a document it is a list of its numbers, since the index has many.
+/// The applies of a stack in one week. It is serialized as a list of numbers, because the index contains many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WeekNumbers", into = "WeekNumbers")]
 pub struct WeekActivity {
     /// The week.
     pub week: Week,
-    /// The applies that did what they could.
+    /// The number of applies that ended as applied or waiting.
     pub applies: u32,
-    /// The applies that failed.
+    /// The number of applies that failed.
     pub failures: u32,
-    /// The applies of a commit that the stack did not have before.
+    /// The number of applies of a commit that the stack did not have before.
     pub merged: u32,
-    /// The seconds from the commits of those to the ends of the applies, together.
+    /// The sum of the times from those commits to the ends of their applies, in seconds.
     pub lead: u64,
 }
 
@@ -79,15 +80,15 @@ impl From<WeekActivity> for WeekNumbers {
 /// An apply that has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct EndedApply {
-    /// When.
+    /// The time at which the apply ended.
     pub at: Timestamp,
-    /// How.
+    /// The result.
     pub result: StackResult,
-    /// The time of its commit, if the stack did not have that commit before.
+    /// The time of the applied commit, if the stack did not have that commit before.
     pub merged: Option<Timestamp>,
 }
 
-/// Adds an apply to the weeks of a stack, and drops the old ones.
+/// Adds an apply to the weeks of a stack, and drops weeks that are too old.
 pub fn record(weeks: &mut Vec<WeekActivity>, ended: EndedApply) {
     let now = Week::from_timestamp(ended.at);
     let oldest = now.last_weeks().next();
@@ -115,7 +116,7 @@ pub fn record(weeks: &mut Vec<WeekActivity>, ended: EndedApply) {
 }
 
 impl WeekActivity {
-    /// A week without an apply.
+    /// Creates a week without applies.
     pub fn none(week: Week) -> Self {
         Self {
             week,
@@ -126,7 +127,7 @@ impl WeekActivity {
         }
     }
 
-    /// Two numbers of one week together.
+    /// Returns the sum of two counts of the same week.
     #[must_use]
     pub fn joined(self, other: Self) -> Self {
         Self {

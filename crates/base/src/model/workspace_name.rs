@@ -1,6 +1,6 @@
-//! The name of a workspace: that of its file, without `.yaml`.
+//! The name of a workspace: its file name without `.yaml`.
 
-/// Returns true if a text can be the name of a file in the folder of workspaces.
+/// Returns true if a text can be the name of a workspace file.
 pub fn is_workspace_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)

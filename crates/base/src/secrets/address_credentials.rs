@@ -1,46 +1,46 @@
-//! Credentials in an address. Every address that Konverge is given is checked by the one rule here: a host, a port and
-//! a path; the rest of an address may be a credential, and addresses are committed, printed and logged.
+//! Finds credentials in an address. Addresses are committed, printed and logged, so every address that Konverge reads
+//! is checked here: it may consist of a host, a port and a path; any other part may be a credential.
 //!
-//! It does not check addresses that are secret as a whole and come from the environment: the receivers of
-//! notifications, and the variables of other tools in which credentials belong (`HTTPS_PROXY`, `PIP_INDEX_URL`).
+//! Addresses from the environment that are secret as a whole are not checked: the receivers of
+//! notifications, and variables of other tools that may contain credentials (`HTTPS_PROXY`, `PIP_INDEX_URL`).
 
 use url::{Url, form_urlencoded};
 
 use super::{registry::MASK, secret_names::is_secret_name, token_patterns::secret_parts};
 
-/// The parts that an address may have besides a host, a port and a path.
+/// The parts that an address may have in addition to a host, a port and a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AddressParts<'a> {
-    /// A user without a password: of a database, or of git over SSH.
+    /// True if a user without a password is allowed, for a database or for git over SSH.
     pub user: bool,
-    /// The query behind `?`.
+    /// The allowed query, after `?`.
     pub query: AddressQuery<'a>,
 }
 
 /// The parameters that the query of an address may have.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum AddressQuery<'a> {
-    /// None.
+    /// No query is allowed.
     #[default]
     Empty,
-    /// These settings.
+    /// Only these parameters are allowed.
     Settings(&'a [&'a str]),
-    /// The parameters of another program's server, unless their names say that they are secret.
+    /// Any parameters of another program's server, except those whose names say that they are secret.
     OfServer,
 }
 
-/// The part of an address that is a credential, or may be one. Its text never holds the credential.
+/// The part of an address that is, or may be, a credential. As text it never contains the credential itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressCredential {
     /// The password before `@`.
     Password,
     /// The user before `@`.
     User,
-    /// A parameter of the query, by its name if it has one.
+    /// A parameter of the query, with its name if it has one.
     Parameter(Option<String>),
-    /// The part behind `#`.
+    /// The fragment, after `#`.
     Fragment,
-    /// The token of a well-known issuer.
+    /// A token of a well-known issuer.
     Token,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for AddressCredential {
     }
 }
 
-/// Finds a credential in an address. An absolute path is not an address, but for a token in it.
+/// Returns the first credential in an address. In an absolute path only a token counts.
 pub fn credential_in(address: &str, allowed: AddressParts<'_>) -> Option<AddressCredential> {
     let token = || {
         let is_end = |c: char| "/?&=#:@;,".contains(c);
@@ -75,7 +75,7 @@ pub fn credential_in(address: &str, allowed: AddressParts<'_>) -> Option<Address
             AddressCredential::User
         }
     });
-    // A program that reads the address may find a user where the split above finds none.
+    // Programs parse addresses differently, so a second parser looks for a user that the split above does not find.
     let parsed = Url::parse(address).ok().and_then(|url| match url.password() {
         Some(_) => Some(AddressCredential::Password),
         None => (!url.username().is_empty()).then_some(AddressCredential::User),
@@ -87,7 +87,7 @@ pub fn credential_in(address: &str, allowed: AddressParts<'_>) -> Option<Address
         .or_else(token)
 }
 
-/// An address without what may be a credential, for messages.
+/// Returns an address without its possible credentials, for messages.
 pub fn without_credentials(address: &str) -> String {
     if address.starts_with('/') {
         return address.to_owned();
@@ -99,28 +99,28 @@ pub fn without_credentials(address: &str) -> String {
     };
     let words = place.split('/').map(|word| match word.rsplit_once('@') {
         _ if is_token(word) => MASK,
-        // Some readers take this for a host too, such as in `https:/user:password@host`.
+        // Some programs accept such a text as a host as well, for example `https:/user:password@host`.
         Some((userinfo, host)) if userinfo.contains(':') => host,
         _ => word,
     });
     words.collect::<Vec<_>>().join("/")
 }
 
-/// Scheme, host and path; the query; the fragment.
+/// Splits an address into scheme with host and path, query, and fragment.
 fn parts(address: &str) -> (&str, &str, &str) {
     let (rest, fragment) = address.split_once('#').unwrap_or((address, ""));
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     (place, query, fragment)
 }
 
-/// Returns the part before the `@` of a host.
+/// Returns the part of a host before `@`.
 fn userinfo(place: &str) -> Option<&str> {
     let rest = place.split_once("://").map_or(place, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
     authority.rsplit_once('@').map(|(userinfo, _)| userinfo)
 }
 
-/// The first parameter that is not allowed, or whose value is an address with a credential.
+/// Returns the first parameter that is not allowed, or whose value is an address with a credential.
 fn parameter(query: &str, allowed: AddressQuery<'_>) -> Option<AddressCredential> {
     let mut pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs.find_map(|pair| {
@@ -133,7 +133,7 @@ fn parameter(query: &str, allowed: AddressQuery<'_>) -> Option<AddressCredential
         if is_allowed {
             return credential_in(&value, AddressParts::default());
         }
-        // A text without a value may be the credential itself.
+        // A parameter without a value may be the credential itself, so its name is not shown.
         let is_name = pair.contains('=') && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         Some(AddressCredential::Parameter(is_name.then(|| name.into_owned())))
     })

@@ -1,5 +1,5 @@
-//! Other encodings of a text: base64, hexadecimal, percent-encoding, escapes. A secret is found in each of them, alone
-//! or inside a longer text that was encoded as a whole.
+//! Finds secrets in encoded text: base64, hexadecimal, percent-encoding, escapes. The secret may be encoded alone or
+//! as a part of a longer text.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -12,30 +12,30 @@ use percent_encoding::percent_decode_str;
 
 use super::escapes::{self, Unescaped};
 
-/// A shorter run decodes to less than the shortest secret.
+/// The minimum length of a run. A shorter one decodes to less than the shortest secret.
 const SHORTEST_RUN: usize = 8;
 
 /// The maximum nesting of encodings.
 const DEPTH: u32 = 3;
 
-/// The maximum nesting of backslashes. With each level, the escape of a backslash is twice as long.
+/// The maximum nesting of backslashes. Each level doubles the length of an escaped backslash.
 const BACKSLASHES: u32 = 16;
 
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 
-/// A text and its form in base64, which may stand without a sign before or behind it. [`hide`] undoes the other
-/// encodings.
+/// Returns a text and its base64 form, because base64 may directly follow other letters, where [`hide`] does not decode
+/// it. [`hide`] decodes the other encodings.
 pub(super) fn forms(text: &str) -> Vec<String> {
     vec![text.to_owned(), general_purpose::STANDARD.encode(text)]
 }
 
 /// The secrets to find.
 pub(super) struct Needles<'a> {
-    /// Adds the ranges of what stands unencoded in a text.
+    /// Adds the ranges of the secrets that occur unencoded in a text.
     pub find: &'a dyn Fn(&str, &mut Vec<Range<usize>>),
-    /// False if none of them has a character that the layout of YAML changes: a blank or a quote.
+    /// True if a secret has a character that the layout of YAML may change: a blank or a quote.
     pub have_layout: bool,
 }
 
@@ -49,8 +49,8 @@ pub(super) fn hide(text: &str, mask: &str, needles: &Needles<'_>) -> Option<Stri
     replaced(text, mask, find_all(text, needles, DEPTH, BACKSLASHES))
 }
 
-/// Replaces one secret that may be short, like [`hide`], but undoes escapes only: in a text that looks encoded, a short
-/// text is found by chance.
+/// Replaces one secret that may be short. Unlike [`hide`] it only removes escapes: decoded text would contain a short
+/// secret by chance.
 pub(super) fn hide_escaped(text: &str, mask: &str, secret: &str) -> Option<String> {
     let plain = escapes::layout(secret).map(|plain| plain.text);
     let find = |text: &str, found: &mut Vec<Range<usize>>| {
@@ -64,7 +64,7 @@ pub(super) fn hide_escaped(text: &str, mask: &str, secret: &str) -> Option<Strin
     replaced(text, mask, find_escaped(text, &needles, BACKSLASHES))
 }
 
-/// Adds the ranges in which a secret stands in a text.
+/// Adds the ranges at which a secret occurs in a text.
 pub(super) fn push_matches(text: &str, secret: &str, found: &mut Vec<Range<usize>>) {
     found.extend(text.match_indices(secret).map(|(at, _)| at..at + secret.len()));
 }
@@ -80,7 +80,7 @@ fn replaced(text: &str, mask: &str, found: Vec<Range<usize>>) -> Option<String> 
     (kept > 0).then(|| hidden + &text[kept..])
 }
 
-/// Sorts the ranges, and makes one of those that overlap.
+/// Sorts the ranges, and merges those that overlap.
 fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<usize>> = Vec::new();
@@ -93,20 +93,20 @@ fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     joined
 }
 
-/// The ranges of all secrets: as they are, escaped, and in what was encoded as a whole.
+/// Returns the ranges of all secrets: unencoded, escaped, or inside an encoded text.
 fn find_all(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> Vec<Range<usize>> {
     let mut found = find_escaped(text, needles, backslashes);
     if depth == 0 {
         return found;
     }
-    // Encoded text has no backslash in it, but its slashes and equals signs may be escaped.
+    // Encoded text itself contains no backslash, but its slashes and equals signs may be escaped.
     let unescaped = escapes::backslashes(text).filter(|_| backslashes > 0);
     if let Some(unescaped) = unescaped {
         found.extend(find_in(&unescaped, |text| {
             find_all(text, needles, depth - 1, backslashes - 1)
         }));
     }
-    // Only the text between the findings is decoded. The findings are hidden in any case.
+    // Only the text between the secrets found so far is decoded: they are hidden in any case.
     let in_clear = joined(found.clone());
     let ends = in_clear.iter().map(|range| range.start).chain([text.len()]);
     let starts = [0].into_iter().chain(in_clear.iter().map(|range| range.end));
@@ -123,7 +123,7 @@ fn find_all(text: &str, needles: &Needles<'_>, depth: u32, backslashes: u32) -> 
     found
 }
 
-/// The ranges of the secrets as they are, and behind escapes.
+/// Returns the ranges of the secrets that are unencoded or escaped.
 fn find_escaped(text: &str, needles: &Needles<'_>, backslashes: u32) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     (needles.find)(text, &mut found);
@@ -150,8 +150,8 @@ fn find_in(unescaped: &Unescaped, find: impl Fn(&str) -> Vec<Range<usize>>) -> V
     found.iter().map(|range| unescaped.source(range)).collect()
 }
 
-/// The parts of a text that may be encoded: without spaces, quotes, colons and other characters that end a
-/// value.
+/// Returns the parts of a text that may be encoded. Spaces, quotes, colons and other characters that end a
+/// value separate them.
 fn runs(text: &str) -> Vec<(usize, usize)> {
     let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"+/_-%.~".contains(&byte);
     let bytes = text.as_bytes();
@@ -166,7 +166,7 @@ fn runs(text: &str) -> Vec<(usize, usize)> {
         while at < bytes.len() && at < end + 2 && bytes[at] == b'=' {
             at += 1;
         }
-        // An equals sign in the middle is not padding: `key=value`.
+        // An equals sign in the middle, as in `key=value`, is not padding.
         if bytes.get(at).copied().is_some_and(is_in) {
             at = end + 1;
             if end - start >= SHORTEST_RUN {
@@ -182,7 +182,7 @@ fn runs(text: &str) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The possible decodings of a run.
+/// Returns the possible decodings of a run.
 fn decodings(run: &str) -> Vec<String> {
     let mut found = Vec::new();
     if run.contains('%') {
@@ -195,7 +195,7 @@ fn decodings(run: &str) -> Vec<String> {
         let parts = run.split(|c: char| !c.is_ascii_alphanumeric() && !signs.contains(c));
         for part in parts.filter(|part| part.len() >= SHORTEST_RUN) {
             let whole = part.trim_end_matches('=');
-            // One character too many cannot be part of it.
+            // The length of base64 without padding is never 1 modulo 4, so the last character does not belong to it.
             let whole = if whole.len() % 4 == 1 {
                 &whole[..whole.len() - 1]
             } else {
@@ -218,7 +218,7 @@ fn hexadecimal_decoded(digits: &str) -> Option<String> {
     if digits.len() < SHORTEST_RUN {
         return None;
     }
-    // A last digit without a partner is not a byte.
+    // A byte has two digits, so a single last digit does not belong to the run.
     let whole = &digits[..digits.len() / 2 * 2];
     String::from_utf8(hex::decode(whole).ok()?).ok()
 }

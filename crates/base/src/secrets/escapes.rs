@@ -1,17 +1,18 @@
-//! Escapes of a text inside another: backslashes (JSON, YAML, Go, HCL), doubled quotes, and the layout of YAML's blocks
-//! and folded lines. A secret is found behind them by undoing them, so it does not matter who wrote them, or how often.
+//! Removes escapes of a text inside another: backslashes (JSON, YAML, Go, HCL), doubled quotes, and the layout of
+//! YAML's block and folded scalars. A secret is searched in the unescaped text, so it does not matter which program
+//! escaped it, or how often.
 
 use std::{ops::Range, str::Chars};
 
-/// A text without one level of escapes, and where its parts stand in the text with them.
+/// A text without one level of escapes, and the original positions of its parts.
 pub(super) struct Unescaped {
     pub text: String,
-    /// Pairs of an offset here and there, in order. Between two pairs the bytes are the same.
+    /// Pairs of offsets (unescaped, original), in order. Between two pairs the bytes are the same.
     places: Vec<(usize, usize)>,
 }
 
 impl Unescaped {
-    /// The range in the text with escapes.
+    /// Returns the range in the original text.
     pub(super) fn source(&self, range: &Range<usize>) -> Range<usize> {
         self.source_of(range.start)..self.source_of(range.end)
     }
@@ -23,11 +24,11 @@ impl Unescaped {
     }
 }
 
-/// Collects an [`Unescaped`].
+/// Builds an [`Unescaped`].
 struct Builder {
     text: String,
     places: Vec<(usize, usize)>,
-    /// The end of what was taken over.
+    /// The end of the source text that was copied so far.
     read: usize,
 }
 
@@ -40,17 +41,17 @@ impl Builder {
         }
     }
 
-    /// Takes over what stands before an escape, then what the escape means. The next byte is that after the escape.
+    /// Copies the text before an escape, then adds the meaning of the escape.
     fn replace(&mut self, source: &str, escape: Range<usize>, by: &str) {
         self.text.push_str(&source[self.read..escape.start]);
-        // The bytes of the replacement start where the escape starts.
+        // The bytes of the replacement map to the start of the escape.
         self.places.push((self.text.len(), escape.start));
         self.text.push_str(by);
         self.places.push((self.text.len(), escape.end));
         self.read = escape.end;
     }
 
-    /// `None` if nothing was replaced.
+    /// Returns the result; `None` if nothing was replaced.
     fn build(mut self, source: &str) -> Option<Unescaped> {
         if self.read == 0 {
             return None;
@@ -63,7 +64,7 @@ impl Builder {
     }
 }
 
-/// Undoes one level of backslashes. An unknown escape stays as it is. `None` if there is none.
+/// Removes one level of backslash escapes. An unknown escape stays. `None` if the text has no escape.
 pub(super) fn backslashes(text: &str) -> Option<Unescaped> {
     let mut unescaped = Builder::new();
     let mut at = 0;
@@ -71,7 +72,7 @@ pub(super) fn backslashes(text: &str) -> Option<Unescaped> {
         let start = at + found;
         let mut rest = text[start + 1..].chars();
         let Some(meaning) = meaning(&mut rest) else {
-            // Not an escape: the character behind it may begin one.
+            // This backslash begins no escape, but the next character may.
             at = start + 1;
             continue;
         };
@@ -81,7 +82,7 @@ pub(super) fn backslashes(text: &str) -> Option<Unescaped> {
     unescaped.build(text)
 }
 
-/// Returns the text for which the characters behind a backslash stand.
+/// Returns the meaning of the characters after a backslash; `None` if they are not an escape.
 fn meaning(rest: &mut Chars<'_>) -> Option<String> {
     let c = match rest.next()? {
         c @ ('"' | '\\' | '/' | '\'' | ' ') => c,
@@ -101,7 +102,7 @@ fn meaning(rest: &mut Chars<'_>) -> Option<String> {
         'x' => char::from_u32(hexadecimal(rest, 2)?)?,
         'U' => char::from_u32(hexadecimal(rest, 8)?)?,
         'u' => return utf16(rest),
-        // A long line of YAML continues behind its indentation.
+        // In YAML, a backslash at the end of a line continues the line after its indentation.
         '\n' => {
             *rest = rest.as_str().trim_start_matches([' ', '\t']).chars();
             return Some(String::new());
@@ -111,7 +112,7 @@ fn meaning(rest: &mut Chars<'_>) -> Option<String> {
     Some(c.to_string())
 }
 
-/// Four digits, or two times four for a character outside of the first plane.
+/// Parses four hexadecimal digits, or a surrogate pair of two times four.
 fn utf16(rest: &mut Chars<'_>) -> Option<String> {
     let first = u16::try_from(hexadecimal(rest, 4)?).ok()?;
     let mut ahead = rest.clone();
@@ -137,9 +138,9 @@ fn hexadecimal(rest: &mut Chars<'_>, digits: usize) -> Option<u32> {
     })
 }
 
-/// A text without the layout of YAML: the single quotes that it doubles, and the line breaks and blanks that it folds and
-/// indents. Each run of them is one quote or one blank, however often that was done, so it is found by a secret in the same
-/// form. `None` if it is in that form.
+/// Removes the layout of YAML from a text: doubled single quotes, and line breaks and blanks from folding and
+/// indentation. Each run of them becomes one quote or one blank, so that a secret in the same normal form is found.
+/// `None` if the text is in this form already.
 pub(super) fn layout(text: &str) -> Option<Unescaped> {
     let blank = |c: char| matches!(c, ' ' | '\n' | '\r' | '\t');
     let mut unescaped = Builder::new();

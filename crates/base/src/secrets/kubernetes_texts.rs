@@ -1,4 +1,4 @@
-//! Walks the texts of a Kubernetes object in which references may stand, and replaces them.
+//! Visits the texts of a Kubernetes object that may contain secret references, and replaces them.
 
 use base64::Engine as _;
 use serde_json::{Map, Value};
@@ -7,21 +7,21 @@ use zeroize::Zeroize as _;
 use super::secret_paths::place_of;
 use crate::model::{built_in_groups, field_path::join_path};
 
-/// The place of a text.
+/// The location of a text in an object.
 #[derive(Debug, Clone, Copy)]
 pub struct TextPlace<'a> {
-    /// Its path as in RFC 6901, with indices of list items.
+    /// The path as in RFC 6901, with indices of list items.
     pub path: &'a str,
     /// True for a value of `data` or `stringData` of an object of `apiVersion: v1` and `kind: Secret`, also inside a
-    /// custom resource: nowhere else may a secret be written. Kubernetes' own kinds have no Secret inside, only fields
-    /// that take any JSON and that others may read. More places than these are masked.
+    /// custom resource. A secret may be written nowhere else: the other kinds of Kubernetes contain no Secret, only
+    /// fields that take any JSON and that others may read. The masking covers more locations than these.
     pub is_secret: bool,
-    /// True if the new value must be UTF-8: it is not base64-encoded.
+    /// True if the new value must be UTF-8, because it is not base64-encoded.
     pub is_text: bool,
 }
 
-/// Visits every text. In `data` of a Secret, the text is decoded; what replaces it is encoded. A text in
-/// `data` that is not base64 is visited as written, and replaced by an encoded one.
+/// Visits every text. A text in `data` of a Secret is decoded before the visit, and its replacement is encoded. A text
+/// in `data` that is not base64 is visited as written, and its replacement is encoded too.
 ///
 /// # Errors
 /// Errors of `visit`.
@@ -39,7 +39,7 @@ pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E
     walk_map(object, "", None, below, visit)
 }
 
-/// Overwrites the texts at these paths.
+/// Overwrites the texts at these paths with zeros.
 pub fn zeroize_texts<'a>(object: &mut Value, paths: impl IntoIterator<Item = &'a str>) {
     for path in paths {
         if let Some(Value::String(text)) = object.pointer_mut(path) {
@@ -48,18 +48,18 @@ pub fn zeroize_texts<'a>(object: &mut Value, paths: impl IntoIterator<Item = &'a
     }
 }
 
-/// The text at a path as [`rewrite_texts`] visits it, if it is a base64-encoded one: decoded, also if it is
-/// not UTF-8.
+/// Decodes a text of `data` as [`rewrite_texts`] does, even if the result is not UTF-8. `None` if the text is not
+/// base64.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(text.trim()).ok()
 }
 
-/// The text of bytes in `data` of a Secret.
+/// Encodes bytes for `data` of a Secret.
 pub fn encode_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Returns true if an object may contain a reference. Most objects contain none, and are not copied.
+/// Returns true if an object may contain a reference. The check avoids copying most objects.
 pub fn may_refer(object: &Map<String, Value>) -> bool {
     fn holds(value: &Value, is_encoded: bool) -> bool {
         let refers = |text: &str| text.contains("ref+") || text.trim_start().starts_with("ref://");
@@ -80,19 +80,19 @@ pub fn may_refer(object: &Map<String, Value>) -> bool {
     in_map(object, false)
 }
 
-/// Decides about a text: `None` keeps it, bytes replace it.
+/// Decides about one text: `None` keeps it, bytes replace it.
 pub(super) type Visit<'v, E> = dyn FnMut(&TextPlace<'_>, &str) -> Result<Option<Vec<u8>>, E> + 'v;
 
-/// Which part of a Secret a value is in.
+/// The position of a value relative to a Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// No part of one.
+    /// The value is not in a Secret.
     None,
-    /// No part of one, and there is none below.
+    /// The value is not in a Secret, and neither is anything below it.
     Never,
-    /// Its `data` or `stringData`.
+    /// The value is `data` or `stringData` of a Secret.
     Values,
-    /// One of the values.
+    /// The value is a member of `data` or `stringData`.
     Value,
 }
 
@@ -109,7 +109,7 @@ fn walk_map<E>(
     let keys: Vec<_> = map.keys().cloned().collect();
     for key in keys {
         let place = inside.or_else(|| place_of(map, &key));
-        // The copy that kubectl keeps is masked, but never written by Konverge.
+        // `kubectl`'s copy of a Secret is secret as well, but Konverge never writes it, so it is not visited.
         let place = place.filter(|place| matches!(*place, "data" | "stringData"));
         let place = place.map(str::to_owned);
         if let Some(value) = map.get_mut(&key) {

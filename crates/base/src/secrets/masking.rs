@@ -1,5 +1,5 @@
-//! Masks the secret places of a resource: each gets a marker with a keyed hash, or with the reference that stands
-//! there.
+//! Masks the secret values of a resource: each is replaced by a marker with a keyed hash, or with the secret reference
+//! that the value is.
 
 use std::{borrow::Cow, cell::RefCell, collections::HashMap};
 
@@ -23,7 +23,7 @@ use crate::model::{
 /// The maximum size of a text that is parsed as a document.
 const LARGEST_DOCUMENT: usize = 1 << 20;
 
-/// The keys with the value of a Terraform resource whose type is a secret.
+/// The keys that contain the value of a Terraform resource whose whole content is secret.
 const CONTENTS: [&str; 7] = [
     "data",
     "data_json",
@@ -34,7 +34,7 @@ const CONTENTS: [&str; 7] = [
     "content_base64",
 ];
 
-/// Types whose name does not say that their provider treats the value as sensitive.
+/// The Terraform types whose values are sensitive although their names do not say so.
 const SENSITIVE_TYPES: [&str; 5] = [
     "aws_ssm_parameter",
     "tfe_variable",
@@ -43,15 +43,16 @@ const SENSITIVE_TYPES: [&str; 5] = [
     "gitlab_instance_variable",
 ];
 
-/// Masks the secret places of a Kubernetes object: `data` and `stringData` of a Secret, also inside a list or
-/// another object, the last-applied annotation, and what is secret by its name. A key of `stringData` and the
-/// same key of `data` in base64 get the same hash. Most objects have no such places and are not copied.
+/// Masks the secret values of a Kubernetes object: `data` and `stringData` of a Secret, also inside a list or another
+/// object, the last-applied annotation, and values that are secret by their names. A value in `stringData` and the same
+/// value in base64 in `data` get the same hash. An object without secret values is not copied.
 #[must_use]
 pub fn mask_object<'a>(secrets: &Secrets, object: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
     Marker::new(secrets, RuntimeKind::Kubernetes).map(object)
 }
 
-/// Masks an object like [`mask_object`], and the plain places that hold values of secrets.
+/// Masks an object like [`mask_object`], and also the fields outside of a Secret that contain secret values (`into:
+/// any`).
 #[must_use]
 pub fn mask_object_at<'a>(
     secrets: &Secrets,
@@ -72,7 +73,7 @@ pub fn mask_terraform<'a>(
     mask_contents(secrets, kind, masked)
 }
 
-/// Masks the content of a Terraform resource whose type is a secret.
+/// Masks the content of a Terraform resource whose whole content is secret.
 fn mask_contents<'a>(
     secrets: &Secrets,
     kind: &str,
@@ -92,7 +93,7 @@ fn mask_contents<'a>(
     Cow::Owned(masked)
 }
 
-/// Masks everything below a place that is secret by its shape; keys stay.
+/// Masks everything below a key that is secret by its shape. The keys stay.
 fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
     match value {
         _ if masked_value::is_opaque(value) => value.clone(),
@@ -103,7 +104,7 @@ fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
             Value::Object(members.collect())
         }
         Value::Array(items) => items.iter().map(|item| mask_place(secrets, key, item)).collect(),
-        // The decoded text is hashed, so that a secret in `data` and the same one in `stringData` look the same.
+        // The decoded text is hashed, so that the same secret has the same hash in `data` and in `stringData`.
         Value::String(text) if key == "data" => match decode(text) {
             Some(clear) => {
                 reference_mark(secrets, &clear).unwrap_or_else(|| secrets.mark(&Value::String(clear)))
@@ -116,8 +117,8 @@ fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
     }
 }
 
-/// Masks an object for rules: only the data of a Secret and the plain places with values of a store, by their places.
-/// Neither a name nor a value decides, because a pull request chooses both.
+/// Masks an object for policy sets: only the data of a Secret and the fields with values of a secret store. Names and
+/// values do not decide, because a pull request chooses both.
 #[must_use]
 pub fn mask_secret_data_at<'a>(
     secrets: &Secrets,
@@ -132,7 +133,7 @@ pub fn mask_secret_data_at<'a>(
                 masked.to_mut().insert(key.to_owned(), marked);
             }
         }
-        // `kubectl`'s copy of the object holds the data once more.
+        // `kubectl`'s last-applied annotation contains the data a second time.
         let annotations = object
             .get("metadata")
             .and_then(|metadata| metadata.get("annotations"));
@@ -146,8 +147,8 @@ pub fn mask_secret_data_at<'a>(
     places.mark(secrets, object, masked)
 }
 
-/// Masks a resource for rules, like [`mask_resource`] but less: only the data of Secrets, and the content of a
-/// Terraform resource whose type is a secret.
+/// Masks a resource for policy sets. Unlike [`mask_resource`] it masks only the data of Secrets and the content of
+/// Terraform resources whose whole content is secret.
 #[must_use]
 pub fn mask_secret_data(secrets: &Secrets, resource: &Resource) -> Resource {
     let attributes = &resource.attributes;
@@ -161,8 +162,8 @@ pub fn mask_secret_data(secrets: &Secrets, resource: &Resource) -> Resource {
     resource.with(masked.into_owned())
 }
 
-/// Lists the texts in a value for rules that are masked wherever else they are shown: what is secret by its name, and
-/// secrets inside a text.
+/// Returns the texts in a value for policy sets that are masked wherever else they are shown: values that are secret by
+/// their names, and secrets inside a text.
 #[must_use]
 pub fn hidden_texts(secrets: &Secrets, runtime: RuntimeKind, value: &Value) -> Vec<String> {
     let marker = Marker::new(secrets, runtime);
@@ -173,7 +174,7 @@ pub fn hidden_texts(secrets: &Secrets, runtime: RuntimeKind, value: &Value) -> V
     found
 }
 
-/// Masks everything in a provider configuration that is named like a credential. A wider rule has no cost
+/// Masks everything in a provider configuration that is named like a credential. Masking too much does no harm
 /// here, because nobody reviews these values one by one.
 #[must_use]
 pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
@@ -233,7 +234,7 @@ pub fn mask_resource(secrets: &Secrets, resource: &Resource) -> Resource {
     }
 }
 
-/// The type of a Terraform resource, such as `aws_instance`.
+/// Returns the type of a Terraform resource, such as `aws_instance`.
 fn type_of(resource: &Resource) -> &str {
     let named = resource.extensions.get("resourceType").and_then(Value::as_str);
     named
@@ -241,11 +242,12 @@ fn type_of(resource: &Resource) -> &str {
         .unwrap_or_default()
 }
 
-/// Replaces secrets by markers.
+/// Replaces secrets by markers, according to the rules of one runtime.
 struct Marker<'a> {
     secrets: &'a Secrets,
     runtime: RuntimeKind,
-    /// The secrets of the documents that were read. A document inside another is asked for at each level.
+    /// The secrets in each document that was parsed already. Nested documents are parsed again at each level without
+    /// this cache.
     documents: RefCell<HashMap<String, Vec<String>>>,
 }
 
@@ -259,7 +261,7 @@ impl<'a> Marker<'a> {
     }
 
     fn map<'m>(&self, map: &'m Map<String, Value>) -> Cow<'m, Map<String, Value>> {
-        // A marker has no members.
+        // A marker is masked already, so its members are not visited.
         if map.len() == 1 && masked_value::is_opaque(&Value::Object(map.clone())) {
             return Cow::Borrowed(map);
         }
@@ -272,8 +274,9 @@ impl<'a> Marker<'a> {
         masked.map_or(Cow::Borrowed(map), Cow::Owned)
     }
 
-    /// The replacement for a member of a map; `None` to keep it.
+    /// Returns the replacement for a member of a map; `None` to keep the member.
     fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
+        // The shape of a Secret decides first: everything in it is secret, whatever its name.
         if let Some(place) = place_of(map, key) {
             return Some(self.place(place, value));
         }
@@ -283,8 +286,8 @@ impl<'a> Marker<'a> {
         let named = secret_names::says(key);
         let marked = match named {
             NameClass::Nothing if key == "value" => {
-                // A variable of a container: `{name: DB_PASSWORD, value: …}`. Its value is never the name of an object,
-                // so the stricter rule of Terraform holds.
+                // An environment variable of a container: `{name: DB_PASSWORD, value: …}`. Its value is never the name
+                // of an object, so the stricter rule for Terraform is used.
                 let name = ["name", "key"].iter().find_map(|of| map.get(*of)?.as_str());
                 let says = name.map_or(NameClass::Nothing, secret_names::says);
                 self.named(says, value, RuntimeKind::Terraform)
@@ -316,7 +319,7 @@ impl<'a> Marker<'a> {
         })
     }
 
-    /// Masks an item of a list of Secrets. Its kind is that of the list, unless it says another one.
+    /// Masks an item of a list of Secrets. The item has the kind of the list, unless it names another one.
     fn item_of_secrets(&self, item: &Value) -> Option<Value> {
         let mut masked = self.value(&as_secret(item)?)?;
         if item.get("kind").is_none() {
@@ -325,12 +328,12 @@ impl<'a> Marker<'a> {
         Some(masked)
     }
 
-    /// Masks everything below a place that is secret by its shape; keys stay.
+    /// Masks everything below a key that is secret by its shape. The keys stay.
     fn place(&self, key: &str, value: &Value) -> Value {
         mask_place(self.secrets, key, value)
     }
 
-    /// Masks the value of a place that is secret by its name. A reference to a secret is kept.
+    /// Masks a value that is secret by its name. A reference to a secret is kept.
     fn named(&self, says: NameClass, value: &Value, runtime: RuntimeKind) -> Option<Value> {
         match value {
             _ if says == NameClass::Nothing || masked_value::is_opaque(value) => None,
@@ -381,12 +384,12 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Masks the parts of a text that are secret by shape. A text that is a document is parsed.
+    /// Masks the parts of a text that are secret by their shape. A text that is a JSON or YAML document is parsed.
     fn text(&self, text: &str) -> Option<Value> {
         let whole = || Some(self.secrets.mark(&Value::String(text.to_owned())));
         let mut shown = String::new();
         let mut kept = 0;
-        // Parts that are secret by their own shape, such as a token, in any text.
+        // First the parts that are secret in any text, such as tokens.
         for part in token_patterns::secret_parts(text) {
             let secret = &text[part.clone()];
             if secret.len() == text.len() {
@@ -398,30 +401,30 @@ impl<'a> Marker<'a> {
             kept = part.end;
         }
         shown.push_str(&text[kept..]);
-        // Secrets of a document. The document is not written anew: each secret is replaced in the text, whose layout
-        // stays.
+        // Then the secrets inside a document. Each is replaced in the original text, because writing the document anew
+        // would change its layout.
         for secret in self.inside(text) {
             let stand_in = self.stand_in(&secret);
             match encodings::hide_escaped(&shown, &stand_in, &secret) {
                 Some(hidden) => shown = hidden,
-                // The same secret was replaced before.
+                // An earlier replacement already covered the same secret.
                 None if shown.contains(&stand_in) => {}
-                // The position of the secret is unknown.
+                // The secret cannot be located in the text (it may be escaped), so the whole text is masked.
                 None => return whole(),
             }
         }
         (shown != text).then_some(Value::String(shown))
     }
 
-    /// The replacement for a secret in a text. It differs for another secret, so that a change is visible.
+    /// Returns the replacement for a secret in a text. Each secret has its own, so that a change is visible.
     fn stand_in(&self, secret: &str) -> String {
         format!("$secret:{}", self.secrets.hash(secret.as_bytes()))
     }
 
-    /// The secrets in a text that is a JSON document or a YAML manifest, also in another document inside it.
+    /// Returns the secrets in a text that is a JSON document or a YAML manifest, including nested documents.
     fn inside(&self, text: &str) -> Vec<String> {
         let start = text.trim_start();
-        // A JSON string may be a document, which is escaped once more.
+        // A JSON string may contain another document, with escapes.
         let json = start.starts_with(['{', '[', '"']);
         let manifest = text.contains("stringData") || (text.contains("kind") && text.contains("Secret"));
         if text.len() > LARGEST_DOCUMENT || !(json || manifest) {
@@ -436,25 +439,25 @@ impl<'a> Marker<'a> {
             Err(_) => Vec::new(),
         };
         let mut found = Vec::new();
-        // A plain text is a document of YAML with the same text.
+        // Any plain text is a YAML scalar with the same text. That is not a document, so it is left out.
         for document in documents
             .iter()
             .filter(|document| document.as_str() != Some(text))
         {
-            // A document holds no marks of ours, whatever it looks like.
+            // A parsed document never contains real markers, so everything that looks like one is escaped.
             let document = masked_value::escape_marks(document);
             if let Some(masked) = self.value(&document) {
                 self.collect_differences(&document, &masked, &mut found);
             }
         }
-        // The longest first; otherwise a part of a secret would leave the rest in clear text.
+        // The longest secret comes first: otherwise replacing a part of it would leave the rest in clear text.
         found.sort_by_key(|text| std::cmp::Reverse(text.len()));
         found.dedup();
         self.documents.borrow_mut().insert(text.to_owned(), found.clone());
         found
     }
 
-    /// Lists the texts of a value that differ in its masked form. Of a text that is masked in parts, only those parts.
+    /// Collects the texts of a value that differ from its masked form. Of a partly masked text only the masked parts.
     fn collect_differences(&self, clear: &Value, masked: &Value, found: &mut Vec<String>) {
         match (clear, masked) {
             (Value::Object(clear), Value::Object(masked)) => {

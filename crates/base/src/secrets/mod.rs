@@ -4,8 +4,8 @@
 //! Kubernetes Secret) are masked wherever they occur in text. *Places* that are secret by shape, schema or
 //! name are replaced by a keyed short hash, so that a reviewer sees only whether they changed.
 //!
-//! A [`SecretReference`] names a secret of a store. Its value is a [`SecretValue`], which a [`SecretResolver`]
-//! gives just before it is written.
+//! A [`SecretReference`] names a secret of a store. A [`SecretResolver`] fetches its value, a [`SecretValue`], just
+//! before the value is written.
 
 mod address_credentials;
 mod encodings;

@@ -1,11 +1,11 @@
-//! Which fields are names, references and selectors. The value of a Secret may be the name of an object or a host: where
-//! the Spec has it in such a field, the field is shown.
+//! Identifies fields that are names, references or selectors. The value of a Secret may equal the name of an object or
+//! a host: if the Spec has that text in such a field, the field is shown and not masked.
 
 use serde_json::Value;
 
 use super::secret_names::{self, NameClass};
 
-/// Maps whose keys the author chooses: what is in them is text, whatever its key is.
+/// The maps whose keys the author chooses freely. A key in them does not identify a field.
 const FREE_MAPS: [&str; 7] = [
     "data",
     "stringData",
@@ -16,10 +16,10 @@ const FREE_MAPS: [&str; 7] = [
     "environment",
 ];
 
-/// Maps whose members are labels.
+/// The maps whose members are labels.
 const LABELS: [&str; 3] = ["labels", "matchLabels", "selector"];
 
-/// Keys of names and hosts.
+/// The keys of fields with names and hosts.
 const NAMES: [&str; 11] = [
     "name",
     "names",
@@ -34,7 +34,7 @@ const NAMES: [&str; 11] = [
     "hostnames",
 ];
 
-/// The way to a value in a resource: the keys, without the positions in lists.
+/// The path of a value in a resource: the keys, without list indices.
 #[derive(Clone, Default)]
 pub(super) struct FieldPath<'a>(Vec<&'a str>);
 
@@ -87,12 +87,12 @@ fn is_name_key(key: &str) -> bool {
     NAMES.contains(&key) || !is_user && ENDS.iter().any(|end| key.ends_with(end))
 }
 
-/// Returns true for a key that speaks of a secret, and not of the name of one.
+/// Returns true for a key that names a secret value, not the name of a Secret.
 fn is_secret(key: &str) -> bool {
     secret_names::says(key) != NameClass::Nothing
 }
 
-/// The texts of a resource's fields that are names, references and selectors.
+/// Collects the texts in a resource's fields that are names, references or selectors.
 pub(super) fn names_in<'v>(value: &'v Value, path: &FieldPath<'_>, found: &mut Vec<&'v str>) {
     match value {
         Value::String(text) if path.is_name() => found.push(text),

@@ -1,5 +1,6 @@
-//! Where the value of a secret may stand outside of a Secret, if its store says `into: any`: in a field that only its
-//! owner reads. A field by which an object is found, or that others copy, shows its value in places that nobody masks.
+//! Decides where a secret value may be written outside of a Secret, if its store is configured with `into: any`: in a
+//! field that only its owner reads. A field that identifies an object, or that other objects copy, would show its value
+//! in locations that are not masked.
 
 use super::secret_paths::is_last_applied;
 use crate::model::FieldPath;
@@ -13,7 +14,7 @@ pub struct ObjectKind<'a> {
     pub kind: &'a str,
 }
 
-/// Names of fields that say which object it is, or which one is meant.
+/// The names of fields that identify an object or refer to one.
 const IDENTITIES: [&str; 7] = [
     "apiVersion",
     "kind",
@@ -24,10 +25,10 @@ const IDENTITIES: [&str; 7] = [
     "id",
 ];
 
-/// Endings of fields that name another object: `secretName`, `sourceNamespace`, `databaseRef`, `accountId`.
+/// The endings of fields that refer to another object: `secretName`, `sourceNamespace`, `databaseRef`, `accountId`.
 const ENDINGS: [&str; 5] = ["Name", "Namespace", "Ref", "Id", "ID"];
 
-/// Why no value of a secret may stand at a path (RFC 6901) of an object; `None` if it may.
+/// Returns the reason why no secret value may be at a path (RFC 6901) of an object; `None` if it may.
 pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static str> {
     let components: Vec<_> = FieldPath::new(path).components().collect();
     let components: Vec<_> = components.iter().map(String::as_str).collect();
@@ -37,10 +38,10 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         _ => {}
     }
     if (object.api_version, object.kind) == ("v1", "Secret") {
-        return Some("in a Secret a value stands in `data` or `stringData`, or in an annotation");
+        return Some("a Secret can have it only in `data` or `stringData`, or in an annotation");
     }
     if object.api_version.starts_with("apiextensions.k8s.io/") {
-        return Some("the definition of a kind is read before the values of secrets are");
+        return Some("definitions of kinds are read before the values of secrets");
     }
     let is = |names: &[&str], component: &str| names.contains(&component);
     let is_selecting = |component: &&str| {
@@ -51,7 +52,7 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         return Some("objects are found by their labels, which appear in requests and in other objects");
     }
     if components.contains(&"metadata") {
-        return Some("in the metadata of an object only an annotation may hold it");
+        return Some("in the metadata only an annotation can have it");
     }
     if components.first() == Some(&"status") {
         return Some("the server writes the status");
@@ -61,13 +62,11 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
     }
     let is_index = |component: &&str| component.bytes().all(|byte| byte.is_ascii_digit());
     if components.iter().any(is_index) {
-        return Some(
-            "an item of a list has no fixed place, so its value could not be found again to be masked",
-        );
+        return Some("an item of a list can move, so its value could not be found again for masking");
     }
     let last = components.last().copied().unwrap_or_default();
     if is(&IDENTITIES, last) || ENDINGS.iter().any(|ending| last.ends_with(ending)) {
-        return Some("it says which object is meant: names appear in requests, errors and events");
+        return Some("this field identifies an object: names appear in requests, errors and events");
     }
     None
 }

@@ -1,19 +1,19 @@
 //! References to secrets: `ref+STORE://PATH?version=N#/KEY` (as helmfile's vals writes them), anywhere in a
 //! text, and `ref://NAME/KEY?version=N` (as Kusion writes them), which is the whole text.
 //!
-//! This is only the grammar. A reference names a store and a path; `crates/policy/src/` decides which store that is and
-//! whether the stack may read it.
+//! This module is only the grammar. A reference names a store and a path; `crates/policy/src/` decides which store is
+//! meant and whether the stack may read the secret.
 
 use std::fmt::Write as _;
 
-/// How a reference names its store.
+/// The form in which a reference names its store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreName {
     /// `ref://…`: the default store.
     Default,
-    /// `ref+WORD://…`: the name of a store, or a kind of which there is one store.
+    /// `ref+WORD://…`: the name of a store, or a kind of store if there is only one of that kind.
     Word(String),
-    /// `ref+generated://…`: no store. The value is made once, when the object is written, and then stays as it is on the
+    /// `ref+generated://…`: no store. The value is generated when the object is first written, and then stays in the
     /// cluster.
     Generated,
 }
@@ -29,7 +29,7 @@ impl StoreName {
         }
     }
 
-    /// The word between `ref+` and `://`; `None` for Kusion's form.
+    /// Returns the word between `ref+` and `://`; `None` for Kusion's form.
     fn word(&self) -> Option<&str> {
         match self {
             Self::Default => None,
@@ -39,26 +39,26 @@ impl StoreName {
     }
 }
 
-/// One reference.
+/// A reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretReference {
-    /// The store that holds the value.
+    /// The store with the value.
     pub store: StoreName,
     /// The path in the store: components of letters, digits and `_ . - @ : = ~`, none of them `.` or `..`.
     pub path: String,
     /// The keys that lead to the value inside the secret; empty for the whole secret.
     pub keys: Vec<String>,
-    /// The version that the author asks for.
+    /// The version that the author requests.
     pub version: Option<String>,
     /// True for `?as=version`: the value is the version itself, which is not secret.
     pub as_version: bool,
-    /// The version that a plan found. Only Konverge writes it (`?at=`).
+    /// The version that the plan found (`?at=`). Only Konverge writes it.
     pub at: Option<String>,
-    /// Other parameters, by name. None of them has a meaning.
+    /// The names of other parameters, which have no meaning.
     pub unknown: Vec<String>,
 }
 
-/// A text that starts like a reference and breaks a rule of the grammar.
+/// The error for a text that starts like a reference but breaks a rule of the grammar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid reference to a secret: {why}")]
 pub struct MalformedReference {
@@ -68,7 +68,7 @@ pub struct MalformedReference {
     pub why: &'static str,
 }
 
-/// A part of a text with references.
+/// A part of a text that contains references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplatePart {
     /// Text that is not secret.
@@ -80,14 +80,14 @@ pub enum TemplatePart {
 /// A text with at least one reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretTemplate {
-    /// Text and references in order.
+    /// Literal text and references, in order.
     pub parts: Vec<TemplatePart>,
 }
 
-/// Every reference but Kusion's starts with this. vals also accepts `secretref+`.
+/// The prefix of every reference except Kusion's. vals also accepts `secretref+`.
 const MARK: &str = "ref+";
 const LONG_MARK: &str = "secretref+";
-/// The text around a stand-in that must be a JSON document.
+/// The prefix and suffix of a placeholder in a field that must be a JSON document.
 const JSON_STAND_IN: (&str, &str) = ("{\"konverge\":\"", "\"}");
 /// The beginning of a reference in Kusion's form.
 const KUSION: &str = "ref://";
@@ -96,9 +96,9 @@ impl SecretTemplate {
     /// Parses a text; `None` if it contains no reference.
     ///
     /// # Errors
-    /// The first reference that breaks a rule.
+    /// A reference breaks a rule. The first such reference.
     pub fn parse(text: &str) -> Result<Option<Self>, MalformedReference> {
-        // Kusion's form is always the whole text.
+        // A reference in Kusion's form is always the whole text.
         if let Some(rest) = text.trim().strip_prefix(KUSION) {
             let reference = read_kusion(rest).map_err(|why| malformed(text.trim(), why))?;
             let parts = vec![TemplatePart::Reference(reference)];
@@ -108,7 +108,7 @@ impl SecretTemplate {
         let (mut kept, mut from) = (0, 0);
         while let Some(found) = text[from..].find(MARK).map(|at| from + at) {
             let after = found + MARK.len();
-            // Without a word and `://` behind it, this is text like any other.
+            // Without a word and `://` after the prefix, this is ordinary text.
             let Some((word, start)) = store_word(text, after) else {
                 from = after;
                 continue;
@@ -126,7 +126,7 @@ impl SecretTemplate {
                 parts.push(TemplatePart::Text(text[kept..begins].to_owned()));
             }
             parts.push(TemplatePart::Reference(reference));
-            // A `+` ends a reference and is not a part of the text.
+            // A `+` after a reference only ends it and is not part of the text.
             kept = if text[end..].starts_with('+') {
                 end + 1
             } else {
@@ -143,20 +143,20 @@ impl SecretTemplate {
         Ok(Some(Self { parts }))
     }
 
-    /// Returns the stand-in for the value in a plan, where the server parses the value as JSON. Elsewhere the text of
-    /// the template is sent.
+    /// Returns a JSON placeholder for the value, for a plan in which the server parses the field as JSON. In other
+    /// fields the text of the template itself is sent.
     pub fn json_stand_in(&self) -> String {
         format!("{}{self}{}", JSON_STAND_IN.0, JSON_STAND_IN.1)
     }
 
-    /// The template of a stand-in, or of a text as written.
+    /// Returns the template of a JSON placeholder, or of a text as written.
     pub fn from_stand_in(text: &str) -> Option<Self> {
         let inner = text.strip_prefix(JSON_STAND_IN.0);
         let inner = inner.and_then(|text| text.strip_suffix(JSON_STAND_IN.1));
         Self::parse(inner.unwrap_or(text)).ok().flatten()
     }
 
-    /// The references, in order.
+    /// Returns the references, in order.
     pub fn references(&self) -> impl Iterator<Item = &SecretReference> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Reference(reference) => Some(reference),
@@ -183,12 +183,12 @@ impl SecretTemplate {
         })
     }
 
-    /// True if the value is not secret: nothing but versions is filled in.
+    /// Returns true if the resolved text is not secret, because only versions are filled in.
     pub fn is_plain(&self) -> bool {
         self.references().all(|reference| reference.as_version)
     }
 
-    /// The only reference, if the text has nothing else.
+    /// Returns the reference if it is the whole text.
     pub fn whole(&self) -> Option<&SecretReference> {
         match self.parts.as_slice() {
             [TemplatePart::Reference(reference)] => Some(reference),
@@ -197,7 +197,7 @@ impl SecretTemplate {
     }
 }
 
-/// The text from which the same template is parsed again.
+/// Formats the template as the text from which it is parsed.
 impl std::fmt::Display for SecretTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, part) in self.parts.iter().enumerate() {
@@ -216,13 +216,13 @@ impl std::fmt::Display for SecretTemplate {
 }
 
 impl SecretReference {
-    /// The reference for people: `STORE:PATH#/KEY`.
+    /// Returns the reference for display: `STORE:PATH#/KEY`.
     pub fn label(&self) -> String {
         let store = self.store.word().unwrap_or("default");
         format!("{store}:{}{}", self.path, self.fragment())
     }
 
-    /// Returns the label with the version that the reference itself names.
+    /// Returns the label, with the version that the author requests.
     pub fn pinned_label(&self) -> String {
         let Some(version) = &self.version else {
             return self.label();
@@ -231,8 +231,8 @@ impl SecretReference {
         format!("{store}:{}?version={version}{}", self.path, self.fragment())
     }
 
-    /// The reference of a value that is made once. The names come from a program: `None` if they cannot stand in a
-    /// reference.
+    /// Creates the reference of a generated value. `None` if a reference cannot contain the names, which come from
+    /// another program.
     pub fn generated(path: &str, key: &str) -> Option<Self> {
         let text = format!("{MARK}{GENERATED}://{path}#/{key}");
         let template = SecretTemplate::parse(&text).ok().flatten()?;
@@ -240,7 +240,7 @@ impl SecretReference {
         (reference.path == path && reference.keys == [key]).then_some(reference)
     }
 
-    /// True if Konverge generates the value itself.
+    /// Returns true if Konverge generates the value itself.
     pub fn is_generated(&self) -> bool {
         self.store == StoreName::Generated
     }
@@ -253,7 +253,7 @@ impl SecretReference {
         })
     }
 
-    /// Returns the reference without the version that a plan found.
+    /// Returns the reference as the author wrote it: without the version that a plan found.
     #[must_use]
     pub fn as_written(&self) -> Self {
         Self {
@@ -283,7 +283,7 @@ impl std::fmt::Display for SecretReference {
     }
 }
 
-/// The word between `ref+` and `://`, and the position after them.
+/// Returns the word between `ref+` and `://`, and the position after them.
 fn store_word(text: &str, after: usize) -> Option<(&str, usize)> {
     let rest = &text[after..];
     let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))?;
@@ -295,7 +295,7 @@ fn ends_reference(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "+\"',;`<>{}()|\\".contains(c)
 }
 
-/// Reads `PATH?version=N#/KEY`.
+/// Parses `PATH?version=N#/KEY`.
 fn read_body(store: StoreName, body: &str) -> Result<SecretReference, &'static str> {
     let (body, fragment) = body.split_once('#').unwrap_or((body, ""));
     let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
@@ -307,7 +307,7 @@ fn read_body(store: StoreName, body: &str) -> Result<SecretReference, &'static s
     finish(store, path, keys, parameters)
 }
 
-/// Reads `NAME/KEY?version=N`.
+/// Parses `NAME/KEY?version=N`.
 fn read_kusion(body: &str) -> Result<SecretReference, &'static str> {
     let (path, parameters) = body.split_once('?').unwrap_or((body, ""));
     let (name, key) = path.split_once('/').unwrap_or((path, ""));
@@ -344,7 +344,7 @@ fn finish(
             "version" if !is_version => {
                 return Err("a version is made of letters, digits and `_ . - @ = ~`");
             }
-            // A plan finds `hash:DIGITS` where a store has no versions.
+            // In a store without versions the plan writes `hash:DIGITS` instead.
             "at" if !is_found_version => {
                 return Err("a version is made of letters, digits and `_ . - @ = ~`");
             }

@@ -1,4 +1,4 @@
-//! The marker of a text with references to secrets: the references are shown, the text around them is hashed.
+//! Creates the marker of a text with secret references: the references are shown, the text around them is hashed.
 
 use std::convert::Infallible;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::{SecretReference, SecretTemplate, Secrets};
 use crate::model::masked_value::{self, ReferenceMark};
 
-/// Stands for a version that is not known, beside one that is.
+/// The placeholder for an unknown version, if another version of the same text is known.
 const NO_VERSION: &str = "?";
 
-/// The marker; `None` for a text without references.
+/// Returns the marker; `None` for a text without references.
 pub fn reference_mark(secrets: &Secrets, text: &str) -> Option<Value> {
     let template = SecretTemplate::from_stand_in(text)?;
-    // A version that the Spec names is a part of the reference.
+    // A version in the Spec is part of the reference, so it is shown.
     let labels: Vec<_> = template.references().map(SecretReference::pinned_label).collect();
     let versions = template.references().map(|reference| {
         let version = reference.version.as_deref().or(reference.at.as_deref());

@@ -14,21 +14,21 @@ use super::{
 };
 use crate::model::{masked_value, spec::Resource};
 
-/// The minimum length of a value that is masked in running text: masking `true` or `80` would damage every
+/// The minimum length of a value that is masked in running text. Masking `true` or `80` would damage every
 /// output and hide nothing.
 const SHORTEST: usize = 6;
 
-/// The minimum length of a masked line of a longer text: a short line such as `apiVersion: v1` stands in many
-/// files.
+/// The minimum length of a single line that is masked, if the secret has several lines: a short line such as
+/// `apiVersion: v1` occurs in many files.
 const SHORTEST_LINE: usize = 16;
 
-/// The maximum length of a word that is not treated as a secret: a user, a database, a region, an address.
+/// The maximum length of a word that is not treated as a secret, such as a user, a database, a region or an address.
 const LONGEST_WORD: usize = 12;
 
-/// Replaces a secret in running text.
+/// The replacement of a secret in running text.
 pub(super) const MASK: &str = "***";
 
-/// The key of the short hashes. The same key gives the same hash, so that previews of several runs can be
+/// The key of the short hashes. The same key gives the same hashes, so that previews of several runs can be
 /// compared.
 #[derive(Clone)]
 pub struct HashKey(Zeroizing<[u8; 32]>);
@@ -42,7 +42,7 @@ impl HashKey {
         )))
     }
 
-    /// A random key: its hashes are comparable within this run only.
+    /// Creates a random key. Its hashes are comparable within this run only.
     pub fn random() -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
         bytes[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -50,12 +50,12 @@ impl HashKey {
         Self(bytes)
     }
 
-    /// A key that was kept in the store.
+    /// Restores a key that was stored.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes to keep in the store.
+    /// Returns the bytes to store.
     pub fn to_bytes(&self) -> [u8; 32] {
         *self.0
     }
@@ -66,11 +66,12 @@ impl HashKey {
 /// It has two kinds of text. The *run's own* credentials (tokens, keys) cannot be chosen by the author of a
 /// pull request: they are masked in all output. *Values* of Secrets and of Terraform's sensitive attributes
 /// can be arbitrary words, so they are masked in values and messages before rendering, and never in a
-/// finished text: otherwise a Secret with the words of an alert or with a stack's name could hide those.
+/// finished text: otherwise an author could hide the words of a warning, or a stack's name, by putting them into a
+/// Secret.
 ///
-/// A value of a Secret may be the name of an object, or a host. A field that is a name, a reference or a selector shows
-/// such a value if the Spec has it in clear text in such a field. What came from a secret store, and Terraform's sensitive
-/// values, are masked there as well.
+/// A value of a Secret may equal the name of an object, or a host. A field that is a name, a reference or a selector
+/// shows such a value if the Spec has it in clear text in such a field. Values from a secret store, and Terraform's
+/// sensitive values, are masked even there.
 #[derive(Clone)]
 pub struct Secrets {
     key: HashKey,
@@ -81,17 +82,17 @@ pub struct Secrets {
 struct KnownSecrets {
     own: KnownTexts,
     values: KnownTexts,
-    /// The values that no Spec holds: from secret stores, and sensitive ones of Terraform.
+    /// The values that no Spec contains: from secret stores, and sensitive ones from Terraform.
     fetched: KnownTexts,
     /// The names, references and selectors of Specs.
     names: HashSet<String>,
 }
 
-/// Texts in order, none of them twice.
+/// The texts to mask, in order and without duplicates.
 #[derive(Default)]
 struct KnownTexts {
     texts: Vec<Zeroizing<String>>,
-    /// True if the layout of YAML may change one of them.
+    /// True if the layout of YAML may change one of the texts.
     have_layout: bool,
 }
 
@@ -107,8 +108,8 @@ impl KnownTexts {
     }
 }
 
-/// The forms in which a secret may occur: unchanged, without a trailing newline, without the layout of YAML, encoded, and
-/// line by line.
+/// Returns the forms in which a secret may occur: unchanged, without a trailing newline, without the layout of YAML,
+/// encoded, and line by line.
 fn forms(secret: &str) -> impl Iterator<Item = String> {
     let plain = escapes::layout(secret.trim()).map(|plain| plain.text);
     let whole = [secret, secret.trim()]
@@ -122,7 +123,7 @@ fn forms(secret: &str) -> impl Iterator<Item = String> {
         .chain(lines.filter(|line| line.len() >= SHORTEST_LINE))
 }
 
-/// Returns true if a text is made of letters and small numbers between signs, such as `postgres`, `us-east-1`
+/// Returns true if a text consists of letters and small numbers between punctuation, such as `postgres`, `us-east-1`
 /// or `10.0.0.1`.
 fn is_word(text: &str) -> bool {
     text.len() <= LONGEST_WORD && is_made_of_words(text)
@@ -140,7 +141,7 @@ pub(super) fn is_made_of_words(text: &str) -> bool {
 }
 
 impl Secrets {
-    /// An empty registry, whose markers are made with `key`.
+    /// Creates an empty registry, whose markers use `key`.
     pub fn new(key: HashKey) -> Self {
         Self {
             key,
@@ -148,7 +149,7 @@ impl Secrets {
         }
     }
 
-    /// Returns the registry with another key. Both mask what either learns.
+    /// Returns a registry with another key that shares the learned secrets with this one.
     #[must_use]
     pub fn with_key(&self, key: HashKey) -> Self {
         Self {
@@ -157,12 +158,12 @@ impl Secrets {
         }
     }
 
-    /// The keyed short hash of a secret: 16 hexadecimal digits.
+    /// Returns the keyed short hash of a secret: 16 hexadecimal digits.
     pub fn hash(&self, secret: &[u8]) -> String {
         blake3::keyed_hash(&self.key.0, secret).to_hex()[..16].to_owned()
     }
 
-    /// The marker of a secret value. The value is learned as well.
+    /// Returns the marker of a secret value. The registry learns the value as well.
     pub fn mark(&self, secret: &Value) -> Value {
         if masked_value::is_opaque(secret) {
             return secret.clone();
@@ -193,7 +194,7 @@ impl Secrets {
         }
     }
 
-    /// Learns the value of a secret place: it is masked in values and messages. A plain word is ignored.
+    /// Learns a value that is secret by its location: it is masked in values and messages. A plain word is ignored.
     pub fn learn_value(&self, secret: &str) {
         if !is_word(secret) {
             let mut known = self.known.write().expect("no panic while the lock is held");
@@ -201,7 +202,8 @@ impl Secrets {
         }
     }
 
-    /// Learns a value that no Spec holds: of a secret store, or a sensitive one of Terraform. It is masked in names too.
+    /// Learns a value that no Spec contains: from a secret store, or a sensitive one of Terraform. It is masked in
+    /// names too.
     pub fn learn_fetched(&self, secret: &str) {
         if !is_word(secret) {
             let mut known = self.known.write().expect("no panic while the lock is held");
@@ -210,7 +212,7 @@ impl Secrets {
         }
     }
 
-    /// Learns the names, references and selectors of a Spec, which stand in the repository in clear text.
+    /// Learns the names, references and selectors of a Spec, which the repository contains in clear text.
     pub fn learn_names(&self, resources: &[Resource]) {
         let mut known = self.known.write().expect("no panic while the lock is held");
         let root = FieldPath::default();
@@ -223,35 +225,36 @@ impl Secrets {
         }
     }
 
-    /// Learns the value of a place that is secret by its name only. Such a value is often the name of another
-    /// object, which must stay readable elsewhere: texts made of words are ignored.
+    /// Learns a value that is secret by its name only. Such a value is often the name of another object, which must
+    /// stay readable elsewhere, so a text made of words is ignored.
     pub(super) fn learn_named(&self, text: &str) {
         if !is_made_of_words(text) {
             self.learn_value(text);
         }
     }
 
-    /// Masks every known secret in a message, also where it is encoded inside something longer.
+    /// Masks every known secret in a message, even if it is encoded or inside a longer encoded text.
     pub fn mask(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
         replace_known(text, &[&known.own, &known.values])
     }
 
-    /// Masks the run's own credentials in a finished text, such as a comment or a document. Its parts must be
-    /// masked before: an escaped or truncated secret would not be recognized.
+    /// Masks the run's own credentials in a finished text, such as a comment or a document. The parts of the text must
+    /// be masked before: an escaped or truncated secret is not recognized here.
     pub fn mask_finished(&self, text: &str) -> String {
         let known = self.known.read().expect("no panic while the lock is held");
         replace_known(text, &[&known.own])
     }
 
-    /// Masks every known secret in the strings of a resource, or of a value in it. A string that is exactly a secret becomes
-    /// its marker, so that equal secrets can be recognized. Keys are identifiers and stay, and so do names in the Spec.
+    /// Masks every known secret in the strings of a resource or of a part of it. A string that is exactly a secret
+    /// becomes its marker, so that equal secrets can be recognized. Keys stay, and so do names that the Spec has in
+    /// clear text.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
         self.mask_value_at("", value)
     }
 
-    /// Masks a value like [`Secrets::mask_value`], for a path as in RFC 6901.
+    /// Masks a value like [`Secrets::mask_value`]; `path` is the path of the value in its resource (RFC 6901).
     #[must_use]
     pub fn mask_value_at(&self, path: &str, value: &Value) -> Value {
         self.mask_field(&FieldPath::parse(path), value)
@@ -281,13 +284,13 @@ impl Secrets {
         }
     }
 
-    /// Returns true if a text at a path is masked: a reviewer cannot see it.
+    /// Returns true if a text at a path is masked, so that a reviewer cannot see it.
     pub fn hides(&self, path: &str, text: &str) -> bool {
         self.mask(text) != text && !self.is_shown_name(&FieldPath::parse(path), text)
     }
 
-    /// Returns true if a field is a name, a reference or a selector with a value that the Spec has in such a field. What the
-    /// run logs in with and what was fetched is not shown.
+    /// Returns true if a field is a name, a reference or a selector, and the Spec has its value in such a field.
+    /// Credentials of the run and fetched values are never shown.
     fn is_shown_name(&self, path: &FieldPath<'_>, text: &str) -> bool {
         if !path.is_name() {
             return false;
@@ -297,7 +300,7 @@ impl Secrets {
         known.names.contains(text) && replace_known(text, &[&known.own, &known.fetched]) == text
     }
 
-    /// The marker of a value, without learning it.
+    /// Returns the marker of a value, without learning it.
     #[must_use]
     pub fn marked(&self, value: &Value) -> Value {
         match value {

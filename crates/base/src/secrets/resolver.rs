@@ -1,4 +1,4 @@
-//! [`SecretResolver`]: how a runtime resolves the secret references of a stack. Implemented by `run::stack_secrets`.
+//! [`SecretResolver`]: resolves the secret references of a stack. Implemented by `run::stack_secrets`.
 
 use std::{fmt, sync::Arc};
 
@@ -7,59 +7,59 @@ use async_trait::async_trait;
 use super::{SecretReference, SecretValue};
 use crate::error::UserError;
 
-/// The treatment of a written secret whose version in the store has moved.
+/// The policy for a written secret whose version in the store has changed (`secrets.rotation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotatedVersion {
     /// The new version is written.
     Write,
-    /// The written version stays.
+    /// The old version stays in the object.
     Keep,
 }
 
-/// Answers about the references of one stack.
+/// Resolves the secret references of one stack.
 #[async_trait]
 pub trait SecretResolver: Send + Sync {
-    /// The version of the secret now, without its value. `None` if the store has no versions, or if this run
-    /// may not read them.
+    /// Returns the current version of the secret, without its value. `None` if the store has no versions, or if this
+    /// run may not read them.
     ///
     /// # Errors
     /// The stack may not use the reference.
     async fn version(&self, reference: &SecretReference) -> Result<Option<String>, UserError>;
 
-    /// The value, and the version that it has.
+    /// Returns the value and its version.
     ///
     /// # Errors
     /// The stack may not use the reference; the store cannot be reached, denies it, or has no such value.
     async fn value(&self, reference: &SecretReference) -> Result<(SecretValue, Option<String>), UserError>;
 
-    /// Returns true if the store of a reference says `into: any`.
+    /// Returns true if the store of a reference is configured with `into: any`.
     fn goes_into_any(&self, reference: &SecretReference) -> bool;
 
-    /// The value of a reference that is in the state of a stack and not in its Spec: it is needed to delete what it
-    /// made. Read now, if the present rules allow it.
+    /// Returns the value of a reference that only the state of a stack has, not its Spec. It is needed to delete the
+    /// object that was written with it, and is read only if the current rules allow it.
     ///
     /// # Errors
     /// Errors of [`Self::value`].
     async fn recorded_value(&self, reference: &SecretReference) -> Result<SecretValue, UserError>;
 
-    /// Returns true if values can be had: the stack is being applied.
+    /// Returns true if values are available, because the stack is being applied.
     fn has_values(&self) -> bool;
 
-    /// Returns how a version that moved is treated.
+    /// Returns the policy for a version that has changed.
     fn rotated(&self) -> RotatedVersion;
 }
 
-/// The resolver of the references of a stack; by default there is none.
+/// The resolver of a stack's secret references; none by default.
 #[derive(Clone, Default)]
 pub struct StackReferences(Option<Arc<dyn SecretResolver>>);
 
 impl StackReferences {
-    /// Uses this resolver.
+    /// Creates the references with a resolver.
     pub fn new(resolver: Arc<dyn SecretResolver>) -> Self {
         Self(Some(resolver))
     }
 
-    /// The resolver, if there is one.
+    /// Returns the resolver, if there is one.
     pub fn resolver(&self) -> Option<&dyn SecretResolver> {
         self.0.as_deref()
     }

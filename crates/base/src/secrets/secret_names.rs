@@ -1,7 +1,7 @@
-//! Determines by a name whether its value is a secret: names of attributes, of map keys, of environment
-//! variables.
+//! Decides by a name whether its value is a secret. The name may be of an attribute, of a map key or of an environment
+//! variable.
 
-/// A name that ends in one of these words holds a secret.
+/// The final words of a name whose value is a secret.
 const NOUNS: [&str; 22] = [
     "password",
     "passwords",
@@ -27,7 +27,7 @@ const NOUNS: [&str; 22] = [
     "privatekey",
 ];
 
-/// `…_key` holds a secret after one of these words; after other words it is a name or a public value.
+/// The words before `_key` that make the value a secret. After other words `…_key` is a name or a public value.
 const KEYS: [&str; 26] = [
     "private",
     "secret",
@@ -82,7 +82,7 @@ const FORMS: [&str; 21] = [
     "bytes",
 ];
 
-/// After `sensitive` and `secure`, a name that ends in one of these or in a form holds a secret.
+/// The final words of a name that starts with `sensitive` or `secure` and holds a secret. [`FORMS`] count as well.
 const CONTENTS: [&str; 11] = [
     "values",
     "variables",
@@ -97,10 +97,10 @@ const CONTENTS: [&str; 11] = [
     "outputs",
 ];
 
-/// Before `tokens` these words make a count.
+/// The words before `tokens` that make it a count, as in `max_tokens`.
 const COUNTS: [&str; 6] = ["max", "min", "num", "number", "total", "count"];
 
-/// A `secret` of one of these owners is a value; any other may be the name of a Kubernetes Secret.
+/// The words before `secret` that make it a value. After other words it may be the name of a Kubernetes Secret.
 const OWNERS: [&str; 17] = [
     "client",
     "app",
@@ -121,13 +121,13 @@ const OWNERS: [&str; 17] = [
     "user",
 ];
 
-/// The classification of a name: what kind of value it suggests.
+/// The kind of value that a name suggests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameClass {
     Nothing,
-    /// A password, which may be a number.
+    /// A password, which may also be a number.
     Password,
-    /// A token, a key, a credential.
+    /// A token, a key or another credential.
     Secret,
     /// A secret, or the name of an object that contains it.
     SecretOrName,
@@ -165,7 +165,7 @@ pub(super) fn says(name: &str) -> NameClass {
             }
             "key" | "keys" if KEYS.contains(&before) => return NameClass::Secret,
             noun if NOUNS.contains(&noun) => return NameClass::Secret,
-            // A number at the end: `token_2`.
+            // A number at the end, as in `token_2`, is ignored.
             "" => words = rest,
             form if FORMS.contains(&form) || FORMS.contains(&last.as_str()) => words = rest,
             _ => return NameClass::Nothing,
@@ -185,7 +185,7 @@ fn is_called_sensitive(words: &[String]) -> bool {
     }
 }
 
-/// Returns true if any of the words may be in it; a quick check, because most names contain none.
+/// Returns true if a name may contain one of the words. This quick check rules out most names.
 fn may_say(name: &str) -> bool {
     const HINTS: [&[u8]; 12] = [
         b"pass",
@@ -209,7 +209,7 @@ fn may_say(name: &str) -> bool {
     HINTS.into_iter().any(holds)
 }
 
-/// The words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in lower case.
+/// Returns the words of `snake_case`, `kebab-case`, `dotted.names`, `camelCase` and `HTTPToken`, in lower case.
 fn split_words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();

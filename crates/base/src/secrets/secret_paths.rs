@@ -1,5 +1,5 @@
-//! Which places of a resource are secret: by shape (a Secret, also inside another object), and by name. The
-//! texts at these places.
+//! Finds the secret values of a resource: by shape (a Secret, also inside another object) and by name. Returns the
+//! texts of these values.
 
 use base64::Engine as _;
 use serde_json::{Map, Value};
@@ -9,20 +9,20 @@ use super::{registry::is_made_of_words, secret_names};
 /// `kubectl apply`'s copy of the whole object, including Secret data (kubernetes/kubernetes#23564).
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Returns true if an annotation is `kubectl`'s copy of the object.
+/// Returns true if an annotation is `kubectl`'s copy of the whole object.
 pub fn is_last_applied(annotation: &str) -> bool {
     annotation == LAST_APPLIED
 }
 
-/// The values at the secret places of a Kubernetes object, as written and decoded; empty for most objects.
+/// Returns the secret texts of a Kubernetes object, as written and decoded; empty for most objects.
 pub fn secret_texts(object: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     gather(object, &mut texts);
     texts
 }
 
-/// The texts of a Terraform resource at places that are secret by name only. Texts made of words are left
-/// out: a reference to one of them does not make another text secret.
+/// Returns the texts of a Terraform resource that are secret by their names only. Texts made of words are left
+/// out, because a reference to such a text must not mask another text.
 pub fn named_texts(body: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     gather_named(body, &mut texts);
@@ -79,21 +79,21 @@ fn leaves(value: &Value, seen: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The key, if everything below it in this map is secret by shape. A reference to a Secret (`{kind: Secret,
+/// Returns `key` if everything below it in this map is secret by its shape. A reference to a Secret (`{kind: Secret,
 /// name: a}`) has no data.
 pub(super) fn place_of<'a>(map: &Map<String, Value>, key: &'a str) -> Option<&'a str> {
     let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
     let secret = match key {
         "stringData" => true,
         "data" => is("kind", "Secret"),
-        // An AWS parameter that is stored encrypted.
+        // An AWS SSM parameter that is stored encrypted.
         "value" => is("type", "SecureString"),
         _ => is_last_applied(key),
     };
     secret.then_some(key)
 }
 
-/// The items of a list of Secrets. The API server leaves out their kind.
+/// Returns the items of a list of Secrets. The API server omits their kind.
 pub(super) fn items_of_secrets<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a [Value]> {
     let is_list = key == "items" && map.get("kind").and_then(Value::as_str) == Some("SecretList");
     map.get(key)
@@ -102,7 +102,7 @@ pub(super) fn items_of_secrets<'a>(map: &'a Map<String, Value>, key: &str) -> Op
         .map(Vec::as_slice)
 }
 
-/// An item of a list of Secrets, with its kind. `None` for what is not an object.
+/// Returns an item of a list of Secrets with its kind added. `None` if the item is not an object.
 pub(super) fn as_secret(item: &Value) -> Option<Value> {
     let mut secret = item.as_object()?.clone();
     secret.entry("kind").or_insert_with(|| "Secret".into());
@@ -121,7 +121,7 @@ pub(super) fn is_object_name(text: &str) -> bool {
     text.len() <= 253 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(is_part)
 }
 
-/// Returns true if a key inside a secret map only names or describes the secret.
+/// Returns true if a key inside a map of secrets only names or describes the secret.
 pub(super) fn says_what_it_is(key: &str) -> bool {
     const ABOUT: [&str; 14] = [
         "name",

@@ -1,5 +1,5 @@
-//! The plain places of a Kubernetes object that hold values of secrets (`into: any`). Nothing in the object says so: the
-//! Spec does, and the record of the last write.
+//! The fields of a Kubernetes object outside of a Secret that contain secret values (`into: any`). The object itself
+//! does not show which fields these are: the Spec and the record of the last write do.
 
 use std::{borrow::Cow, collections::BTreeMap, convert::Infallible};
 
@@ -18,15 +18,15 @@ use crate::{
 /// The replacement of a value in a message.
 const MASK: &str = "***";
 
-/// The places, as paths of RFC 6901.
+/// The fields that contain secret values, as paths of RFC 6901.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretPlaces {
-    /// The text that the Spec now has there in clear, by path. A value with that text is not a secret.
+    /// The text that the Spec now has in clear text at each path. A value with this text is not a secret.
     paths: BTreeMap<String, Option<String>>,
 }
 
 impl SecretPlaces {
-    /// The places of an object as desired and as last written.
+    /// Returns the secret fields of an object, by its desired form and by the record of the last write.
     pub fn find(desired: Option<&Map<String, Value>>, written: &WrittenReferences) -> Self {
         let mut paths = BTreeMap::new();
         for (path, _) in written.iter().filter(|(_, written)| !written.is_plain()) {
@@ -48,7 +48,7 @@ impl SecretPlaces {
         Self { paths }
     }
 
-    /// Adds the places of an object that somebody else wrote.
+    /// Adds the secret fields of an object that was written by someone else.
     #[must_use]
     pub fn with(mut self, paths: Vec<String>, desired: Option<&Map<String, Value>>) -> Self {
         for path in paths {
@@ -60,17 +60,17 @@ impl SecretPlaces {
         self
     }
 
-    /// True if nothing of the object is secret.
+    /// Returns true if no field is secret.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// The paths of the fields that hold a secret.
+    /// Returns the paths of the fields that contain secret values.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.paths.keys().map(String::as_str)
     }
 
-    /// Replaces the values by markers. `masked` is the object after the masking by shape and name.
+    /// Replaces the values of these fields by markers. `masked` is the object after the masking by shape and name.
     pub(super) fn mark<'a>(
         &self,
         secrets: &Secrets,
@@ -101,7 +101,7 @@ impl SecretPlaces {
         }
     }
 
-    /// The texts of the values in an object.
+    /// Returns the texts of the secret fields in an object.
     pub fn texts(&self, object: &Value) -> Vec<String> {
         let values = object.as_object().into_iter().flat_map(|map| self.values(map));
         let texts = values.filter_map(|(_, value)| value.as_str());
@@ -117,13 +117,13 @@ impl SecretPlaces {
     }
 }
 
-/// The value at a path of an object.
+/// Returns the value at a path of an object.
 pub fn value_at<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     let (first, rest) = FieldPath::new(path).split_first()?;
     object.get(&first)?.pointer(rest.as_str())
 }
 
-/// An error without these texts, however short they are: the server repeats what it refuses.
+/// Removes these texts from an error, however short they are, because a server repeats a refused value in its message.
 #[must_use]
 pub fn without_texts(failure: UserError, texts: &[String]) -> UserError {
     if texts.is_empty() {
@@ -140,10 +140,10 @@ pub fn without_texts(failure: UserError, texts: &[String]) -> UserError {
     failure
 }
 
-/// A message without these texts.
+/// Removes these texts from a message.
 #[must_use]
 pub fn without(message: &str, texts: &[String]) -> String {
-    // The longest first; otherwise a part would leave the rest.
+    // The longest text comes first: otherwise removing a part of it would leave the rest.
     let mut texts: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
     texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
     texts.into_iter().fold(message.to_owned(), |message, text| {

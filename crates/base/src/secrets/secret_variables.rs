@@ -1,5 +1,5 @@
-//! The environment: which variables are passed to the programs of a run, and which values are secret. One
-//! list for both, because a provider may print everything it is given.
+//! Decides which environment variables are passed to the programs of a run, and which values are secret. Both use one
+//! list, because a provider may print everything that it is given.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::{Secrets, secret_names, token_patterns};
 use crate::variables;
 
-/// The content of a variable.
+/// The kind of content of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VariableKind {
-    /// Nothing secret.
+    /// A setting that is not secret.
     Setting,
-    /// A credential.
+    /// A credential, always secret.
     Credential,
-    /// A secret if its name says so.
+    /// A value that is secret if its name says so.
     ByName,
 }
 
@@ -65,7 +65,7 @@ const PASSED: [(&str, VariableKind); 33] = [
     ),
 ];
 
-/// Credentials of this program whose names do not say so.
+/// The variables of Konverge that contain credentials although their names do not say so.
 const OWN: [&str; 9] = [
     "INPUT_KUBECONFIG",
     variables::KONVERGE_KUBECONFIG,
@@ -78,7 +78,7 @@ const OWN: [&str; 9] = [
     variables::MYSQL_PWD,
 ];
 
-/// The prefixes of the variables with which a run itself logs in: no reference may read such a variable.
+/// The prefixes of the variables with which a run logs in itself. No secret reference may read such a variable.
 const OF_RUN: [&str; 15] = [
     "KONVERGE_",
     "INPUT_",
@@ -97,7 +97,7 @@ const OF_RUN: [&str; 15] = [
     variables::PGUSER,
 ];
 
-/// Suffixes that mean a credential only in the environment of cloud tools: ids that come with a key, files by
+/// The suffixes that mean a credential only in the environment of cloud tools: ids that belong to a key, files by
 /// content, certificates with their key.
 const ENDS: [&str; 7] = [
     "ACCESS_KEY_ID",
@@ -114,7 +114,8 @@ pub fn is_passed(name: &str) -> bool {
     classify(name).is_some()
 }
 
-/// Returns true if only providers read a variable, to log in or to find their service: Terraform itself needs none of them.
+/// Returns true if only providers read a variable, to log in or to find their service. Terraform itself does not need
+/// it.
 pub fn is_provider_credential(name: &str) -> bool {
     let is_of_service = matches!(
         classify(name),
@@ -126,14 +127,13 @@ pub fn is_provider_credential(name: &str) -> bool {
     is_passed(name) && (is_of_service || is_of_issuer) && !name.starts_with("TF_TOKEN_")
 }
 
-/// Returns true if a run itself logs in with such a variable, or its programs do: to GitHub, to a cloud, to a store, to
-/// a cluster.
+/// Returns true if the run or its programs log in with this variable: to GitHub, a cloud, a store or a cluster.
 pub fn is_of_run(name: &str) -> bool {
     is_passed(name) || OWN.contains(&name) || OF_RUN.iter().any(|start| name.starts_with(start))
 }
 
-/// Registers every credential of an environment: those passed on, those that this program reads, those whose
-/// names say so, and passwords in URLs such as a proxy's.
+/// Learns every credential of an environment: those that are passed on, those that Konverge reads, those whose
+/// names say so, and passwords in URLs, such as that of a proxy.
 pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, String>) {
     for (name, value) in environment {
         if is_credential(name) {
@@ -142,7 +142,7 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
         for part in token_patterns::secret_parts(value) {
             secrets.learn(&value[part]);
         }
-        // `authorization=Bearer%20TOKEN,dataset=shop`: the last word of a credential is secret, and no other header is.
+        // Such as `authorization=Bearer%20TOKEN,dataset=shop`: only the last word of a credential header is secret.
         if name.starts_with("OTEL_EXPORTER_OTLP") && name.ends_with("HEADERS") {
             let headers = value.split(',').filter_map(|header| header.split_once('='));
             let is_proof = |header: &str| {
@@ -160,7 +160,7 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
                     .for_each(|word| secrets.learn(word));
             }
         }
-        // `http.extraheader` of git: the last word is the credential.
+        // git's `http.extraheader`: the last word is the credential.
         if name.starts_with("GIT_CONFIG_VALUE_") && value.to_lowercase().contains("authorization") {
             value
                 .split_whitespace()
@@ -191,18 +191,18 @@ fn is_credential(name: &str) -> bool {
     }
 }
 
-/// Registers one credential. A path to a credential is not secret itself. In a document, such as Google's
-/// credentials, each secret is registered separately.
+/// Learns one credential. A path to a credential file is not a secret. In a document, such as Google's
+/// credentials, each secret is learned separately.
 fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
     if value.starts_with('/') && !value.contains('\n') {
         return;
     }
-    // An id may be an ordinary word, and so may the value of another program's variable: only values that are
-    // not words are masked everywhere.
+    // An id, or the value of another program's variable, may be an ordinary word. Masking such a word in all output
+    // would hide unrelated text, so only values that are not words are masked everywhere.
     let is_ours = OWN.contains(&name) || name.starts_with("KONVERGE_") || name.starts_with("INPUT_");
     if is_ours || classify(name).is_some() {
         if name.ends_with("_ID") && !OWN.contains(&name) {
-            // An id such as `minio-admin` is masked only in values and messages, and only if it is not a word.
+            // An id such as `minio-admin` is masked only in values and messages, and not if it is an ordinary word.
             secrets.learn_named(value)
         } else {
             secrets.learn(value)

@@ -1,23 +1,23 @@
-//! The text that a template with references stands for: with versions in a plan, with values just before a write.
+//! Resolves a template with secret references into text: with versions in a plan, with values just before a write.
 
 use zeroize::Zeroizing;
 
 use super::{SecretReference, SecretResolver, SecretTemplate, SecretValue, TemplatePart};
 use crate::error::{ErrorKind, UserError};
 
-/// The place of a template: what its value may be, and where its references stand.
+/// The location of a template, which decides what its value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplatePlace {
-    /// A place in the Spec that may hold any bytes.
+    /// A field of the Spec that may contain any bytes.
     Bytes,
-    /// A place in the Spec that may hold text alone: a value must be UTF-8.
+    /// A field of the Spec that may contain only text: the value must be UTF-8.
     Text,
-    /// A place in the state that the Spec has no longer, as text.
+    /// A field that only the state still has, as text.
     RecordedText,
 }
 
 impl SecretTemplate {
-    /// The versions of its references, in order.
+    /// Returns the versions of the template's references, in order.
     ///
     /// # Errors
     /// The stack may not use a reference.
@@ -29,7 +29,7 @@ impl SecretTemplate {
         Ok(versions)
     }
 
-    /// The text with the versions of its references, which are not secret.
+    /// Returns the text with the versions of its references filled in. Versions are not secret.
     ///
     /// # Errors
     /// A version is not known.
@@ -54,7 +54,7 @@ impl SecretTemplate {
         Ok(text)
     }
 
-    /// The text with the values, for a place.
+    /// Returns the text with the secret values filled in.
     ///
     /// # Errors
     /// A value is not available, or is not UTF-8 where that is needed.

@@ -1,4 +1,4 @@
-//! Texts that are secret by their shape, wherever they occur: private keys, passwords in URLs, tokens of
+//! Finds texts that are secret by their shape, wherever they occur: private keys, passwords in URLs, tokens of
 //! well-known issuers.
 
 use std::ops::Range;
@@ -26,10 +26,10 @@ const TOKENS: [&str; 17] = [
     "AccountKey=",
 ];
 
-/// The minimum length of a token; a shorter word is an abbreviated example.
+/// The minimum length of a token. A shorter text is an abbreviated example.
 const SHORTEST_TOKEN: usize = 20;
 
-/// The secret parts of a text, in order, not nested.
+/// Returns the ranges of the secret parts of a text, in order and not nested.
 pub(super) fn secret_parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     if text.len() < 8 {
@@ -43,7 +43,7 @@ pub(super) fn secret_parts(text: &str) -> Vec<Range<usize>> {
     in_order(parts)
 }
 
-/// The output of another program without secrets: without what is secret by its shape, what follows `Bearer`,
+/// Masks the output of another program: texts that are secret by their shape, the text after `Bearer`,
 /// and values after a name that says that they are secret (`password: …`, `--token=…`).
 pub fn without_secrets(text: &str) -> String {
     let mut shown = String::new();
@@ -99,7 +99,7 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The password of each `scheme://user:password@host`, except placeholders.
+/// Finds the password of each `scheme://user:password@host`, except placeholders.
 fn passwords_in_addresses(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -121,7 +121,7 @@ fn passwords_in_addresses(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns true if a value is a placeholder: a reference, a variable, a template.
+/// Returns true if a value is a placeholder: a reference, a variable or a template.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let value = value.trim();
     ["$", "{", "<", "%", "ref+", "ref://", "*"]
@@ -142,7 +142,7 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
         if word.len() < SHORTEST_TOKEN {
             continue;
         }
-        // After a name: `token=ghp_…`.
+        // A token may also follow a name, as in `token=ghp_…`.
         let begins = |from: usize| TOKENS.iter().any(|token| word[from..].starts_with(token));
         let behind = word.find('=').map(|sign| sign + 1);
         let from = [Some(0), behind].into_iter().flatten().find(|from| begins(*from));
@@ -159,14 +159,14 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns true for three parts in base64, of which the first is a JSON object.
+/// Returns true for a JSON Web Token: three parts in base64, and the first one is a JSON object.
 fn is_jwt(word: &str) -> bool {
     let parts: Vec<&str> = word.split('.').collect();
     let is_long = |part: &&str| part.len() >= 8;
     word.starts_with("eyJ") && parts.len() == 3 && parts[..2].iter().all(is_long)
 }
 
-/// The values after `Bearer` or `Basic`, and after a name that says that its value is secret.
+/// Finds the values after `Bearer` or `Basic`, and after a name that says that its value is secret.
 fn named_values(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let is_end = |c: char| c.is_whitespace() || "'\"`,;&)}]".contains(c);

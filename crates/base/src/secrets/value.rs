@@ -1,5 +1,5 @@
-//! The value of a secret from a store. It has no `Debug`, `Display`, `Serialize` or `Clone`, so that no log,
-//! message, state or cache can hold it by accident; its bytes are overwritten when it is dropped.
+//! The value of a secret from a store. It implements no `Debug`, `Display`, `Serialize` or `Clone`, so that no log,
+//! message, state or cache can contain it by accident; its bytes are overwritten when it is dropped.
 
 use zeroize::Zeroizing;
 
@@ -7,12 +7,12 @@ use zeroize::Zeroizing;
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
 impl SecretValue {
-    /// Takes the bytes over; they are overwritten when the value goes.
+    /// Creates a value from bytes, which are overwritten when it is dropped.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// A value that nobody can guess: as many letters and digits as Kusion makes.
+    /// Generates a random value, with as many letters and digits as Kusion generates.
     pub fn generate() -> Self {
         let mut value = Zeroizing::new(Vec::with_capacity(Self::GENERATED));
         while value.len() < Self::GENERATED {
@@ -25,27 +25,29 @@ impl SecretValue {
 
     const GENERATED: usize = 54;
 
-    /// Returns true if the value has no bytes. Callers treat that as missing.
+    /// Returns true if the value has no bytes. Callers treat an empty value as missing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes, for the request that writes them. Review each new caller: the type no longer protects the value.
+    /// Returns the bytes, for the request that writes them. Review each new caller: the type no longer protects the
+    /// value.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// The value as text, if it is UTF-8.
+    /// Returns the value as text, if it is UTF-8.
     pub fn expose_text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
 }
 
-/// The letters and digits that a random UUID gives.
+/// Returns the letters and digits for the bytes of a random UUID.
 fn letters(random: &[u8; 16]) -> impl Iterator<Item = u8> {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    // Two bytes hold the version and the variant, which are not random. A byte above the last multiple of the
-    // number of letters would make some of them likelier.
+    // Two bytes of a UUID contain its version and variant, which are not random, so they are skipped. A byte above the
+    // last multiple of the alphabet's length is skipped as well, because it would make some letters likelier than
+    // others.
     let bytes = random.iter().enumerate();
     let bytes = bytes.filter(|(at, byte)| !matches!(at, 6 | 8) && usize::from(**byte) < 4 * LETTERS.len());
     bytes.map(|(_, byte)| LETTERS[usize::from(*byte) % LETTERS.len()])

@@ -1,4 +1,4 @@
-//! What a state keeps of a reference that was written, and when its version counts as moved.
+//! The record of a written secret reference in a state, and the comparison of its version.
 
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -8,24 +8,24 @@ use serde_json::Value;
 use super::{RotatedVersion, SecretReference, SecretTemplate, Secrets, reference_mark::reference_mark};
 use crate::model::masked_value::FILE_VERSION;
 
-/// The version of a reference in a text that has several.
+/// The placeholder for a missing version in a text with several references.
 const NO_VERSION: &str = "?";
 
-/// A text with references that was written.
+/// A text with secret references, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenReference {
-    /// The text with the reference, as in the Spec; its store is named.
+    /// The text with the references, as in the Spec, but with the names of their stores.
     pub text: String,
     /// The version that was written, if the store has versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// The references of an object by path.
+/// The written references of an object, by path.
 pub type WrittenReferences = BTreeMap<String, WrittenReference>;
 
 impl WrittenReference {
-    /// A text, with the version of each of its references.
+    /// Creates the record of a text, with the version of each of its references.
     pub fn new(template: &SecretTemplate, versions: &[Option<String>]) -> Self {
         let is_known = versions.iter().any(Option::is_some);
         let texts: Vec<_> = versions
@@ -38,7 +38,7 @@ impl WrittenReference {
         }
     }
 
-    /// Stands for a value that somebody else wrote: no reference in the Spec is equal to it.
+    /// Creates a record for a value that someone else wrote. No reference in the Spec is equal to it.
     pub fn unknown() -> Self {
         Self {
             text: String::new(),
@@ -46,7 +46,7 @@ impl WrittenReference {
         }
     }
 
-    /// The version for people.
+    /// Returns the version for display.
     pub fn version_label(&self) -> &str {
         self.version.as_deref().unwrap_or(NO_VERSION)
     }
@@ -68,7 +68,7 @@ impl WrittenReference {
         reference_mark(secrets, &text)
     }
 
-    /// Returns true if nothing but versions is filled in.
+    /// Returns true if the written text is not secret, because only versions were filled in.
     pub fn is_plain(&self) -> bool {
         let template = SecretTemplate::parse(&self.text).ok().flatten();
         template.is_some_and(|template| template.is_plain())
@@ -83,13 +83,13 @@ impl WrittenReference {
         pairs.all(|(before, now)| before == now || before == NO_VERSION || now == NO_VERSION)
     }
 
-    /// Returns true if the same text is written with another version of a store. A file of the repository changes by
-    /// a commit, which is not a rotation.
+    /// Returns true if the same text now has another version in its store. A changed file of the repository does not
+    /// count as a rotation, because a commit changed it.
     pub fn is_rotated_from(&self, before: &Self) -> bool {
         self.text == before.text && !before.may_have_version_of(self) && !self.has_other_file_than(before)
     }
 
-    /// Returns true if a file of the repository changed since.
+    /// Returns true if a secret file of the repository changed since `before`.
     pub fn has_other_file_than(&self, before: &Self) -> bool {
         let (before, now) = (before.versions(), self.versions());
         let mut pairs = before.iter().zip(&now);
@@ -99,14 +99,14 @@ impl WrittenReference {
         })
     }
 
-    /// The version of each reference.
+    /// Returns the version of each reference.
     pub fn versions(&self) -> Vec<Option<String>> {
         let versions = self.version.as_deref().unwrap_or(NO_VERSION).split(" + ");
         let known = versions.map(|version| (version != NO_VERSION).then(|| version.to_owned()));
         known.collect()
     }
 
-    /// Returns true if this version stays written although the store has another one (`secrets.rotation: leave`).
+    /// Returns true if this version stays although the store has a newer one (`secrets.rotation: leave`).
     pub fn stays(&self, now: &Self, rotated: RotatedVersion) -> bool {
         rotated == RotatedVersion::Keep && now.is_rotated_from(self)
     }

@@ -1,4 +1,4 @@
-//! [`YamlError`].
+//! [`YamlError`]: the error for invalid YAML.
 
 /// The error for a text that is not the expected YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

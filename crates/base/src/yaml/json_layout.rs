@@ -1,5 +1,5 @@
-//! The documents of a YAML text as JSON with the same lines, for a reader that knows JSON better than YAML and names
-//! lines: what it says of the JSON holds for the YAML.
+//! Converts the documents of a YAML text to JSON with the same line numbers. A parser that knows only JSON then reports
+//! lines that are correct for the YAML text.
 
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
@@ -10,17 +10,18 @@ use super::{
     options_for_nodes,
 };
 
-/// A document of a YAML text, or an item of one that is a list.
+/// A document of a YAML text, or an item of a document that is a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonDocument {
     /// The line of the text where it begins, from 1.
     pub line: u32,
-    /// It as JSON. Each key and each value begins at its line of the text, and at its column if there is room.
+    /// The document as JSON. Each key and each value is on its line of the YAML text, and at its column if there is
+    /// room.
     pub json: String,
 }
 
-/// The non-empty documents of a text; of a document that is a list, its items. What an alias or `<<` stands for is written
-/// where it stands. Scalars are read by the rules of the reader that the JSON is for.
+/// Returns the non-empty documents of a text; for a document that is a list, its items. Aliases and `<<` are replaced
+/// by the content that they refer to. Scalars are read by the rules of the tool that gets the JSON.
 ///
 /// # Errors
 /// The text is not YAML, or has a key or a number that JSON does not have.
@@ -51,7 +52,7 @@ pub fn json_documents(text: &str, rules: ScalarRules) -> Result<Vec<JsonDocument
         .collect())
 }
 
-/// The JSON so far, and where it ends.
+/// The JSON text that is written so far, and its current position.
 struct JsonLayout {
     json: String,
     line: u64,
@@ -74,7 +75,7 @@ impl JsonLayout {
         self.column += text.chars().count() as u64;
     }
 
-    /// Goes on to a place, unless it is passed already: an alias stands for what lies before it.
+    /// Moves to a position, unless the text is already past it: an alias refers to content before it.
     fn go_to(&mut self, place: Location) {
         while self.line < place.line() {
             self.json.push('\n');
@@ -98,7 +99,7 @@ impl JsonLayout {
                 self.push("]");
             }
             Node::Map(mut entries) => {
-                // Entries that `<<` brings may come before the entries above it.
+                // Entries that `<<` merges may come from lines before the entries above them.
                 entries.sort_by_key(|(key, _)| (key.referenced.line(), key.referenced.column()));
                 self.push("{");
                 for (number, (key, value)) in entries.into_iter().enumerate() {

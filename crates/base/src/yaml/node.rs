@@ -1,4 +1,4 @@
-//! [`Node`]: a YAML value in which each part knows where it stands. So its scalars can be read as they are written.
+//! [`Node`]: a YAML value in which each part has its position, so that scalars can be read as they are written.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{ScalarRules, YamlError};
 
-/// A value in which each part knows its place.
+/// A value in which each part has its position.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// The value that `kubectl` reads.
+    /// The scalar as `kubectl` reads it.
     Scalar(Value),
     List(Vec<Spanned<Node>>),
-    /// `None` is the key `~`.
+    /// The entries. The key `~` is `None`.
     Map(Vec<(Spanned<Option<String>>, Spanned<Node>)>),
 }
 
-/// Reads all scalars of a node again, by the rules of an owner. `text` is what the node was read from.
+/// Interprets all scalars of a node by the rules of a tool. `text` is the text that the node was parsed from.
 pub(super) fn read_scalars(
     node: &mut Spanned<Node>,
     text: &str,
@@ -26,7 +26,8 @@ pub(super) fn read_scalars(
 ) -> Result<(), YamlError> {
     let place = node.defined;
     match &mut node.value {
-        // A text for the library is a text for every reader: it has quotes, a tag, or no other meaning.
+        // A scalar that the library reads as text is text for every parser: it is quoted, tagged, or means nothing
+        // else.
         Node::Scalar(Value::String(_)) => {}
         Node::Scalar(value) => {
             if let Some(written) = without_tag(place, text) {
@@ -55,11 +56,11 @@ pub(super) fn read_scalars(
     Ok(())
 }
 
-/// A scalar as it is written, without quotes. `None` for a list and for a mapping.
+/// Returns a scalar as it is written, without quotes. `None` for a list or a mapping.
 pub(super) fn scalar_text(node: &Spanned<Node>, text: &str) -> Option<String> {
     match &node.value {
         Node::Scalar(Value::String(value)) => Some(value.clone()),
-        // With quotes it has a tag.
+        // A scalar in quotes that the library does not read as text has a tag.
         Node::Scalar(_) => {
             let written = written(node.defined, text)?;
             Some(written.trim_matches(['"', '\'']).to_owned())
@@ -79,7 +80,7 @@ pub(super) fn into_value(node: Node) -> Value {
     }
 }
 
-/// The part of the text that a location covers.
+/// Returns the part of the text at a location.
 fn written(place: Location, text: &str) -> Option<&str> {
     let span = place.span();
     let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -87,7 +88,7 @@ fn written(place: Location, text: &str) -> Option<&str> {
     text.get(start..start.checked_add(length)?)
 }
 
-/// Returns a scalar as it is written, if it has no tag. A tag says what the scalar is.
+/// Returns a scalar as it is written; `None` if it has a tag, because the tag decides its type.
 fn without_tag(place: Location, text: &str) -> Option<&str> {
     let written = written(place, text)?;
     let start = usize::try_from(place.span().byte_offset()?).ok()?;
@@ -143,7 +144,7 @@ impl<'de> de::Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        // JSON has no such number. The rules decide what it is, by how it is written.
+        // JSON does not have such a number. The rules of the tool interpret it later, by its written form.
         Ok(Node::Scalar(
             Number::from_f64(value).map_or(Value::Null, Value::Number),
         ))

@@ -1,20 +1,20 @@
-//! Scalars without quotes, as the owner of a format reads them. YAML leaves open whether `no` or `0755` is a text.
+//! Interprets unquoted scalars as the tool that owns a format does: parsers differ on whether `no` or `0755` is text.
 
 use serde_json::{Number, Value};
 
-/// Whose reader decides what a scalar without quotes and without a tag is.
+/// The tool whose parser decides what an unquoted, untagged scalar means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScalarRules {
-    /// The KCL core's reader of settings files. Only YAML 1.2's own forms are more than text.
+    /// The KCL core's parser of settings files. Everything that YAML 1.2 does not define as another type is text.
     KclSettings,
-    /// The KCL core's reader of data files that it validates.
+    /// The KCL core's parser of data files that it validates.
     KclData,
-    /// Kusion's (`yaml.v3`): the older words for true and false are text, older numbers are numbers.
+    /// Kusion's parser (`yaml.v3`): old booleans such as `yes` are text, old number formats are numbers.
     Kusion,
 }
 
 impl ScalarRules {
-    /// Reads a scalar that [`serde_saphyr`] does not take for a text. `by_kubectl` is what it takes it for.
+    /// Interprets a scalar that [`serde_saphyr`] does not read as text. `by_kubectl` is the value that it reads.
     pub(super) fn read(self, written: &str, by_kubectl: Value) -> Result<Value, String> {
         match self {
             Self::KclSettings => read_setting(written),
@@ -28,7 +28,7 @@ impl ScalarRules {
         }
     }
 
-    /// Returns what is wrong with a key that is written without quotes, if it is not allowed.
+    /// Returns the error of an unquoted key that is not allowed; `None` for an allowed key.
     pub(super) fn refuse_key(self, written: &str) -> Option<String> {
         let is_text = match self {
             Self::KclSettings | Self::Kusion => true,
@@ -49,7 +49,7 @@ fn truth(written: &str) -> Option<bool> {
     }
 }
 
-/// Reads a scalar as `serde_yaml` does, with which the core reads its settings.
+/// Interprets a scalar as `serde_yaml` does, with which the core reads its settings.
 fn read_setting(written: &str) -> Result<Value, String> {
     if NULLS.contains(&written) {
         return Ok(Value::Null);
@@ -63,7 +63,7 @@ fn read_setting(written: &str) -> Result<Value, String> {
     if has_leading_zero(written) {
         return Ok(written.into());
     }
-    // The core hands settings on as JSON, which has no such number.
+    // The core converts settings to JSON, which cannot contain such a number.
     if is_not_finite(written) {
         return Ok(Value::Null);
     }
@@ -83,7 +83,7 @@ fn is_not_finite(written: &str) -> bool {
     matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN")
 }
 
-/// A whole number in one of the forms of YAML 1.2, and in base 2.
+/// Parses an integer in one of the notations of YAML 1.2, or in base 2.
 fn whole_number(written: &str) -> Option<i128> {
     let (sign, digits) = match written.strip_prefix(['+', '-']) {
         Some(digits) => (if written.starts_with('-') { -1 } else { 1 }, digits),
@@ -100,7 +100,7 @@ fn whole_number(written: &str) -> Option<i128> {
     Some(sign * i128::from_str_radix(digits, radix).ok()?)
 }
 
-/// Returns true for digits that begin with a zero, which YAML 1.2 leaves to be text.
+/// Returns true for digits with a leading zero, which are text in YAML 1.2.
 fn has_leading_zero(written: &str) -> bool {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit())
@@ -115,8 +115,8 @@ fn whole(number: i128) -> Result<Value, String> {
         .map_err(|_| "is a whole number beyond 64 bits".to_owned())
 }
 
-/// Reads a scalar as the core's reader of data does, which takes any digits for a decimal number. Where that reader
-/// gives up on a number (`1.10`), the number itself is meant.
+/// Interprets a scalar as the core's parser of data files does, which reads any digits as a decimal number. A number
+/// that this parser rejects (`1.10`) is read as that number.
 fn read_data(written: &str) -> Result<Value, String> {
     match written {
         "" | "~" | "null" => return Ok(Value::Null),
@@ -138,7 +138,7 @@ fn read_data(written: &str) -> Result<Value, String> {
     if let Ok(number) = written.parse::<u64>() {
         return Ok(number.into());
     }
-    // `inf` is a number here, and `.NaN` is not.
+    // This parser reads `inf` as a number, but not `.NaN`.
     let number = match written {
         ".NaN" => None,
         _ if is_not_finite(written) => Some(f64::INFINITY),

@@ -1,5 +1,5 @@
-//! The policy of a commit of the default branch. Several policies apply to a plan: the current one of the
-//! default branch, and those under which its changes were reviewed. Every rule of each must be satisfied.
+//! The policies that apply to a plan: the current one of the default branch, and those under which its changes were
+//! reviewed. The plan must satisfy every rule of each policy.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,14 +17,14 @@ use konverge_policy_sets::PolicySets;
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_run::policy_set_loader;
 
-/// A policy with its code owners.
+/// The policy of one commit: its configuration, its CODEOWNERS file and its policy sets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CommitPolicy {
-    /// The configuration with the rules.
+    /// The configuration that contains the rules.
     pub config: Config,
-    /// The text of its CODEOWNERS file.
+    /// The text of the CODEOWNERS file, if there is one.
     pub codeowners: Option<String>,
-    /// The policy sets of the policy.
+    /// The policy sets.
     pub sets: PolicySets,
 }
 
@@ -40,8 +40,8 @@ impl CommitPolicy {
         }
     }
 
-    /// Returns the rules for a stack's plan, by its names only: a removed stack, which only the state knows, keeps its rules.
-    /// Each of them must be satisfied.
+    /// Returns the rules for a stack's plan, all of which must be satisfied. Only the names of the stack are used, so
+    /// that a removed stack, which only the state has, keeps its rules.
     ///
     /// # Errors
     /// An invalid time in `policy.freeze`.
@@ -49,8 +49,8 @@ impl CommitPolicy {
         policy_config::effective_policies(&self.config, &plan.id, &plan.stack, &plan.known_as)
     }
 
-    /// Removes the freezes that are also in `proposal`: for these, only the current version of the branch counts, where they may
-    /// have been lifted since. A freeze that the proposal itself removed still applies to it.
+    /// Removes the freezes that are also in `proposal`. For these, only the current version of the branch counts,
+    /// because they may have been lifted since. A freeze that the proposal itself removes still applies to it.
     #[must_use]
     pub(crate) fn without_freezes_of(&self, proposal: &CommitPolicy) -> Self {
         let mut policy = self.clone();
@@ -72,7 +72,7 @@ impl CommitPolicy {
         policy
     }
 
-    /// Returns true if there are freezes.
+    /// Returns true if the policy has freezes.
     pub(crate) fn has_freezes(&self) -> bool {
         let own = self.config.stacks.iter().filter_map(|rule| rule.policy.as_ref());
         !self.config.policy.freeze.is_empty() || own.into_iter().any(|policy| !policy.freeze.is_empty())
@@ -84,8 +84,8 @@ impl CommitPolicy {
     }
 }
 
-/// The policies under which pull requests were reviewed. The shards of a preview may start at different times, so
-/// each has its own policy.
+/// The policies under which pull requests were reviewed. Each shard of a preview has its own policy, because the shards
+/// may start at different times.
 #[derive(Clone, Default)]
 pub(crate) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPolicy>)>>);
 
@@ -94,7 +94,7 @@ pub(crate) struct ReviewedPolicies(BTreeMap<u64, Vec<(ReviewScope, Arc<CommitPol
 pub(crate) enum ReviewScope {
     /// All stacks of the pull request.
     All,
-    /// The stacks of one record.
+    /// The stacks of one review record.
     These(BTreeSet<StackId>),
 }
 
@@ -147,7 +147,7 @@ impl Archive {
     /// Reads the policy of a commit.
     ///
     /// # Errors
-    /// The commit cannot be fetched or its configuration cannot be read, so its policy is unknown.
+    /// The commit cannot be fetched, or its configuration cannot be read, so its policy is unknown.
     pub(crate) async fn policy_at(&self, commit: &CommitId) -> Result<Arc<CommitPolicy>, UserError> {
         self.repository.ensure(commit, self.credentials.as_ref()).await?;
         let source = self.repository.revision(commit)?;
@@ -159,7 +159,7 @@ impl Archive {
     }
 }
 
-/// Reads the CODEOWNERS file of a revision, at the first path where GitHub finds one.
+/// Reads the CODEOWNERS file of a revision, at the first of the paths that GitHub uses.
 pub(crate) fn codeowners(source: &dyn Source) -> Option<String> {
     let paths = CodeOwners::PLACES
         .iter()

@@ -1,5 +1,5 @@
-//! Findings about guards that follow a stack. A renamed stack keeps the guards of its earlier names. A new stack may lack guards
-//! of one that is removed in the same change.
+//! Findings about guards of renamed stacks. A renamed stack keeps the guards of its earlier names, but a new stack may
+//! lack the guards of a stack that is removed in the same change.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use konverge_config::WorkflowTime;
 use konverge_report::plural;
 use konverge_run::Target;
 
-/// The number of removed stacks that a finding names.
+/// The maximum number of removed stacks that a finding lists.
 const NAMED: usize = 3;
 
 /// Returns the findings for the stacks of a preview.
@@ -32,7 +32,7 @@ pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -
     followed.chain(unfollowed).collect()
 }
 
-/// Returns a finding for each other name of a stack with guards that its present names lack.
+/// Returns a finding for each earlier name of a stack that has guards which the present names lack.
 fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
     let names = policy.config.policy.standing_names(&stack.stack, &stack.known_as);
     if names.is_empty() {
@@ -45,11 +45,11 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
             finding(
                 stack,
                 format!(
-                    "`{name}` is another name of this stack, and its guards hold on: {}",
+                    "rules for `{name}`, an earlier name of this stack, still apply to it: {}",
                     kept.join(", ")
                 ),
                 format!(
-                    "write `{folder}` into these rules. A line on the default branch ends them: `policy: {{ended_names: \
+                    "write `{folder}` into these rules. To end them for the earlier name, add to konverge.yaml on the default branch: `policy: {{ended_names: \
                      [{{stacks: '{folder}', was: '{name}', reason: TEXT}}]}}`",
                     folder = stack.stack
                 ),
@@ -59,7 +59,7 @@ fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
     names.iter().filter_map(of_name).collect()
 }
 
-/// Returns the finding for a new stack that lacks guards of removed stacks and continues none of these stacks.
+/// Returns the finding for a new stack that lacks guards of removed stacks and is no continuation of one of them.
 fn unfollowed(policy: &CommitPolicy, added: &StackPlan, removed: &[&StackPlan]) -> Option<PolicyFinding> {
     let names = present_names(added).into_iter().chain(added.known_as.iter());
     let own = Guards::of_names(policy, names);
@@ -81,11 +81,11 @@ fn unfollowed(policy: &CommitPolicy, added: &StackPlan, removed: &[&StackPlan]) 
         finding(
             added,
             format!(
-                "it is new, and guards of stacks that this change removes do not hold for it: {shown}{more}"
+                "this stack is new, and rules for stacks that this change removes do not apply to it: {shown}{more}"
             ),
             format!(
-                "if it is one of them under another name, move its files with `git mv` and leave most of their text: guards follow \
-                 what git shows as renamed. Otherwise write `{}` into the rules that should hold for it",
+                "if it is one of the removed stacks under a new name, move its files with `git mv` and change little in them: the rules follow \
+                 what git shows as renamed. Otherwise write `{}` into the rules that should apply to it",
                 added.stack
             ),
         )
@@ -107,7 +107,7 @@ fn finding(stack: &StackPlan, message: String, hint: String) -> PolicyFinding {
     }
 }
 
-/// The guards that rules give to some names.
+/// The guards that the rules have for some names of a stack.
 #[derive(Default)]
 struct Guards {
     sets: BTreeSet<String>,
@@ -157,7 +157,7 @@ impl Guards {
         guards
     }
 
-    /// Describes the guards that others do not have.
+    /// Describes the guards of these names that `others` do not have.
     fn beyond(&self, others: &Self) -> Vec<String> {
         let mut said: Vec<String> = self.sets.difference(&others.sets).cloned().collect();
         if self.approvals > others.approvals {
@@ -212,8 +212,8 @@ apply: {hooks: {workflows: [{when: pre, stacks: 'shop/prod', workflow: backup.ym
         assert_eq!(
             said,
             [
-                "`shop/prod` is another name of this stack, and its guards hold on: the workflow `backup.yml` (`pre`)",
-                "`apps/shop/prod` is another name of this stack, and its guards hold on: 2 approvals, a review by acme/pay, `max_destructive: 0`"
+                "rules for `shop/prod`, an earlier name of this stack, still apply to it: the workflow `backup.yml` (`pre`)",
+                "rules for `apps/shop/prod`, an earlier name of this stack, still apply to it: 2 approvals, a review by acme/pay, `max_destructive: 0`"
             ]
         );
         let line = "ended_names: [{stacks: apps/store/prod, was: '**', reason: r}]";

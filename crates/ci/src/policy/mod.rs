@@ -1,4 +1,4 @@
-//! Decides which plan may be applied: by reviews, policies, and overrides.
+//! Decides whether a plan may be applied: by reviews, policies, and overrides of findings.
 
 pub(crate) mod active_policies;
 pub(crate) mod followed_guards;

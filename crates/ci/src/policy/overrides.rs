@@ -1,4 +1,4 @@
-//! Overrides of policy findings by digest: who requested each one, and whether that person may.
+//! Overrides of policy findings by digest: who gave each override, and whether that person may give it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use konverge_policy_sets::PolicySets;
 /// The logins of people who gave an override, each with the reason.
 pub(crate) type OverrideReasons = BTreeMap<String, String>;
 
-/// The maximum length of a reason, in characters.
+/// The maximum length of a reason in characters.
 const LONGEST_REASON: usize = 200;
 
-/// The finding digests that were given to the run or approved by a review. People who wrote or pushed a part of the
-/// change are excluded.
+/// The digests of findings that were given to the run or named in reviews. Digests from people who contributed to the
+/// change are left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
     pub given: BTreeMap<Digest, OverrideReasons>,
-    /// The teams that sets name.
+    /// The members of the teams that policy sets name.
     pub teams: Teams,
-    /// Reasons why something that looks like an override is none.
+    /// Explanations why an intended override does not count.
     pub remarks: BTreeSet<String>,
 }
 
 impl Overrides {
-    /// Turns the overridden denials among the findings of some sets into passes, and returns the overrides.
+    /// Turns the overridden denials of some sets into passes, and returns the overrides.
     pub(crate) fn apply_overrides(
         &self,
         sets: &PolicySets,
@@ -49,7 +49,7 @@ impl Overrides {
                 let unreadable = self.teams.unreadable_among(names);
                 let others = || {
                     format!(
-                        "its override does not count: one of {} who took no part in the change must give it",
+                        "its override does not count: it must come from one of {} who is no author of the change",
                         names.join(", ")
                     )
                 };
@@ -73,8 +73,7 @@ impl Overrides {
     }
 }
 
-/// Turns the denials that were overridden in an earlier apply of the same resources into passes, and returns these
-/// overrides.
+/// Turns denials that an earlier apply of the same resources overrode into passes, and returns these overrides.
 pub(crate) fn reapply(
     earlier: &[PolicyOverride],
     sets: &PolicySets,
@@ -93,7 +92,7 @@ pub(crate) fn reapply(
     kept
 }
 
-/// Returns the reasons of these people on one line. The caller must escape them, because others wrote them.
+/// Returns the reasons of some people on one line. The caller must escape the line, because other people wrote it.
 pub(crate) fn reason(people: &OverrideReasons, by: &[String]) -> Option<String> {
     let said = by.iter().filter_map(|login| {
         let words: Vec<_> = people.get(login)?.split_whitespace().collect();
@@ -214,7 +213,7 @@ mod tests {
         for (overrides, says) in [
             (
                 given_by(&[("eve", "")], sre(&["ann"])),
-                Some("does not count: one of acme/sre, bob"),
+                Some("does not count: it must come from one of acme/sre, bob"),
             ),
             (
                 given_by(&[("ann", "")], unreadable),

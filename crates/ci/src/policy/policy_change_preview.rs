@@ -1,7 +1,8 @@
-//! Previews the effect of a pull request that edits policy sets: compares its version with the default branch's on
-//! every stack. Until the merge the default branch's version decides, so this is advice.
+//! Previews the effect of a pull request that edits policy sets: compares the findings of its version and of the
+//! default branch's version on every stack. Only the default branch's version decides until the merge, so this is
+//! advice.
 //!
-//! Stacks that the pull request does not change are judged by their Specs alone, as resources without changes.
+//! Stacks that the pull request does not change are evaluated by their Specs alone, as resources without changes.
 
 use std::{
     collections::BTreeSet,
@@ -25,13 +26,13 @@ use konverge_run::{Planner, SpecSource, Target, plan_documents, rule_evaluator::
 
 /// The number of stacks that are compiled at the same time.
 const AT_ONCE: usize = 8;
-/// The number of stacks that the finding names.
+/// The maximum number of stacks that the finding lists.
 const NAMED: usize = 5;
 /// The time limit for the stacks that the pull request does not change. Compiled Specs are cached, so a second run gets
 /// further.
 const TIME: Duration = Duration::from_secs(60);
 
-/// The stacks that only one of two versions denies.
+/// The stacks that only one of the two versions denies.
 pub(crate) struct PolicyOutlook {
     now: PolicySets,
     then: PolicySets,
@@ -44,12 +45,12 @@ struct Compared {
     fewer: BTreeSet<StackId>,
     /// The stacks that were compared.
     seen: BTreeSet<StackId>,
-    /// The number of stacks for which there was no time, or no Spec.
+    /// The number of stacks that were not compared, because the time was over or they do not compile.
     missing: usize,
 }
 
 impl Compared {
-    /// Adds a stack, which is denied by the version in force if `before`, and by the new one if `after`.
+    /// Adds a stack. `before` is true if the present version denies it, `after` if the new version does.
     fn add(&mut self, stack: &StackId, before: bool, after: bool) {
         match (before, after) {
             (false, true) => drop(self.more.insert(stack.clone())),
@@ -70,7 +71,7 @@ impl PolicyOutlook {
         })
     }
 
-    /// Judges the plan document of a stack by both versions.
+    /// Evaluates both versions on the plan document of a stack.
     pub(crate) async fn compare(&self, evaluator: &RuleEvaluator, document: &Arc<StackDocument>) {
         let denies = async |sets: &PolicySets| {
             let findings = evaluator.judge(std::slice::from_ref(sets), document).await;
@@ -83,7 +84,7 @@ impl PolicyOutlook {
         compared.add(&document.stack.id, before, after);
     }
 
-    /// Judges the stacks of the head that were not planned, until the time limit.
+    /// Evaluates both versions on the stacks of the head that were not planned, until the time limit.
     ///
     /// # Errors
     /// The run was interrupted.
@@ -170,7 +171,7 @@ impl PolicyOutlook {
     }
 }
 
-/// Returns the document of a stack that does not change; `None` if it does not compile.
+/// Returns the plan document of a stack without changes; `None` if the stack does not compile.
 async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
     let spec = planning.spec(target).await.ok()?;
     let secrets = planning.secrets();

@@ -1,4 +1,4 @@
-//! Evaluates the policies of `konverge.yaml` (the default branch's), and looks up exactly the facts that the
+//! Evaluates the policies in `konverge.yaml` of the default branch, and reads exactly the facts from the forge that the
 //! rules need.
 
 use std::{
@@ -42,46 +42,45 @@ use konverge_run::{
     stack_policy_sets::ActiveSets,
 };
 
-/// The commits that an approved digest of a plan covers.
+/// The range of commits that an approved digest of a plan covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed<'a> {
-    /// The commit before the first commit of the plan, if it is recorded: the last commit that was applied to the
-    /// stack.
+    /// The commit before the range: the last commit that was applied to the stack, if it is recorded.
     pub since: Option<&'a CommitId>,
-    /// The last commit: for drift that is restored the applied commit, `None` for a plan of the head.
+    /// The last commit of the range. For restored drift this is the applied commit; `None` for a plan of the head.
     pub until: Option<&'a CommitId>,
 }
 
-/// The approval of a plan that restores what was applied, by the policies of the default branch.
+/// The approval of a plan that restores the last apply, by the policies of the default branch.
 pub(crate) struct RestoringApproval {
     pub authorization: Authorization,
     pub decisions: Decisions,
-    /// The sets that judge values which become known during the apply.
+    /// The policy sets that check values which become known during the apply.
     pub sets: ActiveSets,
 }
 
-/// The digests that were given to a run, and the reviews beside them.
+/// The digests that were given to a run, with the reviews that may name more of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GivenDigests<'a> {
     pub digests: &'a BTreeSet<Digest>,
     /// The records of the previews that reviewers saw.
     pub records: &'a [&'a ReviewRecord],
-    /// The commits that a digest of the plan covers.
+    /// The commits that an approved digest of the plan covers.
     pub covered: Agreed<'a>,
     /// The overrides of an earlier apply of the same resources.
     pub earlier: &'a [PolicyOverride],
 }
 
-/// The rules of a run, and the source of facts.
+/// The policies of a run, with the source of facts about people.
 pub(crate) struct PolicyCheck {
     pub(super) stage: Stage,
     pub(crate) actor: String,
-    /// True if the actor pushed the applied commit, in this attempt: then GitHub has checked the permission.
+    /// True if the actor pushed the applied commit in this attempt, so that GitHub has checked the permission.
     pub(super) pushed: bool,
     pub(crate) run: RunContext,
     pub(crate) run_id: u64,
     pub(crate) environment: Option<String>,
-    /// True if GitHub protects the default branch.
+    /// True if the default branch is protected at the forge.
     pub(super) protected: bool,
     /// The default branch and the applied commit, if there is one.
     pub(crate) applied: Option<(String, CommitId)>,
@@ -98,7 +97,7 @@ pub(crate) struct PolicyCheck {
 }
 
 impl PolicyCheck {
-    /// Creates the check with the rules of the default branch. `secrets` mask the findings.
+    /// Creates the check with the policy of the default branch. The findings are masked with `secrets`.
     pub(crate) fn new(job: &Job, own: CommitPolicy, stage: Stage, secrets: &Secrets) -> Self {
         let authority = &job.authority;
         Self {
@@ -130,26 +129,26 @@ impl PolicyCheck {
         self.own.config.secrets.rotation != Rotation::Stop
     }
 
-    /// Sets the authors of pull requests. An author's approval of the own pull request does not count.
+    /// Sets the authors of pull requests. The approval of a pull request by its author does not count.
     #[must_use]
     pub(crate) fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
         Self { authors, ..self }
     }
 
-    /// Sets the policies under which pull requests were reviewed: they must be satisfied too.
+    /// Sets the policies under which pull requests were reviewed, which must be satisfied too.
     #[must_use]
     pub(crate) fn with_reviewed(self, reviewed: ReviewedPolicies) -> Self {
         Self { reviewed, ..self }
     }
 
-    /// Sets who approves the digests.
+    /// Sets the people whose approvals of digests count.
     #[must_use]
     pub(crate) fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
         Self { agreeing, ..self }
     }
 
-    /// Limits the check to freezes and the size of the plan, to restore what was applied before: its pull request was
-    /// approved then.
+    /// Limits the check to freezes and the size of the plan. Used to restore an earlier apply, whose pull request was
+    /// approved at that time.
     #[must_use]
     pub(crate) fn for_restoring(self) -> Self {
         Self {
@@ -158,9 +157,9 @@ impl PolicyCheck {
         }
     }
 
-    /// Returns the policies for a plan, each once: the default branch's, those under which its pull requests were reviewed, and
-    /// for the digest of a plan of the head the policy before the commits that it covers. Drift that is restored was applied
-    /// under that policy already.
+    /// Returns the different policies for a plan: that of the default branch, those under which its pull requests were
+    /// reviewed, and, for an approved digest of a plan of the head, the policy before the commits that the digest
+    /// covers. Restored drift needs no such policy, because it was applied under that policy already.
     async fn policies(
         &self,
         plan: &StackPlan,
@@ -183,7 +182,7 @@ impl PolicyCheck {
                 policies.push(self.archive.policy_at(&before).await?);
             }
         }
-        // The policies are mostly equal: each different one is evaluated once, so findings are not repeated.
+        // The policies are mostly equal. Each different one is evaluated once, so that no finding is repeated.
         let mut different: Vec<Arc<CommitPolicy>> = Vec::new();
         for policy in policies {
             if !different.contains(&policy) {
@@ -203,8 +202,8 @@ impl PolicyCheck {
         &self.own.sets
     }
 
-    /// Returns the findings of the policy sets for a preview: of the default branch's sets, and of the sets that the merge
-    /// would bring. An unchanged stack has none.
+    /// Returns the findings of the policy sets for a preview: of the default branch's sets, and of the sets after the
+    /// merge. A stack without changes has none.
     pub(crate) async fn preview_sets(
         &self,
         document: &Arc<StackDocument>,
@@ -217,10 +216,10 @@ impl PolicyCheck {
         self.evaluator.findings(&versions, document).await
     }
 
-    /// Returns the rule for drift in an apply: `stop` if one of the policies says so.
+    /// Returns the rule for drift in an apply: `stop` if one of the policies has it.
     ///
     /// # Errors
-    /// GitHub cannot be asked for a needed fact, or an earlier policy cannot be read.
+    /// GitHub does not return a needed fact, or an earlier policy cannot be read.
     pub(crate) async fn drift(
         &self,
         plan: &StackPlan,
@@ -235,10 +234,11 @@ impl PolicyCheck {
         })
     }
 
-    /// Returns the rules that a plan must satisfy; at least one.
+    /// Returns the rules that a plan must satisfy. There is at least one.
     fn rules(&self, policy: &CommitPolicy, plan: &StackPlan) -> Result<Vec<EffectivePolicy>, UserError> {
         let mut rules = policy.rules(plan)?;
-        // The first policy has the freezes and the strictest numbers of all names of the stack. The others only ask for people.
+        // Only the first policy has freezes and limits, the strictest ones of all names of the stack. The others only
+        // require people, whose approvals a restored apply already has.
         if self.restoring {
             rules.truncate(1);
             for rules in &mut rules {
@@ -252,11 +252,11 @@ impl PolicyCheck {
         Ok(rules)
     }
 
-    /// Returns the findings of the rules for a stack's plan. `pulls` are the pull requests whose changes it contains, with their
-    /// last heads; each must satisfy the rules.
+    /// Returns the findings of the rules for a stack's plan. `pulls` are the pull requests whose changes the plan
+    /// contains, with their last heads. Each of them must satisfy the rules.
     ///
     /// # Errors
-    /// An invalid time in `policy.freeze`; GitHub cannot be asked for a needed fact.
+    /// A time in `policy.freeze` is invalid; GitHub does not return a needed fact.
     pub(crate) async fn findings(
         &self,
         plan: &StackPlan,
@@ -275,11 +275,11 @@ impl PolicyCheck {
         Ok(findings.into_iter().collect())
     }
 
-    /// Returns the findings of the rules and of the policy sets, and the sets themselves: they evaluate values that become
-    /// known during the apply.
+    /// Returns the findings of the rules and of the policy sets. Also returns the policy sets, which check values that
+    /// become known during the apply.
     ///
     /// # Errors
-    /// Those of [`PolicyCheck::findings`], or GitHub does not say who gave an override.
+    /// See [`PolicyCheck::findings`]; also if GitHub does not return who gave an override.
     pub(crate) async fn findings_with_sets(
         &self,
         proposed: &ProposedPlan<'_>,
@@ -304,11 +304,11 @@ impl PolicyCheck {
         Ok((findings, sets))
     }
 
-    /// Approves a plan that restores what was applied, by the policies and the policy sets of the default branch. A finding
-    /// that was overridden then stays overridden, if its set still allows overrides.
+    /// Approves a plan that restores the last apply, by the policies and the policy sets of the default branch. A
+    /// finding that was overridden at that time stays overridden, if its policy set still allows overrides.
     ///
     /// # Errors
-    /// They deny it, or a fact that they need cannot be read.
+    /// A policy denies the plan, or a fact that the policy needs cannot be read.
     pub(crate) async fn approve_restoring(
         &self,
         proposed: &ProposedPlan<'_>,
@@ -341,12 +341,12 @@ impl PolicyCheck {
         })
     }
 
-    /// Returns the evaluator of the rules.
+    /// Returns the evaluator of policy sets.
     pub(crate) fn evaluator(&self) -> &RuleEvaluator {
         &self.evaluator
     }
 
-    /// Returns the findings of one rule of a policy.
+    /// Returns the findings of one set of rules of a policy.
     async fn judge(
         &self,
         policy: &CommitPolicy,
@@ -355,7 +355,7 @@ impl PolicyCheck {
         pulls: &[PullHead],
         agreed: Option<Agreed<'_>>,
     ) -> Result<Vec<PolicyFinding>, UserError> {
-        // First refuse the rules about which the forge cannot answer: a missing answer must never decide a rule.
+        // First stop at rules for which the forge has no data: a missing fact must never decide a rule.
         if rules.reviewers.iter().any(|name| name == CodeOwners::NAME) {
             self.people.code_owners().map_err(|unsupported| {
                 UserError::from(unsupported)
@@ -370,7 +370,7 @@ impl PolicyCheck {
                 )
             })?;
         }
-        // Gather the facts that these rules need, and no others: each is a request to the forge.
+        // Read only the facts that these rules need, because each costs a request to the forge.
         let codeowners = policy.codeowners.as_deref().map(CodeOwners::read);
         let codeowners = codeowners.as_ref();
         let given = match agreed {
@@ -391,12 +391,14 @@ impl PolicyCheck {
             consented: false,
         };
         if self.stage == Stage::Apply && (needs_approval || !rules.actors.is_empty()) {
-            // A push proves the permission. GitHub knows none of an App, which may merge, too.
+            // A push proves the permission. The role is not requested then, because an App may merge but has no role at
+            // GitHub.
             if !self.pushed {
                 facts.role = self.role(self.actor.as_str()).await?;
             }
         }
-        // A digest consents to the plan only by people whom the rule names as reviewers, and not by contributors alone.
+        // A digest approves the plan only if somebody gave it who is a reviewer in the rules, and not only
+        // contributors.
         if agreed.is_some() {
             let may_approve = EffectivePolicy {
                 reviewers: rules.reviewers.clone(),
@@ -410,7 +412,7 @@ impl PolicyCheck {
         if pulls.is_empty() || !needs_approval {
             return Ok(policy::evaluate(rules, plan, &facts));
         }
-        // Each pull request is judged by its own approvals: those of one must not count for another.
+        // Each pull request needs approvals of its own: an approval of one pull request must not count for another.
         let mut findings = BTreeSet::new();
         for pull in pulls {
             let mut approvals = self.approvals(pull).await?;
@@ -424,8 +426,8 @@ impl PolicyCheck {
         Ok(findings.into_iter().collect())
     }
 
-    /// Returns who authorized a plan that may be applied, for the apply record. A fact that cannot be looked up is left out with
-    /// a warning: the apply continues.
+    /// Returns who authorized a plan that may be applied, for the apply record. A fact that cannot be read is left out
+    /// with a warning, because it must not stop an approved apply.
     pub(crate) async fn authorization(
         &self,
         plan: &StackPlan,
@@ -435,7 +437,7 @@ impl PolicyCheck {
         if plan.summary.changed() == 0 {
             return Authorization::default();
         }
-        // The rules were read for the findings before, so an error cannot be new.
+        // The same rules were read for the findings, so an error was already reported.
         let rules = self.rules(&self.own, plan).unwrap_or_default();
         let rules = rules.into_iter().find(needs_approval).unwrap_or_default();
         let mut reviewed = Vec::new();
@@ -459,7 +461,7 @@ impl PolicyCheck {
                 reviewers,
             });
         }
-        // This does not send a request: the answer is cached.
+        // The approvals are cached, so this sends no request.
         let agreed_by = match agreed {
             Some(agreed) => self
                 .digest_approvals(&rules, plan, &[], agreed)
@@ -482,7 +484,7 @@ impl PolicyCheck {
     }
 }
 
-/// Returns true if an approval is required.
+/// Returns true if the rules require an approval.
 pub(crate) fn needs_approval(rules: &EffectivePolicy) -> bool {
     rules.approvals > 0 || !rules.reviewers.is_empty()
 }

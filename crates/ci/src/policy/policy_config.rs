@@ -1,4 +1,4 @@
-//! Converts the rules of `konverge.yaml` for the policies.
+//! Converts the rules of `konverge.yaml` into policies for one stack.
 
 use jiff::Timestamp;
 
@@ -9,15 +9,15 @@ use konverge_base::{
 use konverge_config::{self as config, Config, PolicyConfig, StackPolicy};
 use konverge_policy::{CodeOwners, EffectivePolicy, Freeze};
 
-/// Returns the rules of the repository, narrowed by those of the stack: more approvals, its own people, additional freezes. A
-/// removed stack keeps its rules: they decide whether it may be deleted.
+/// Returns the rules of the repository, combined with those of the stack: more approvals, other people, additional
+/// freezes. A removed stack keeps its rules, because they decide whether the stack may be deleted.
 ///
-/// Each of the policies must be satisfied. The first one has the strictest numbers of all names of the stack. The others
-/// have people whom another of its names asks for: a name in `known_as`, or its folder alone, because a pull request
-/// chooses identities.
+/// The plan must satisfy each of the returned policies. The first one has the strictest limits of all names of the
+/// stack. Each of the others requires the people of another name: a name in `known_as`, or the folder alone, because a
+/// pull request chooses the identity.
 ///
 /// # Errors
-/// An invalid time in `policy.freeze`.
+/// A time in `policy.freeze` is invalid.
 pub fn effective_policies(
     config: &Config,
     id: &StackId,
@@ -36,7 +36,7 @@ pub fn effective_policies(
         let policy = rules.policy_of_name(name).unwrap_or_default();
         add_name(&mut policies, narrowed(&config.policy, policy)?);
     }
-    // The code owners of the present folder are asked already; an earlier folder may have other code owners.
+    // The code owners of the present folder are required anyway, but an earlier folder may have other owners.
     for earlier in &standing.folders {
         let policy = rules.policy_of_name(earlier.as_str()).unwrap_or_default();
         let policy = narrowed(&config.policy, policy)?;
@@ -52,8 +52,8 @@ pub fn effective_policies(
     Ok(policies)
 }
 
-/// Adds the rules of another name of the stack. Its numbers go into the first policy; its people become a policy of
-/// their own.
+/// Adds the rules of another name of the stack. Its limits are merged into the first policy, and its people become a
+/// policy of their own.
 fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
     let first = &mut policies[0];
     first.approvals = first.approvals.max(other.approvals);
@@ -88,7 +88,7 @@ fn add_name(policies: &mut Vec<EffectivePolicy>, other: EffectivePolicy) {
     }
 }
 
-/// Narrows the rules of the repository by those of a rule for stacks.
+/// Combines the rules of the repository with those of a rule for stacks, which can only make them stricter.
 fn narrowed(common: &PolicyConfig, own: StackPolicy) -> Result<EffectivePolicy, UserError> {
     let people = |own: Vec<String>, common: &[String]| if own.is_empty() { common.to_vec() } else { own };
     let (approvals, reviewers) = common.required_approvals(&own);

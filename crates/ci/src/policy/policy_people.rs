@@ -1,5 +1,5 @@
-//! The people whom policies ask about: who gave a digest, who approved, who is in a team, and who took part in what is
-//! applied.
+//! The people that policies need: who gave a digest, who approved, who is in a team, and who contributed to the applied
+//! commits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,8 @@ use konverge_forge::Permission;
 use konverge_policy::{self as policy, Approval, CodeOwners, EffectivePolicy, Role, Teams};
 
 impl PolicyCheck {
-    /// Returns the overrides of findings, by given digests and by reviews, of people who took no part in the change.
+    /// Returns the overrides of findings, from given digests and from reviews, without those of contributors to the
+    /// change.
     pub(super) async fn overrides(
         &self,
         plan: &StackPlan,
@@ -41,7 +42,7 @@ impl PolicyCheck {
         if names.is_empty() {
             return Ok(Overrides::default());
         }
-        // Collect: each given digest may be one of a finding, and so may those that reviews name.
+        // Collect: any given digest may be that of a finding, and so may the digests in reviews.
         let mut by_digest: BTreeMap<Digest, OverrideReasons> = BTreeMap::new();
         if !given.digests.is_empty() {
             let logins = self.digest_givers(pulls, true).await.into_iter();
@@ -65,7 +66,8 @@ impl PolicyCheck {
         for remark in &remarks {
             self.run.notes.note(remark);
         }
-        // Filter: first by the names in the sets, so that the forge is asked only about people who could override.
+        // Filter: first by the people that the policy sets name, so that the forge is asked only about people who may
+        // override.
         let mut people: BTreeSet<String> = by_digest.values().flat_map(BTreeMap::keys).cloned().collect();
         let teams = self.people.teams(teams, &people).await;
         people.retain(|login| names.iter().any(|name| teams.includes(name, login)));
@@ -82,8 +84,9 @@ impl PolicyCheck {
         })
     }
 
-    /// Removes the people who may not push, or who took part in what is applied: in one of its pull requests, or in a commit
-    /// since the last apply. Nobody is left if a pull request came from a fork: who pushed there is unknown.
+    /// Removes people who may not push, or who contributed to the applied changes: in one of the pull requests, or in a
+    /// commit since the last apply. If a pull request came from a fork, it is unknown who pushed there, so nobody
+    /// remains.
     pub(crate) async fn without_contributors(
         &self,
         mut people: BTreeSet<String>,
@@ -100,10 +103,11 @@ impl PolicyCheck {
             let behind = self.people.pull_contributors(*pull).await?;
             people.retain(|login| !behind.contains(login));
             if behind.unknown.is_some() {
+                // An unknown user pushed, who may be any of these people.
                 people.clear();
                 let why = match self.people.knows_pushers() {
                     Ok(()) => {
-                        "it comes from a fork, where it is not known who pushed; push its branch to this \
+                        "the pull request comes from a fork, where it is unknown who pushed; push its branch to this \
                                repository and open a pull request for it"
                             .to_owned()
                     }
@@ -114,7 +118,7 @@ impl PolicyCheck {
                     .note(&format!("no override counts for #{pull}: {why}"));
             }
         }
-        // Roles are asked for last, because each is a request: only the people who are left need one.
+        // Roles are read last and only for the remaining people, because each costs a request.
         let mut allowed = BTreeSet::new();
         for login in people {
             if self.role(&login).await? >= Role::Write {
@@ -124,13 +128,14 @@ impl PolicyCheck {
         Ok(allowed)
     }
 
-    /// Returns the users who gave digests to the run, without the authors of the pull requests.
+    /// Returns the users who gave digests to the run, except the authors of the pull requests.
     pub(crate) async fn digest_givers(&self, pulls: &[PullHead], ask_environment: bool) -> Vec<String> {
         let (mut logins, asked) = match &self.agreeing {
             DispatchApprovers::Starter { login, .. } => (vec![login.clone()], ask_environment),
             DispatchApprovers::Environment => (Vec::new(), true),
         };
-        // Without the name of the environment, its approvers cannot be told from those of another job of the run.
+        // Without the name of the environment, its approvers cannot be distinguished from those of another job of the
+        // run.
         if let Some(environment) = self.environment.as_ref().filter(|_| asked) {
             match self.people.run_approvals(self.run_id, environment).await {
                 Ok(approvals) => logins.extend(approvals.into_iter().map(|approval| approval.reviewer)),
@@ -153,7 +158,7 @@ impl PolicyCheck {
     pub(crate) async fn digest_reasons(&self) -> BTreeMap<String, String> {
         let mut reasons = BTreeMap::new();
         if let Some(environment) = &self.environment {
-            // The approvals were looked up before, so this sends no request.
+            // The approvals are cached, so this sends no request.
             let approvals = self.people.run_approvals(self.run_id, environment).await;
             let approvals = approvals.unwrap_or_default().into_iter();
             reasons.extend(approvals.map(|approval| (approval.reviewer, approval.said)));
@@ -164,11 +169,11 @@ impl PolicyCheck {
         reasons
     }
 
-    /// Returns the users who approve a plan by its digest. Nobody approves their own pull request. If approvals are required,
-    /// the approvals of contributors of the covered commits are marked as `own`, which do not count.
+    /// Returns the users who approve a plan by its digest. Authors of the pull requests are left out. If approvals are
+    /// required, those of contributors to the covered commits are marked as `own`, so that they do not count.
     ///
     /// # Errors
-    /// The forge does not say who contributed.
+    /// The forge does not return the contributors.
     pub(crate) async fn digest_approvals(
         &self,
         rules: &EffectivePolicy,
@@ -208,7 +213,7 @@ impl PolicyCheck {
         Ok(approvals)
     }
 
-    /// Returns the contributors of the commits that the digest of a stack's plan covers.
+    /// Returns the contributors to the commits that the digest of a stack's plan covers.
     pub(crate) async fn contributors(
         &self,
         folder: &RepoPath,
@@ -217,7 +222,7 @@ impl PolicyCheck {
         let Some((branch, head)) = &self.applied else {
             return Ok(Contributors::default());
         };
-        // A digest of drift covers commits up to the applied one, which may be older than the head.
+        // The digest of drift covers commits up to the applied one, which may be older than the head.
         let head = agreed.until.unwrap_or(head);
         let behind = self
             .people
@@ -250,7 +255,7 @@ impl PolicyCheck {
         let mut approvals = Vec::new();
         for given in self.people.approvals(pull.number).await? {
             let on_last_head = given.commit == pull.head;
-            // An approval of an older head never counts, so nobody is asked about its reviewer.
+            // An approval of an older head never counts, so its reviewer is not looked up.
             let (role, own) = if on_last_head {
                 (
                     self.role(&given.reviewer).await?,
@@ -272,8 +277,8 @@ impl PolicyCheck {
         Ok(approvals)
     }
 
-    /// Returns the members of the teams in the rules, among the actor and the approvers. A rule reports a team that cannot be
-    /// read.
+    /// Returns which of the actor and the approvers are members of the teams in the rules. A team that cannot be read
+    /// is reported by the rule that names it.
     pub(crate) async fn teams(
         &self,
         rules: &EffectivePolicy,

@@ -9,7 +9,7 @@ use konverge_base::{
 };
 use konverge_policy as policy;
 
-/// Returns the error of the findings, if they deny the plan.
+/// Returns the error for the findings that deny a plan; `None` if no finding denies it.
 pub(crate) fn refusal(plan: &StackPlan, findings: &[PolicyFinding]) -> Option<UserError> {
     if policy::may_apply(findings, &plan.id) {
         return None;

@@ -1,4 +1,4 @@
-//! The revision of a pull request that was reviewed.
+//! The reviewed revision of a pull request.
 
 use konverge_base::model::{CommitId, review::ReviewRecord};
 
@@ -12,7 +12,7 @@ pub(crate) struct PullHead {
 }
 
 impl PullHead {
-    /// Returns the revision that a review record is about.
+    /// Returns the pull request and head of a review record.
     pub(crate) fn from_record(record: &ReviewRecord) -> Self {
         Self {
             number: record.pull_request,

@@ -1,4 +1,5 @@
-//! The review gate decides whether a plan may be applied, or drift restored: by reviews, approvals by digest, and policies.
+//! The review gate decides whether a plan may be applied or drift may be restored: by reviews, approved digests, and
+//! policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,22 +31,22 @@ use konverge_run::{
     stack_policy_sets::ActiveSets,
 };
 
-/// Approves what reviewers saw.
+/// Approves plans that reviewers saw before the merge, or whose digest somebody approved.
 pub(crate) struct ReviewGate {
     policy_check: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
-    /// Set if the plans restore drift, whose digests are approved.
+    /// The approved drift, if the plans restore drift.
     restores: Option<ApprovedDrift>,
 }
 
 /// The drift that approved digests are compared with.
 pub(crate) struct ApprovedDrift {
-    /// The differences as a drift check finds them now. A digest is never computed from the plan of the apply: that one
-    /// has the values of secrets, which no check has.
+    /// The differences that a drift check finds now. Their digests are never computed from the plan of the apply,
+    /// because that plan has the values of secrets, which a drift check does not have.
     pub found: BTreeMap<StackId, StackPlan>,
-    /// For each stack the commit before the applied one, if it is recorded. The contributors of the applied commit do not
-    /// approve its restoration.
+    /// The commit before the applied one for each stack, if it is recorded. So contributors of the applied commit
+    /// cannot approve its restoration.
     pub before: BTreeMap<StackId, Option<CommitId>>,
 }
 
@@ -71,7 +72,7 @@ impl ApprovedDrift {
 }
 
 impl ReviewGate {
-    /// Creates a gate that approves by these review records of merged pull requests, or by the given digests.
+    /// Creates a gate that approves by review records of merged pull requests, or by given digests.
     pub(crate) fn new(
         policy_check: PolicyCheck,
         records: Vec<ReviewRecord>,
@@ -85,7 +86,7 @@ impl ReviewGate {
         }
     }
 
-    /// Makes the gate restore what was applied last: a digest stands for drift, and nothing else is restored.
+    /// Makes the gate restore the last apply: digests are those of drift, and nothing else is restored.
     #[must_use]
     pub(crate) fn for_restoring(self, drift: ApprovedDrift) -> Self {
         Self {
@@ -94,35 +95,35 @@ impl ReviewGate {
         }
     }
 
-    /// Filters the digests that somebody gave.
+    /// Returns those of the digests that somebody approved.
     fn given(&self, digests: impl IntoIterator<Item = Digest>) -> impl Iterator<Item = Digest> {
         let digests = digests.into_iter();
         digests.filter(|digest| self.approvals.contains(digest))
     }
 
-    /// Returns true if somebody gave this digest.
+    /// Returns true if somebody approved this digest.
     pub(crate) fn is_given(&self, digest: &Digest) -> bool {
         self.approvals.contains(digest)
     }
 
-    /// Returns the pull requests whose records count.
+    /// Returns the pull requests whose review records count.
     pub(crate) fn pull_requests(&self) -> BTreeSet<u64> {
         self.records.iter().map(|record| record.pull_request).collect()
     }
 }
 
-/// An approved stack, while it is applied: judges resources whose values become known, or that disappear.
+/// Approves late changes of an approved stack during its apply: values that become known, and objects that disappear.
 struct ApprovedStack {
     stack: StackId,
     reviewed: ReviewedUnits,
     drift: DriftPolicy,
     restores: bool,
-    /// The policy sets as they were when the plan was approved.
+    /// The policy sets that were in force when the plan was approved.
     sets: ActiveSets,
 }
 
 impl ApprovedStack {
-    /// Returns an error for the objections, if there are any. `why` says why they were not part of the approved plan.
+    /// Returns an error if there are objections. `why` explains why the approved plan did not show them.
     fn check(&self, why: &str, objections: &[Unreviewed]) -> Result<(), UserError> {
         if objections.is_empty() {
             return Ok(());
@@ -130,7 +131,7 @@ impl ApprovedStack {
         let next = if self.restores {
             "The drift issue shows the rest with a digest to approve"
         } else {
-            "Run it again: it then shows the remaining plan with a digest to approve"
+            "Run the job again: it then shows the remaining plan with a digest to approve"
         };
         let what = format!("{} {why}. Completed changes are recorded. {next}", self.stack);
         Err(refusal(&what, &describe_all(objections, self.restores)))
@@ -167,14 +168,17 @@ impl Approver for ReviewGate {
             return self.authorize(proposed, proposed.plan, past, covered).await;
         };
         if proposed.plan.summary.changed() == 0 {
+            // No plan was approved for a stack without drift, so every late change of it is refused.
             return Ok(ApprovedPlan::by(NothingToRestore));
         }
         let found = drift.difference_of(&proposed.plan.id)?;
+        // The digest is that of the drift, because people saw it in the issue. The plan has another digest.
         let digest = drift::digest(found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
             return Err(another_difference(found, digest).into());
         }
-        // From here on the plan has the digest of the drift, which people know from the issue: hints must name that one.
+        // From here on the plan has the digest of the drift, because people know that digest from the issue and from
+        // hints.
         let plan = StackPlan {
             digest,
             ..proposed.plan.clone()
@@ -194,8 +198,8 @@ impl Approver for ReviewGate {
 }
 
 impl ReviewGate {
-    /// Checks a plan against the reviews, the given digests and the policies. `shown` is the plan that its digest stands for,
-    /// and `covered` are the commits that the digest covers.
+    /// Checks a plan against the reviews, the given digests and the policies. `shown` is the plan for which a digest
+    /// was given, and `covered` has the commits that the digest covers.
     async fn authorize(
         &self,
         proposed: &ProposedPlan<'_>,
@@ -203,7 +207,7 @@ impl ReviewGate {
         past: &PriorState,
         covered: Agreed<'_>,
     ) -> Result<ApprovedPlan, Refusal> {
-        // Collect the reviews. A record that an earlier apply of the stack used up does not count again.
+        // Collect the reviews. A review record that an earlier apply of the stack used does not count again.
         let plan = proposed.plan;
         let records: Vec<_> = self
             .records
@@ -232,7 +236,7 @@ impl ReviewGate {
         if self.policy_check.follows_rotation() {
             reviewed = reviewed.following_rotation();
         }
-        // A given digest covers the whole plan, as a review of all its units would.
+        // A given digest approves the whole plan, like a review of all its parts.
         let mut decisions = Decisions::default();
         let agreed = self.approvals.contains(&plan.digest).then_some(covered);
         if agreed.is_some() {
@@ -244,14 +248,14 @@ impl ReviewGate {
                 Ok(drift) => drift,
                 Err(error) => return Err(decisions.refuse(error)),
             },
-            // Nothing is restored besides the approved drift, so anything else that differs stops the stack.
+            // Only the approved drift is restored, so any other difference stops the stack.
             Some(_) => DriftPolicy::Stop,
         };
-        // Find what nobody reviewed. An unreviewed plan is refused whatever the policies say, so people are not looked up
-        // for it.
+        // Find the changes that nobody reviewed. Such a plan is refused whatever the policies say, so no people are
+        // looked up for it.
         let objections = match &self.restores {
             None => reviewed.objections(plan, drift_policy),
-            // The plan also has values that the server fills in. A drift check leaves them out, and so does its digest.
+            // The plan also has values that the server sets. A drift check leaves these out, and so does its digest.
             Some(_) => {
                 let now = drift::difference(plan);
                 let mut objections = reviewed.objections(&now, drift_policy);
@@ -267,7 +271,7 @@ impl ReviewGate {
             });
             return Err(decisions.refuse(error));
         }
-        // Ask the policies. Overrides of an earlier apply hold on only where that apply is restored.
+        // Evaluate the policies. Overrides of an earlier apply count only if that apply is restored.
         let given = GivenDigests {
             digests: &self.approvals,
             records: &records,
@@ -285,7 +289,7 @@ impl ReviewGate {
             Ok(found) => found,
             Err(error) => return Err(decisions.refuse(error)),
         };
-        // A digest may also be one of a finding: then it was not given in vain.
+        // A given digest may also be that of a finding. Then it must not be reported as unmatched.
         let found = findings.iter().filter_map(|finding| finding.place.as_ref());
         decisions
             .matched
@@ -319,10 +323,10 @@ impl ReviewGate {
         if self.restores.is_some() {
             return refused
                 .hint("start the drift check again: its issue shows what differs now, with a digest to approve")
-                .hint("if only a secret has a new value, and its store counts no versions: apply the stack, because a restore does not write it");
+                .hint("if only the value of a secret changed, and its store has no versions: apply the stack, because a restore does not write such a value");
         }
         refused
-            .hint("open a pull request whose preview shows it, or revert the change that brought it")
+            .hint("open a pull request whose preview shows these changes, or revert the commit that brought them")
             .hint(format!(
                 "to approve exactly this plan, start the workflow manually with `approve: {}`",
                 plan.digest
@@ -330,8 +334,8 @@ impl ReviewGate {
     }
 }
 
-/// Returns the parts of the drift whose live value is another one than in the approved drift: somebody wrote it after the
-/// check, perhaps while the apply waited for the lease.
+/// Returns the parts of the drift whose live value differs from the approved drift, because somebody changed it after
+/// the check, perhaps while the apply waited for the lease.
 fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
     let key = |unit: &ReviewUnit| (unit.resource.clone(), unit.path.clone());
     let approved = stack_units(approved).into_iter();
@@ -345,8 +349,8 @@ fn changed_since(approved: &StackPlan, now: &StackPlan) -> Vec<Unreviewed> {
     objected.collect()
 }
 
-/// Returns the error for a stack that does not differ from its last apply: there is no approved plan for it, so nothing
-/// is applied.
+/// The error for a stack that does not differ from its last apply. No approved plan exists for it, so nothing is
+/// applied.
 struct NothingToRestore;
 
 #[async_trait]
@@ -359,7 +363,7 @@ impl LateApprover for NothingToRestore {
                 late.shown.id
             ),
         )
-        .hint("run it again: the whole stack is planned before anything is applied"))
+        .hint("run the job again: the whole stack is planned before anything is applied"))
     }
 
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {

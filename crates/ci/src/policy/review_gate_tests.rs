@@ -173,7 +173,7 @@ async fn what_becomes_known_later_is_reviewed_too() {
         refusal.message.contains("became known needs a review"),
         "{refusal}"
     );
-    assert!(refusal.message.contains("Run it again"), "{refusal}");
+    assert!(refusal.message.contains("Run the job again"), "{refusal}");
     // Its deletion during the apply was drift.
     assert!(stack.recreate(late(&shown.resources[0], &secrets)).await.is_ok());
     let mut stack = approved(stops).await;

@@ -1,8 +1,8 @@
-//! Overrides of policy findings by a review: in its own words, an approving review of the last head names the finding, or
-//! says that it means all that the preview's comment shows. It is given after that comment was written.
+//! Overrides of policy findings by a review: an approving review of the last head that names a finding in its own
+//! words, or says that it overrides all findings in the preview's comment. The review must be newer than that comment.
 //!
-//! Anyone who may push can edit a comment of ours, and the text of somebody's review. So the store says what the preview
-//! found and what its comment said, and GitHub who edited a review.
+//! Anyone who may push can edit Konverge's comment and the text of other people's reviews. So the findings and the text
+//! of the comment come from the store, and GitHub tells who edited a review.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use konverge_forge::{ForgeError, PreviewComment, ReviewApproval};
 /// The overrides in the reviews of a pull request.
 #[derive(Debug, Default)]
 pub(crate) struct ReviewOverrides {
-    /// The reviewers who override each finding. Whether they may is not decided here.
+    /// The reviewers who override each finding. Whether they may override it is decided elsewhere.
     pub given: BTreeMap<Digest, OverrideReasons>,
-    /// Reasons why something that looks like an override is none.
+    /// Explanations why an intended override does not count.
     pub remarks: BTreeSet<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn in_reviews(
         ));
         return Ok(found);
     };
-    // A review that means "all that the comment shows" is only as good as the comment.
+    // A review may refer to all findings in the comment, so the comment must be read and unchanged.
     let comments = people.preview_comments(number).await?;
     let is_unedited = is_shown_unedited(&comments, record, shown);
     if !is_unedited {
@@ -48,7 +48,7 @@ pub(crate) async fn in_reviews(
         ));
     }
     for review in people.approvals(number).await? {
-        // A review of an older head did not see these findings.
+        // A review of an older head was written for other findings.
         if review.commit != record.head {
             continue;
         }
@@ -74,26 +74,27 @@ pub(crate) async fn in_reviews(
     Ok(found)
 }
 
-/// Returns the reason why a review that names findings overrides none; `None` if it does override.
+/// Returns why a review that names findings overrides none of them; `None` if it does override.
 async fn why_none(
     people: &Reviewers,
     review: &ReviewApproval,
     shown: &RecordedComment,
 ) -> Result<Option<String>, ForgeError> {
     let reviewer = &review.reviewer;
-    // GitHub's times are whole seconds: a review of the same second may have been first.
+    // GitHub's times are whole seconds, so a review of the same second may be older than the comment.
     if review.given.is_none_or(|given| given <= shown.written) {
         return Ok(Some(format!(
             "the review of {reviewer} was not given after the comment showed the finding"
         )));
     }
+    // Others may edit a review, so only a text of its author counts.
     let editor = people.review_editor(review).await?;
     Ok(editor
         .filter(|editor| !editor.eq_ignore_ascii_case(reviewer))
         .map(|editor| format!("the review of {reviewer} was edited by {editor}")))
 }
 
-/// Returns true if the recorded comment is still there, with the text that Konverge wrote.
+/// Returns true if the recorded comment still exists, with the text that Konverge wrote.
 fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: &RecordedComment) -> bool {
     let of_head = comments
         .iter()
@@ -103,8 +104,9 @@ fn is_shown_unedited(comments: &[PreviewComment], record: &ReviewRecord, shown: 
         .any(|digest| digest == shown.digest)
 }
 
-/// Computes the digest of a comment's text. A later step of the run links the page in it; the digest stays the same.
+/// Computes the digest of a comment's text. The link to the page, which a later step adds, does not change the digest.
 pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
+    // A later step replaces the anchor in the link by the number of the artifact, so both forms are made equal.
     let prefix = format!("{run}/artifacts/");
     let mut parts = body.split(prefix.as_str());
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -113,16 +115,16 @@ pub(crate) fn comment_digest(body: &str, run: &str) -> Digest {
         text.push_str("#artifacts");
         text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
-    // GitHub may store other line endings.
+    // GitHub may store the text with other line endings.
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     Digest::of_bytes(lines.join("\n").trim_end().as_bytes())
 }
 
-/// The findings that a review names in its author's own words. Quotes, code and hidden text do not count.
+/// The findings that a review names in its author's own words. Quotes, code and hidden text are left out.
 #[derive(Debug, PartialEq, Eq)]
 struct Words {
     digests: BTreeSet<Digest>,
-    /// True if the review means every denial of the comment.
+    /// True if the review overrides every denial in the comment.
     all_shown: bool,
 }
 
@@ -141,8 +143,8 @@ impl Words {
 
 /// Returns the lines of a Markdown text that a reader sees as the words of its author.
 ///
-/// In doubt a line is left out: a quote goes on until an empty line, and so does HTML, which may hide or quote. A comment,
-/// code or `<pre>` without an end goes on to the end of the text.
+/// A line is left out when in doubt: a quote continues until an empty line, and so does HTML, which may hide or quote
+/// text. A comment, code or `<pre>` without an end continues until the end of the text.
 fn own_lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut left_out = LeftOut::Nothing;
@@ -170,15 +172,15 @@ fn own_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The reason why the next lines of a Markdown text are not its author's words.
+/// The reason why the following lines of a Markdown text are not the words of its author.
 #[derive(Clone, Copy)]
 enum LeftOut<'a> {
     Nothing,
-    /// A quote, or HTML: until an empty line.
+    /// The lines are a quote or HTML, until an empty line.
     Paragraph,
-    /// Until a line with this text.
+    /// The lines are left out until a line with this text.
     Until(&'static str),
-    /// Code, until a line of at least these characters.
+    /// The lines are code, until a line of at least these characters.
     Fence(&'a str),
 }
 
@@ -208,7 +210,7 @@ impl<'a> LeftOut<'a> {
                 };
             }
         }
-        // A quote may also stand in an item of a list, and a quote is no override.
+        // A quote may also be inside a list item, and a quote is no override.
         let item = words.trim_start_matches(['-', '*', '+', ' ']);
         if item.starts_with(['>', '<']) {
             return Self::Paragraph;

@@ -1,5 +1,6 @@
-//! The reviews that authorize an apply: the last preview of each pull request in the applied head. They are
-//! deleted when no stack needs them any more; the apply records beside the states say who reviewed what.
+//! The reviews that authorize an apply: the last preview of each pull request that was merged into the applied head.
+//! They are deleted when no stack needs them any more; the apply records beside the states keep who reviewed which
+//! change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,26 +18,26 @@ use konverge_base::{
 use konverge_run::{StateBackend, Target, apply};
 use konverge_state::ReviewKey;
 
-/// The maximum number of pages of pull requests that are searched (100 each), the last updated first.
+/// The maximum number of pages of pull requests that are searched (100 per page), the last updated first.
 const PAGES: usize = 10;
 
-/// The reviews, and the authors of the pull requests.
+/// The review records of merged pull requests, with their authors and policies.
 #[derive(Default)]
 pub(crate) struct MergedReviews {
-    /// The last preview of each pull request that counts. A preview with shards has one record per shard.
+    /// The last preview of each pull request that counts. A preview with shards has one record for each shard.
     pub records: Vec<ReviewRecord>,
     /// The author of each pull request.
     pub authors: BTreeMap<u64, String>,
-    /// The policy under which each was reviewed.
+    /// The policy under which each pull request was reviewed.
     pub policies: ReviewedPolicies,
-    /// Pull requests whose records are of no use once every stack of this head ended well.
+    /// The pull requests whose records are no longer needed once every stack of this head has succeeded.
     done: BTreeSet<u64>,
-    /// Merged pull requests in the head that no run has used.
+    /// The pull requests that were merged into the head and that no earlier run has used.
     arrived: BTreeSet<u64>,
     keys: Vec<ReviewKey>,
 }
 
-/// Returns the policy under which a head was reviewed: that of the trusted commit of its preview.
+/// Returns the policy under which a head was reviewed: the policy of the trusted commit of its preview.
 async fn reviewed_under(
     archive: &Archive,
     trusted: &CommitId,
@@ -48,7 +49,7 @@ async fn reviewed_under(
     }
     Ok(match archive.policy_at(head).await {
         Ok(proposal) => Arc::new(policy.without_freezes_of(&proposal)),
-        // Without the proposal it is unknown which freezes it had: every one applies.
+        // If the proposal cannot be read, it is unknown which freezes it keeps, so every freeze applies.
         Err(_) => policy,
     })
 }
@@ -70,8 +71,8 @@ impl MergedReviews {
             return Ok(Self::default());
         };
         let pulls = client.recent_pull_requests(&recorded, PAGES).await?;
-        // Asked after the pull requests: a merge between the two requests must be among the later commits. In the other
-        // order its review could be used before its commit is applied.
+        // Read after the pull requests, so that a merge between the two requests is among the later commits. In the
+        // other order its review could be used before its commit is applied.
         let later = if pulls.iter().any(|pull| pull.merged) {
             let tip = client.branch(branch).await?.tip;
             client.commits_after(head, &tip).await?.ok_or_else(|| {
@@ -102,7 +103,7 @@ impl MergedReviews {
                 continue;
             }
             // A pull request that was merged after this head belongs to the next run, so its review must not approve a
-            // plan of this run. Without a merge commit it is unknown whether it was merged before or after.
+            // plan of this run. Without a merge commit, the order is unknown, so it does not count either.
             if pull.merge_commit.is_none_or(|commit| later.contains(&commit)) {
                 continue;
             }
@@ -145,8 +146,8 @@ impl MergedReviews {
         Ok(reviews)
     }
 
-    /// Returns the merged pull requests that a run applied: those that showed one of its stacks, and those whose last head was
-    /// never previewed.
+    /// Returns the merged pull requests that a run applied: those that showed one of its stacks, and those whose last
+    /// head was never previewed.
     pub(crate) fn pull_requests_of(&self, report: &ApplyReport) -> BTreeSet<u64> {
         let touched = |id: &StackId| report.stacks.iter().any(|outcome| outcome.id == *id);
         let shown: BTreeSet<u64> = self.records.iter().map(|record| record.pull_request).collect();
@@ -159,7 +160,7 @@ impl MergedReviews {
         self.arrived.difference(&shown).copied().chain(applied).collect()
     }
 
-    /// Returns the merged pull requests whose review has a unit of a stack.
+    /// Returns the merged pull requests whose review shows a change of a stack.
     pub(crate) fn pull_requests_with(&self, stack: &StackId) -> impl Iterator<Item = u64> {
         let has_it = |record: &&ReviewRecord| {
             let mut stacks = record.stacks.iter();
@@ -169,10 +170,11 @@ impl MergedReviews {
         records.map(|record| record.pull_request)
     }
 
-    /// Deletes the records that no stack needs any more: of pull requests that were closed unmerged, and of
-    /// those without a pending stack that did not succeed.
+    /// Deletes the records that no stack needs any more: those of pull requests that were closed without a merge, and
+    /// those of pull requests whose pending stacks have all succeeded.
     ///
-    /// Only the records from the start of the run are deleted: what a preview saved in the meantime stays.
+    /// Only records that existed at the start of the run are deleted, so a preview that was saved in the meantime
+    /// stays.
     pub(crate) async fn forget_used(
         &self,
         job: &Job,

@@ -1,4 +1,4 @@
-//! The findings of a preview for a change that nobody has approved yet.
+//! The policy findings of a preview, for a change that nobody has approved yet.
 
 use crate::policy::{active_policies::CommitPolicy, followed_guards};
 use konverge_base::{
@@ -9,8 +9,8 @@ use konverge_config::Config;
 use konverge_policy::{self as policy, CodeOwners, PolicyFacts, Role, Stage, Teams};
 use konverge_run::Target;
 
-/// Returns the findings of the settings in `policy`, without those of the policy sets. The forge is not asked: nobody has
-/// approved, and teams have no members.
+/// Returns the findings of the settings in `policy`, without those of the policy sets. Nobody counts as an approver or
+/// as a team member, so the forge is not asked.
 ///
 /// # Errors
 /// A setting of `policy` is invalid.

@@ -1,4 +1,4 @@
-//! The errors for changes that were not reviewed, or not as they are now.
+//! The errors for changes that nobody reviewed, or that differ from the reviewed ones.
 
 use crate::policy::pull_head::PullHead;
 use konverge_base::{
@@ -11,7 +11,7 @@ use konverge_base::{
 };
 use konverge_policy::{Objection, Unreviewed};
 
-/// Returns the error for unreviewed changes, with the first lines about them.
+/// Returns the error for unreviewed changes. `lines` describe the changes; only the first of them are shown.
 pub(crate) fn refusal(what: &str, lines: &[String]) -> UserError {
     const SHOWN: usize = 5;
     let more = lines.len().saturating_sub(SHOWN);
@@ -27,7 +27,7 @@ pub(crate) fn refusal(what: &str, lines: &[String]) -> UserError {
     )
 }
 
-/// Returns the error for drift (`found`, with its digest) that is not the approved one.
+/// Returns the error for drift that differs from the approved drift. `found` is the present drift, with its digest.
 pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError {
     let stack = &found.id;
     if found.summary.changed() == 0 {
@@ -36,16 +36,16 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
             format!("{stack} does not differ from what was applied any more: nothing was restored"),
         );
     }
-    let what = format!("{stack} was not restored: it does not differ as the given digest says, but so");
+    let what = format!("{stack} was not restored: the given digest is not that of its present difference");
     let lines: Vec<_> = stack_units(found).iter().map(describe_unit).collect();
     refusal(&what, &lines)
-        .hint("look at the difference: the drift issue shows it now")
+        .hint("read the drift issue, which shows this difference now")
         .hint(format!(
             "to restore exactly this, start the workflow manually with `approve: {digest}`"
         ))
 }
 
-/// Adds to the error of a rule the pull requests whose changes it stops.
+/// Adds to the error of a rule the pull requests that the rule stops.
 pub(crate) fn naming(mut refusal: UserError, pulls: &[PullHead]) -> UserError {
     let numbers: Vec<_> = pulls.iter().map(|pull| format!("#{}", pull.number)).collect();
     if !numbers.is_empty() {
@@ -61,7 +61,7 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     let why = match objection {
         Objection::Unseen => "no merged pull request showed it",
         Objection::BaseChanged => {
-            "the live value is neither the reviewed one nor the one that Konverge wrote last"
+            "the live value is neither the reviewed value nor the last one that Konverge wrote"
         }
         Objection::OnlySpecs => {
             "it was reviewed without a cluster (Spec compared with Spec), and this stack was never applied"
@@ -74,12 +74,12 @@ fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     format!("{}: {why}", describe_unit(unit))
 }
 
-/// Describes unreviewed changes, a line each.
+/// Describes unreviewed changes, one line each.
 pub(crate) fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<String> {
     objections.iter().map(|one| describe(one, restores)).collect()
 }
 
-/// Describes a unit as `update v1:ConfigMap:shop:web at /data/value`.
+/// Describes a change, for example `update v1:ConfigMap:shop:web at /data/value`.
 fn describe_unit(unit: &ReviewUnit) -> String {
     let path = if unit.path.is_empty() {
         String::new()

@@ -1,5 +1,5 @@
-//! The approval of the next wave, bound to the plans of its stacks as they are now. A job plans the stacks of its own
-//! environment; the record has the plans of the others.
+//! The approval of the next wave of a rollout, bound to the present plans of its stacks. A job plans the stacks of its
+//! own environment; the rollout record has the plans of other jobs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,17 +27,17 @@ use konverge_config::GateApproval;
 use konverge_policy::rollout::{GateReading, NextPlans};
 use konverge_run::{PlanStart, Planner, StackSecrets, Target, apply, redact};
 
-/// The plans of the next wave that this run made at a gate. Each is made once in a run; the apply plans again.
+/// The plans of the next wave that this run made at a gate. Each is made once per run; the apply plans again.
 pub(super) struct OwnPlans {
     wave: usize,
     since: ClockReading,
     pub digests: BTreeMap<StackId, Digest>,
-    /// The reason why a plan could not be made.
+    /// The error if a plan could not be made.
     failure: Option<String>,
 }
 
 impl OwnPlans {
-    /// Plans the stacks of the next wave that this job applies.
+    /// Plans those stacks of the next wave that this job applies.
     pub(super) async fn make(
         carried: CarriedCommit<'_>,
         scope: &EnvironmentScope<'_>,
@@ -72,7 +72,7 @@ impl OwnPlans {
     }
 }
 
-/// A gate that asks people.
+/// A gate that needs an approval.
 pub(super) struct ApprovalGate<'a> {
     pub job: &'a Job,
     pub tip: &'a ApplyTarget<'a>,
@@ -81,7 +81,7 @@ pub(super) struct ApprovalGate<'a> {
     pub record: &'a RolloutRecord,
     pub name: &'a str,
     pub approval: &'a GateApproval,
-    /// The plans that this run made.
+    /// The plans that this run made for the next wave.
     pub own: &'a OwnPlans,
 }
 
@@ -101,17 +101,18 @@ impl ApprovalGate<'_> {
         if let Some(failure) = &self.own.failure {
             return Ok((GateReading::Unapproved(failure.clone()), None));
         }
-        // The question is complete only when every stack of the wave has a plan, by this job or by others.
+        // The digest is known only when every stack of the wave has a plan, from this job or from others.
         let plans = NextPlans::new(self.record, Some(&self.own.digests));
         let Some(digest) = plans.approval(self.record, self.name) else {
             return Ok((GateReading::Unclear(self.not_planned(&plans.missing)), None));
         };
         let by = self.approval.by.join(", ");
         if !self.tip.approved.digests.contains(&digest) {
-            let what = format!("{by} must agree; start the workflow with `approve: {digest}`");
+            let what = format!("{by} must approve: start the workflow with `approve: {digest}`");
             return Ok((GateReading::Unapproved(what), None));
         }
-        // The digest was given. It counts if somebody whom the gate names gave it, and took no part in the change.
+        // The digest was given. It counts if the gate names a person who gave it, and this person did not contribute to
+        // the change.
         let check = self.carried.policy_check(self.job, self.tip)?;
         let mut people = self.givers(&check).await?;
         let teams = self.approval.by.iter().map(|name| name.trim_start_matches('@'));
@@ -130,7 +131,7 @@ impl ApprovalGate<'_> {
                 GateReading::Unapproved(format!("the members of {team} cannot be read: {why}"))
             }
             (true, None) => GateReading::Unapproved(format!(
-                "the digest was given by nobody of {by}, or by somebody who took part in the change"
+                "the digest was approved by nobody of {by} who is not an author of the change"
             )),
         };
         Ok((reading, Some(digest)))
@@ -142,7 +143,7 @@ impl ApprovalGate<'_> {
         next.map(|(id, stack)| self.carried.target(id, &stack.folder))
     }
 
-    /// Describes which jobs must plan their stacks before anybody can approve.
+    /// Names the jobs that must plan their stacks before the wave can be approved.
     fn not_planned(&self, missing: &BTreeSet<StackId>) -> String {
         let mut stacks: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         for target in self.targets().filter(|target| missing.contains(&target.id)) {
@@ -163,7 +164,7 @@ impl ApprovalGate<'_> {
         format!("{jobs} before wave {} can be approved", self.record.wave + 2)
     }
 
-    /// Returns the people who gave the digest and took no part in the change.
+    /// Returns the people who gave the digest and did not contribute to the change.
     async fn givers(&self, check: &PolicyCheck) -> Result<BTreeSet<String>, UserError> {
         let targets: Vec<_> = self.targets().collect();
         let records = self.carried.reviews.records.iter();
@@ -192,14 +193,14 @@ impl ApprovalGate<'_> {
     }
 }
 
-/// Returns the message of an error without secrets: the record keeps it in the store, where everybody sees it.
+/// Returns the message of an error with masked secrets, because the record stores it where everybody can read it.
 fn masked(failure: &UserError, secrets: &Secrets) -> String {
     redact::failure(failure, secrets).message
 }
 
-/// Returns the digest of the plan of a stack, as an apply would make it. The plan has the values of secrets: without them an
-/// apply that finds one changed would never make the approved plan. A plan that an apply would refuse is an error, so it cannot
-/// be approved.
+/// Returns the digest of the plan of a stack, as an apply would compute it. The plan has the values of secrets, because
+/// the plan of the apply has them, too: otherwise the digests would differ. A plan that an apply would refuse is an
+/// error, so that nobody can approve it.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
     let prior = match &planning.backend {
         Some(backend) => backend.states.load(&target.id).await?,

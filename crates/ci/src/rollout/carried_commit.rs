@@ -1,4 +1,5 @@
-//! The commit that a rollout carries, opened for applies: the head of the run, or the older commit that baked.
+//! The commit that a rollout applies, opened for applies: the head of the run, or an older commit whose rollout has
+//! begun.
 
 use crate::{
     apply_input::{ApplyTarget, StacksToApply, apply_options, policy_check, review_gate},
@@ -12,22 +13,22 @@ use konverge_run::{
     OpenRevision, Planner, RevisionSpec, SpecSource, StateBackend, Target, apply::ApplyOptions,
 };
 
-/// A commit that is opened for applies: the head of the run, or an older one by [`OlderCommit::as_carried`].
+/// An opened commit for applies: the head of the run, or an older one from [`OlderCommit::as_carried`].
 #[derive(Clone, Copy)]
 pub(crate) struct CarriedCommit<'a> {
-    /// The commit.
+    /// The commit to apply.
     pub commit: &'a CommitId,
-    /// The input of its plans.
+    /// The planner for the stacks of the commit.
     pub planning: &'a Planner,
     /// The pending stacks of the rollout.
     pub pending: &'a [Target],
-    /// The options of its applies.
+    /// The options for applies of the commit.
     pub options: &'a ApplyOptions,
-    /// The reviews of what was merged into it.
+    /// The reviews of the pull requests that were merged into the commit.
     pub reviews: &'a MergedReviews,
 }
 
-/// An older commit that a rollout carries, opened for applies.
+/// An older commit that a rollout applies, opened for applies.
 pub(super) struct OlderCommit {
     pub commit: CommitId,
     pub planning: Planner,
@@ -38,7 +39,7 @@ pub(super) struct OlderCommit {
 }
 
 impl OlderCommit {
-    /// Opens a commit of the default branch with the permissions of its tip.
+    /// Opens a commit of the default branch with the permissions of the branch's tip.
     pub(super) async fn open(
         job: &Job,
         tip: &ApplyTarget<'_>,
@@ -74,7 +75,7 @@ impl OlderCommit {
         })
     }
 
-    /// Borrows the commit in the form that the head of the run has.
+    /// Returns the commit in the form that the head of the run has.
     pub(super) fn as_carried(&self) -> CarriedCommit<'_> {
         CarriedCommit {
             commit: &self.commit,
@@ -87,7 +88,8 @@ impl OlderCommit {
 }
 
 impl CarriedCommit<'_> {
-    /// Returns a stack of a rollout at this commit. A stack that the commit removes has no code, only its id and folder.
+    /// Returns the target for a stack of a rollout at this commit. A stack that the commit removes has only its id and
+    /// folder.
     pub(super) fn target(
         &self,
         id: &konverge_base::model::StackId,

@@ -1,4 +1,5 @@
-//! Drives the rollouts of a job: reads a record, does the next step, writes the next record, until there is nothing to do now.
+//! Drives the rollouts of a job: reads a record, does the next step, writes the next record, until no step is possible
+//! now.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,34 +40,35 @@ use konverge_run::{
 };
 use konverge_state::StoredRollout;
 
-/// The time that a job waits for bakes, in all.
+/// The total time that a job waits for bake times.
 const IN_JOB: Duration = Duration::from_secs(15 * 60);
 /// The maximum number of steps of one rollout in a job.
 const MOST_STEPS: usize = 10_000;
 
-/// The result of the rollouts of a job.
+/// The result of all rollouts in a job.
 #[derive(Default)]
 pub(crate) struct EndedRollouts {
-    /// One outcome for each stack that was applied, or is pending and may not go yet.
+    /// One outcome for each stack that was applied, or that is pending and must wait.
     pub outcomes: Vec<StackOutcome>,
-    /// The stacks among the outcomes that have an older commit than the head: they are still pending for the head.
+    /// The stacks among the outcomes that got an older commit than the head, so that they are still pending for the
+    /// head.
     pub of_older_commits: BTreeSet<StackId>,
     /// The stacks among the outcomes whose deployment belongs to an older commit.
     pub deployed_before: BTreeSet<StackId>,
-    /// The commits that rollouts carry.
+    /// The commits of the rollouts that are still under way.
     pub carried: BTreeSet<CommitId>,
-    /// The decisions about the plans.
+    /// The decisions about the plans of the stacks.
     pub decisions: Decisions,
-    /// The rollouts that stopped.
+    /// The events of rollouts that stopped.
     pub events: Vec<RolloutEvent>,
-    /// The stacks among the outcomes that this run did not try, and about which it has no news.
+    /// The stacks among the outcomes that this run did not try, and about which there is no news.
     pub kept_back: BTreeSet<StackId>,
-    /// The reason why each waiting rollout waits, in words.
+    /// The reason why each waiting rollout waits, as a sentence.
     pub waits: Vec<String>,
 }
 
-/// The records of rollouts. They are read before the pending stacks of a run are listed: a record with a higher number later
-/// shows that another run may have applied some of these stacks.
+/// The records of rollouts. They are read before the pending stacks of a run are listed. If a record later has a higher
+/// number, another run may have applied some of these stacks.
 pub(crate) struct RolloutRecords(Result<BTreeMap<String, StoredRollout>, UserError>);
 
 impl RolloutRecords {
@@ -79,8 +81,8 @@ impl RolloutRecords {
         })
     }
 
-    /// Adds the records of earlier rollouts, if the configuration has none any more and stacks are pending: a rollout under way
-    /// still holds its stacks.
+    /// Adds the records of earlier rollouts if the configuration has no rollouts any more and stacks are pending,
+    /// because a rollout that is under way still holds its stacks.
     pub(crate) async fn with_earlier(
         self,
         backend: &StateBackend,
@@ -93,8 +95,8 @@ impl RolloutRecords {
         self
     }
 
-    /// Returns the rollout under way, other than `rollout`, that has a stack in one of its waves, by the identity of the stack.
-    /// `None` if the records cannot be read: that error is in the outcomes of the rollouts.
+    /// Returns the rollout under way, other than `rollout`, that has a stack in one of its waves. `None` also if the
+    /// records cannot be read: that error is in the outcomes of the rollouts.
     pub(super) fn under_way(&self, stack: &StackId, rollout: Option<&str>) -> Option<&RolloutRecord> {
         let records = self.0.iter().flat_map(BTreeMap::values);
         let mut running = records
@@ -103,27 +105,27 @@ impl RolloutRecords {
         running.find(|record| record.stacks().any(|(_, id, _)| id == stack))
     }
 
-    /// Returns the error of records that cannot be read.
+    /// Returns the error if the records cannot be read.
     pub(super) fn failure(&self) -> Option<&UserError> {
         self.0.as_ref().err()
     }
 
-    /// Returns one line for each rollout that is overdue.
+    /// Returns one line for each overdue rollout.
     pub(crate) fn overdue(&self, config: &Config) -> Vec<String> {
         overdue_records(config, &self.0)
     }
 }
 
-/// The rollouts that a run drives.
+/// The rollouts that a run may continue.
 pub(crate) struct PendingRollouts<'a> {
-    /// The records.
+    /// The records of the rollouts.
     pub records: RolloutRecords,
-    /// The pending stacks of each rollout, with their wave from 0.
+    /// The pending stacks of each rollout, each with the number of its wave from 0.
     pub guarded: &'a BTreeMap<String, Vec<(usize, Target)>>,
 }
 
-/// Drives every rollout as far as it goes now. `succeeded` are the free stacks that this run applied. An error of a rollout is in
-/// the outcomes of its stacks.
+/// Drives every rollout as far as possible now. `succeeded` are the stacks outside of rollouts that this run applied.
+/// An error of a rollout is in the outcomes of its stacks.
 pub(crate) async fn run(
     job: &Job,
     tip: &ApplyTarget<'_>,
@@ -144,7 +146,8 @@ pub(crate) async fn run(
     let mut ended = EndedRollouts::default();
     let mut stored = match records.0 {
         Ok(stored) => stored,
-        // An error of rollouts fails their stacks, and not the whole apply: the free stacks are applied already.
+        // An error of rollouts fails their stacks but not the whole apply, because the other stacks are applied
+        // already.
         Err(failure) => {
             let targets = guarded.values().flatten().map(|(_, target)| target);
             let failed = targets.map(|target| apply::stopped_outcome(target, StackResult::Failed, &failure));
@@ -152,7 +155,8 @@ pub(crate) async fn run(
             return ended;
         }
     };
-    // All rollouts share the time for bakes, so that a job ends in time whatever their number is.
+    // All rollouts share one time limit for bake times, so that the job ends in time whatever the number of rollouts
+    // is.
     let mut budget = IN_JOB;
     for rollout in &config.rollouts {
         let pending = guarded.get(&rollout.name).map_or(&[][..], Vec::as_slice);
@@ -189,15 +193,15 @@ pub(crate) async fn run(
     ended
 }
 
-/// Returns the question that a gate asks people now: the plans of the next wave, in this phase. `None` if the rollout is not at a
-/// gate or is paused, or if not every stack of the wave is planned.
+/// Returns what a gate asks people to approve now: the plans of the next wave, in this phase. `None` if the rollout is
+/// paused or not at a gate, or if a stack of the wave has no plan yet.
 fn question(record: &RolloutRecord) -> Option<(&CommitId, usize, ClockReading, &BTreeMap<StackId, Digest>)> {
     let asks = record.phase == RolloutPhase::Gate && !record.paused;
     let is_whole = asks && NextPlans::new(record, None).missing.is_empty();
     is_whole.then_some((&record.commit, record.wave, record.since, &record.planned))
 }
 
-/// One rollout in a job.
+/// Drives one rollout in a job.
 pub(super) struct RolloutDriver<'a> {
     pub(super) job: &'a Job,
     pub(super) tip: &'a ApplyTarget<'a>,
@@ -207,24 +211,24 @@ pub(super) struct RolloutDriver<'a> {
     pub(super) backend: &'a StateBackend,
     pub(super) rollout: &'a RolloutConfig,
     pub(super) rules: RolloutRules,
-    /// The pending stacks of the rollout at the head.
+    /// The pending stacks of the rollout at the head of the run.
     pub(super) pending: &'a [(usize, Target)],
     pub(super) succeeded: &'a BTreeSet<StackId>,
     pub(super) stored: Option<StoredRollout>,
-    /// The number of the record before the run listed its pending stacks.
+    /// The number of the rollout record before the run listed its pending stacks.
     pub(super) first: u64,
-    /// The number of the record for which the pending stacks were last compared with the states.
+    /// The number of the rollout record when the pending stacks were last compared with the states.
     pub(super) looked_up: u64,
     pub(super) older: Option<OlderCommit>,
-    /// The number of the last record that this run wrote, and when.
+    /// The number and the time of the last record that this run wrote.
     pub(super) wrote: Option<(u64, Instant)>,
-    /// True if this run made the rollout ask people a new question.
+    /// True if this run made the rollout ask people something new.
     pub(super) asks: bool,
     pub(super) budget: &'a mut Duration,
-    /// The stacks that this run brought to a commit.
+    /// The commit that this run applied to each stack.
     pub(super) had: BTreeMap<StackId, CommitId>,
     pub(super) failed: BTreeMap<StackId, String>,
-    /// The stacks whose plan is not the approved one.
+    /// The stacks whose plan differs from the approved one.
     pub(super) changed: BTreeSet<StackId>,
     pub(super) own_plans: Option<OwnPlans>,
     pub(super) outcomes: BTreeMap<StackId, StackOutcome>,
@@ -235,7 +239,8 @@ pub(super) struct RolloutDriver<'a> {
 
 impl RolloutDriver<'_> {
     async fn drive(&mut self) -> Result<(), UserError> {
-        // One step a turn. A new record is read back before the next step: another run may have written it.
+        // One step per iteration. A new record is read back before the next step, because another run may have written
+        // it.
         for _ in 0..MOST_STEPS {
             if self.job.run.cancel.is_cancelled() {
                 return Ok(());
@@ -264,14 +269,14 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    /// Adapts this run's digests and plans to the newest record.
+    /// Updates the digests and plans of this run for the newest record.
     fn follow(&mut self) {
         let Some(StoredRollout { record, .. }) = &self.stored else {
             return;
         };
         self.own_plans.take_if(|own| !own.belongs_to(record));
-        // Another job of the workflow may have continued with a digest that was given to this job, too. Then the digest was
-        // not given in vain.
+        // Another job of the workflow may have continued the rollout with a digest that this job got, too. Then the
+        // digest must not be reported as unmatched.
         let given = record.approvals.intersection(&self.tip.approved.digests);
         self.decisions.matched.extend(given);
     }
@@ -283,7 +288,7 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Writes the next record, and reads the newest one. It is the record of another run if that run was first.
+    /// Writes the next record, and reads the newest one, which another run may have written first.
     pub(super) async fn write(&mut self, record: RolloutRecord) -> Result<(), UserError> {
         let before = self.stored.take();
         let number = before.as_ref().map_or(1, |stored| stored.number + 1);
@@ -308,7 +313,7 @@ impl RolloutDriver<'_> {
                 .notes
                 .note(&format!("rollout {}: {what}", record.rollout));
             let before = before.as_ref().map(|before| &before.record);
-            // Only a new question is news. A run that finds the same question again notifies nobody.
+            // A run that finds the same question again sends no notification.
             self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
             self.events
                 .extend(before.and_then(|before| RolloutEvent::from_records(before, &record, &self.failed)));
@@ -318,8 +323,8 @@ impl RolloutDriver<'_> {
             .await
     }
 
-    /// Reads the newest record. A failure of the phase before does not count in a new phase: it would fail the next rollout, or
-    /// the rollback.
+    /// Reads the newest record. Failures of an earlier phase are dropped in a new phase, because they would fail the
+    /// next rollout or the rollback.
     pub(super) async fn read_newest(&mut self, before: Option<&RolloutRecord>) -> Result<(), UserError> {
         self.changed.clear();
         self.stored = self.backend.states.rollout(&self.rollout.name).await?;
@@ -333,7 +338,7 @@ impl RolloutDriver<'_> {
         Ok(())
     }
 
-    /// Opens a commit, if it is not open: neither the head nor the older commit that was opened last.
+    /// Opens a commit, unless it is the head or the older commit that was opened last.
     async fn open_commit(&mut self, commit: &CommitId) -> Result<(), UserError> {
         let is_open =
             commit == self.head.commit || self.older.as_ref().is_some_and(|older| older.commit == *commit);
@@ -360,7 +365,7 @@ impl RolloutDriver<'_> {
             RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
             _ => self.pending_of(record).await?,
         };
-        // First without health and gates: only a step that waits for them needs their requests.
+        // The first try has no health and no gates, because only a step that waits for them needs their requests.
         let no_gates = BTreeMap::new();
         let next = step(record, &self.facts(&pending, None, &no_gates));
         let RolloutStep::Wait {
@@ -384,7 +389,7 @@ impl RolloutDriver<'_> {
         health: Option<&'f BTreeMap<StackId, StackReadiness>>,
         gates: &'f BTreeMap<String, GateReading>,
     ) -> RolloutFacts<'f> {
-        // A process has watched a phase only if it wrote the newest record itself.
+        // The process knows the duration of a phase only if it wrote the newest record itself.
         let number = self.stored.as_ref().map(|stored| stored.number);
         let wrote = self.wrote.filter(|(wrote, _)| Some(*wrote) == number);
         RolloutFacts {
@@ -400,7 +405,7 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Returns the readiness of the stacks of the wave, as far as they are in the environment of this job.
+    /// Returns the readiness of those stacks of the wave that are in the environment of this job.
     async fn health(&self, record: &RolloutRecord) -> BTreeMap<StackId, StackReadiness> {
         let carried = self.carried(&record.commit);
         let mut health = BTreeMap::new();
@@ -430,7 +435,7 @@ impl RolloutDriver<'_> {
             let Some(gate) = self.config.gates.get(name) else {
                 continue;
             };
-            // Only a gate that asks people needs the plans of the next wave.
+            // Only a gate that needs an approval needs the plans of the next wave.
             if gate.approve.is_some() && self.own_plans.is_none() {
                 self.own_plans = Some(OwnPlans::make(self.carried(&record.commit), self.scope, record).await);
             }
@@ -461,12 +466,12 @@ impl RolloutDriver<'_> {
         Ok(readings)
     }
 
-    /// Waits for a bake, if the job has the time. Returns true if the bake is over.
+    /// Waits for a bake time, if the job has enough time left. Returns true if the bake time is over.
     async fn sleep(&mut self, wait: RolloutWait) -> bool {
         let until = wait.until.filter(|_| wait.reason == WaitReason::Time);
         let left = until.and_then(|until| Duration::try_from(until.duration_since(Timestamp::now())).ok());
         let left = left.unwrap_or(Duration::ZERO).max(Duration::from_secs(1));
-        // A wait without an end, or a longer one, is left to a later run.
+        // A wait without an end, or one that is too long, is left to a later run.
         if until.is_none() || left > *self.budget {
             self.wait = Some(wait);
             return false;
@@ -482,7 +487,7 @@ impl RolloutDriver<'_> {
 
     /// Adds the outcomes, events and waits of this rollout to those of the run.
     async fn end(self, failure: Option<&UserError>, ended: &mut EndedRollouts) {
-        // Say what the rollout waits for, or why it does not continue.
+        // Print what the rollout waits for, or why it does not continue.
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {
             ended
@@ -500,8 +505,8 @@ impl RolloutDriver<'_> {
         }
         // Add an outcome for each pending stack that this run did not apply.
         let mut outcomes = self.outcomes;
-        // Collect the stacks that wait for the rollout after this one. Their deployment belongs to the head, not to the
-        // older commit.
+        // Collect the stacks that wait for the next rollout. Their deployment belongs to the head and not to the older
+        // commit.
         let mut queued = BTreeSet::new();
         let mut inputs = BTreeMap::new();
         for (_, target) in self.pending {
@@ -524,13 +529,13 @@ impl RolloutDriver<'_> {
                     if !is_carried {
                         queued.insert(target.id.clone());
                     }
-                    // Held content is named as that, unless the rollout under way carries it: then its own state says more.
+                    // A change that already failed is reported as such, unless the rollout under way applies it again.
                     let outcome = if held.contains(&target.id) && (!is_carried || record.phase.is_over()) {
                         held_outcome(target, record)
                     } else {
                         waiting_outcome(target, input, record, self.wait.as_ref())
                     };
-                    // A gate that asks a new question is news, also about stacks that this run did not try.
+                    // A new question to people is news, also for stacks that this run did not try.
                     if !(self.asks && outcome.result == StackResult::Waiting) {
                         ended.kept_back.insert(target.id.clone());
                     }
@@ -541,12 +546,12 @@ impl RolloutDriver<'_> {
             };
             outcomes.insert(target.id.clone(), outcome);
         }
-        // Tell the apply which outcomes belong to the head, and which to an older commit.
+        // Record which outcomes belong to the head, and which to an older commit.
         let older = outcomes
             .keys()
             .filter(|id| self.had.get(*id) != Some(self.head.commit));
         ended.of_older_commits.extend(older.cloned());
-        // The queued deployment of a commit that is still carried must not be retired.
+        // The queued deployment of a commit whose rollout is still under way must not be retired.
         ended.carried.extend(
             record
                 .filter(|record| !record.phase.is_over())

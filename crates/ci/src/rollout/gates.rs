@@ -1,4 +1,4 @@
-//! Reads the numbers of the gates of a wave.
+//! Reads the metrics for the gates of a wave.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
 use konverge_policy::rollout::{GateNumber, GateReading, read_gate};
 
-/// Prometheus, at the address in an environment variable of the job.
+/// Prometheus, at the address that an environment variable of the job has.
 pub(super) struct PrometheusNumbers<'a>(pub &'a Job);
 
 impl PrometheusNumbers<'_> {
@@ -36,7 +36,7 @@ impl PrometheusNumbers<'_> {
         Prometheus::new(&url, token.as_deref()).map_err(|error| chain(&error))
     }
 
-    /// Returns the numbers of a gate by name. One that cannot be read is there with the reason.
+    /// Returns the numbers of a gate by name. A number that cannot be read has the reason instead.
     async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber> {
         let server = self.open(asked);
         let mut numbers = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! [`GuardedTargets`]: the pending stacks of a commit, split by rollout. Those in no rollout are free.
+//! [`GuardedTargets`]: the pending stacks of a commit, split by rollout. Stacks in no rollout are free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ use konverge_run::{OpenRevision, Target, apply, stack_order::StackOrder};
 
 use super::{driver::RolloutRecords, outcomes::left_rollout_outcome};
 
-/// The pending stacks, by rollout.
+/// The pending stacks, split by rollout.
 #[derive(Default)]
 pub(crate) struct GuardedTargets {
-    /// Stacks in no rollout.
+    /// The stacks in no rollout.
     pub free: Vec<Target>,
-    /// Stacks of each rollout, with their wave from 0.
+    /// The stacks of each rollout, each with the number of its wave from 0.
     pub by_rollout: BTreeMap<String, Vec<(usize, Target)>>,
-    /// Stacks that are not applied: they are in several rollouts, in one with an empty wave or a cycle, or have left one that is
-    /// under way.
+    /// The stacks that are not applied, because they are in several rollouts, in a rollout with an empty wave or a
+    /// cycle, or were removed from a rollout that is under way.
     pub refused: Vec<StackOutcome>,
 }
 
 impl GuardedTargets {
-    /// Splits the pending stacks of a commit. A stack of a rollout that is under way waits for its end, also if the
-    /// configuration no longer has the stack in it.
+    /// Splits the pending stacks of a commit. A stack of a rollout under way waits for the end of that rollout, even if
+    /// the configuration no longer has the stack in it.
     ///
     /// # Errors
-    /// The `after` rules form a cycle. Without rollouts, the records cannot be read.
+    /// The `after` rules form a cycle; there are no rollouts and the records cannot be read.
     pub(crate) fn split(
         config: &Config,
         revision: &OpenRevision,
@@ -39,7 +39,9 @@ impl GuardedTargets {
         records: &RolloutRecords,
     ) -> Result<Self, UserError> {
         let matcher = config.rollout_matcher();
+        // Without rollouts in the configuration, a stack may still be in a rollout that began before they were removed.
         if config.rollouts.is_empty() {
+            // Fails closed: without the records, such a rollout would not be noticed.
             if let Some(failure) = records.failure() {
                 return Err(failure.clone());
             }
@@ -60,6 +62,8 @@ impl GuardedTargets {
         for target in pending {
             let membership = matcher.wave_of(target.folder());
             let rollout = membership.as_ref().ok().and_then(|wave| Some(wave.as_ref()?.0));
+            // The stack left a rollout that is under way. That rollout must end first, because it may still write to
+            // the stack.
             if let Some(record) = records.under_way(&target.id, rollout) {
                 split.refused.push(left_rollout_outcome(&target, record));
                 continue;
@@ -83,7 +87,7 @@ impl GuardedTargets {
                 }
             }
         }
-        // Each turn refuses the rollouts of one cycle, so the loop ends. The others still go.
+        // Each iteration refuses the rollouts of one cycle, so the loop ends. The other rollouts can still run.
         split.refuse(&empty);
         while let Some(cycle) = WaveOrder::new(&split.by_rollout, &order).cycle() {
             split.refuse(&cycle);
@@ -106,7 +110,7 @@ impl GuardedTargets {
     }
 }
 
-/// Returns the rollouts with a wave that no stack of the commit belongs to, with their error.
+/// Returns the rollouts with a wave that matches no stack of the commit, each with its error.
 fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, UserError> {
     let matcher = config.rollout_matcher();
     let stacks = revision.layout.stacks.iter();
@@ -135,7 +139,7 @@ fn empty_waves(config: &Config, revision: &OpenRevision) -> BTreeMap<String, Use
     empty
 }
 
-/// The order of stacks and of ends of waves, by the waves of all rollouts and by `after`.
+/// The order of stacks and of ends of waves, from the waves of all rollouts and from `after`.
 struct WaveOrder<'a> {
     waves: BTreeMap<&'a StackId, (&'a str, usize)>,
     before: BTreeMap<WaveStep<'a>, Vec<WaveStep<'a>>>,
@@ -157,7 +161,7 @@ impl<'a> WaveOrder<'a> {
         let before = &mut wave_order.before;
         for (rollout, targets) in by_rollout {
             let last = targets.iter().map(|(wave, _)| *wave).max().unwrap_or(0);
-            // A wave without pending stacks ends too, after those before it.
+            // A wave without pending stacks also ends after those before it.
             for wave in 1..=last {
                 let end = before.entry(WaveStep::End(rollout, wave)).or_default();
                 end.push(WaveStep::End(rollout, wave - 1));
@@ -172,7 +176,7 @@ impl<'a> WaveOrder<'a> {
                 }
             }
         }
-        // `after` is in the same graph, so that a cycle over waves and rules is found.
+        // The `after` rules are in the same graph, so that a cycle over waves and rules is found.
         for id in order.stacks() {
             let stack = before.entry(WaveStep::Stack(id)).or_default();
             stack.extend(order.before(id).map(WaveStep::Stack));
@@ -180,10 +184,10 @@ impl<'a> WaveOrder<'a> {
         wave_order
     }
 
-    /// Returns the rollouts of a cycle, with their error: each of them would wait for ever.
+    /// Returns the rollouts of a cycle with their error, because each of them would wait for ever.
     fn cycle(&self) -> Option<BTreeMap<String, UserError>> {
         let cycle = self.find()?;
-        // Name only the stacks of rollouts: the ends of waves between them are clear from the waves.
+        // Only stacks of rollouts are named, because the ends of waves between them follow from the waves.
         let stacks = cycle.iter().filter_map(|step| match step {
             WaveStep::Stack(id) => Some((*id, *self.waves.get(id)?)),
             WaveStep::End(..) => None,
@@ -230,9 +234,9 @@ impl<'a> WaveOrder<'a> {
         )
     }
 
-    /// Finds the steps of a cycle, each before the one that it waits for.
+    /// Finds the steps of a cycle. Each is followed by the step that it waits for.
     fn find(&self) -> Option<Vec<WaveStep<'a>>> {
-        // Remove each step that waits for nothing, as a topological sort does.
+        // Remove each step that waits for nothing, as in a topological sort.
         let mut left: BTreeMap<_, usize> = self.before.iter().map(|(step, all)| (*step, all.len())).collect();
         let mut after: BTreeMap<WaveStep<'_>, Vec<WaveStep<'_>>> = BTreeMap::new();
         for (step, before) in &self.before {
@@ -257,7 +261,7 @@ impl<'a> WaveOrder<'a> {
                 }
             }
         }
-        // Each step that is left waits for another one that is left, so a walk must meet a step again.
+        // Each remaining step waits for another remaining one, so a walk must reach a step a second time.
         let mut path = vec![*left.keys().next()?];
         loop {
             let last = path.last()?;

@@ -1,5 +1,6 @@
-//! Rollouts in a job: which pending stacks may go now. A rollout is a filter over the stacks that an apply finds, no orchestrator:
-//! the record in the store says how far it is, [`konverge_policy::rollout`] decides the next step, and any run continues there.
+//! Rollouts in a job: decides which pending stacks may be applied now. A rollout is no orchestrator but a filter for
+//! the stacks of an apply: the record in the store has its progress, [`konverge_policy::rollout`] decides the next
+//! step, and any run can continue it.
 
 mod approval;
 mod carried_commit;

@@ -1,4 +1,4 @@
-//! The outcomes of stacks that may not go yet, and the events of rollouts.
+//! The outcomes of stacks that must wait for their rollout, and the events of rollouts.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +22,17 @@ pub(super) struct RolloutWait {
     pub why: String,
 }
 
-/// A rollout that stopped in this run.
+/// The event that a rollout stopped in this run.
 pub(crate) struct RolloutEvent {
     /// The kind of event.
     pub topic: NotifyEvent,
-    /// The stacks that are rolled back, or would be.
+    /// The stacks that are rolled back, or would be rolled back.
     pub stacks: Vec<(StackId, RepoPath)>,
 }
 
 impl RolloutEvent {
-    /// Returns the event of a new record, if there is a notification for it. `failed` are the stacks that failed before it.
+    /// Returns the event of a new record, if there is a notification for it. `failed` are the stacks that failed
+    /// before.
     pub(super) fn from_records(
         before: &RolloutRecord,
         after: &RolloutRecord,
@@ -54,13 +55,13 @@ impl RolloutEvent {
     }
 }
 
-/// Returns true if a rollout carries this content to a stack.
+/// Returns true if a rollout applies these inputs to a stack.
 pub(super) fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest>) -> bool {
     let mut stacks = record.stacks();
     stacks.any(|(_, other, stack)| other == id && stack.input == input)
 }
 
-/// Returns the outcome of a pending stack whose content an earlier rollout failed with, or was aborted with.
+/// Returns the outcome of a pending stack with a change that failed, or was aborted, in an earlier rollout.
 pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
     let ended = match record.phase {
@@ -81,7 +82,7 @@ pub(super) fn held_outcome(target: &Target, record: &RolloutRecord) -> StackOutc
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
 }
 
-/// Returns the outcome of a pending stack that the configuration took out of a rollout under way.
+/// Returns the outcome of a pending stack that was removed from the configuration of a rollout under way.
 pub(super) fn left_rollout_outcome(target: &Target, record: &RolloutRecord) -> StackOutcome {
     let name = &record.rollout;
     let failure = UserError::new(
@@ -101,7 +102,7 @@ pub(super) fn left_rollout_outcome(target: &Target, record: &RolloutRecord) -> S
     apply::stopped_outcome(target, StackResult::Stopped, &failure)
 }
 
-/// Returns the outcome of a pending stack that this run did not apply, because of its rollout.
+/// Returns the outcome of a pending stack that this run did not apply because of its rollout.
 pub(super) fn waiting_outcome(
     target: &Target,
     input: Option<Digest>,
@@ -112,6 +113,7 @@ pub(super) fn waiting_outcome(
     let carried = record
         .stacks()
         .find(|(_, id, stack)| **id == target.id && stack.input == input);
+    // A stopped rollout needs a person, so its stacks count as stopped and not as waiting.
     if record.phase == RolloutPhase::Stopped {
         let failure = UserError::new(
             ErrorKind::Policy,
@@ -129,6 +131,7 @@ pub(super) fn waiting_outcome(
         return apply::stopped_outcome(target, StackResult::Stopped, &failure);
     }
     let (waiting, why) = match (carried, wait) {
+        // The stack is in the current wave, so it waits for the same reason as the rollout.
         (Some((wave, ..)), Some(wait)) if wave == record.wave => {
             let waiting = Waiting {
                 reason: wait.reason,
@@ -137,6 +140,7 @@ pub(super) fn waiting_outcome(
             };
             (waiting, wait.why.clone())
         }
+        // The stack is in a later wave. It waits for that wave, unless a person must act first.
         (Some((wave, ..)), wait) => {
             let waiting = Waiting {
                 reason: match wait {
@@ -159,6 +163,7 @@ pub(super) fn waiting_outcome(
                 ),
             )
         }
+        // The rollout applies an older change, so this change of the stack comes with the next rollout.
         (None, wait) => {
             let waiting = Waiting {
                 reason: WaitReason::Wave,

@@ -1,5 +1,4 @@
-//! The pending stacks of a rollout: the stacks with which the rollout begins, and the stacks that another run has
-//! applied since.
+//! The pending stacks of a rollout: those with which it begins, without those that another run has applied since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,21 +14,21 @@ use konverge_policy::rollout::{ChangedStack, RolloutStart, begin};
 use konverge_run::Target;
 
 impl RolloutDriver<'_> {
-    /// Starts the rollout of the head, if it changes stacks. Returns true if there is a new record.
+    /// Starts a rollout of the head, if the head changes stacks. Returns true if there is a new record.
     pub(super) async fn begin(&mut self) -> Result<bool, UserError> {
         if self.pending.is_empty() {
             return Ok(false);
         }
         let known = self.backend.states.known().await?;
-        // A newer record than at the start: another run may have applied some of the listed stacks since. Without this look a
-        // second rollout would begin with them.
+        // The record is newer than at the start of the run, so another run may have applied some of the listed stacks.
+        // Without this check a second rollout would begin with them.
         let is_old = self.stored.as_ref().map_or(0, |stored| stored.number) != self.first;
         let mut changed = BTreeMap::new();
         for (wave, target) in self.pending {
             if self.had.get(&target.id) == Some(self.head.commit) {
                 continue;
             }
-            // The index was read at the start, so it lacks the serials of stacks that this run applied.
+            // The index was read at the start, so it lacks the serials of stacks that this run has applied.
             let own = self.outcomes.get(&target.id).and_then(|outcome| outcome.serial);
             if is_old && self.has_commit(self.head, target).await? {
                 self.had.insert(target.id.clone(), self.head.commit.clone());
@@ -62,7 +61,7 @@ impl RolloutDriver<'_> {
         }
     }
 
-    /// Returns true if a stack has the content of a commit by now.
+    /// Returns true if a commit has been applied to a stack by now.
     async fn has_commit(&self, carried: CarriedCommit<'_>, target: &Target) -> Result<bool, UserError> {
         let wanted = carried.planning.input_digest(target)?;
         let Some(now) = self.backend.states.load(&target.id).await? else {
@@ -74,7 +73,7 @@ impl RolloutDriver<'_> {
         })
     }
 
-    /// Returns the stacks of a rollout that do not have its commit.
+    /// Returns the stacks of a rollout to which its commit has not been applied.
     pub(super) async fn pending_of(
         &mut self,
         record: &RolloutRecord,
@@ -87,8 +86,8 @@ impl RolloutDriver<'_> {
         Ok(pending.cloned().collect())
     }
 
-    /// Looks up in the states which pending stacks another run has applied, if another run wrote the record: of every wave that
-    /// has begun, because the rollout may go back to an earlier one.
+    /// If another run wrote the record, reads from the states which pending stacks it has applied. All waves that have
+    /// begun are read, because the rollout may go back to an earlier one.
     async fn look_up_applied(&mut self, record: &RolloutRecord) -> Result<(), UserError> {
         let number = self.stored.as_ref().map_or(0, |stored| stored.number);
         let is_own = self.wrote.is_some_and(|(wrote, _)| wrote == number);

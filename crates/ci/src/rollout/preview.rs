@@ -1,4 +1,4 @@
-//! The sentences of a preview about rollouts: in which waves its change would go.
+//! Describes in a preview in which waves of which rollouts a change would be applied.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use konverge_base::model::{RepoPath, StackId};
 use konverge_config::{Config, RolloutConfig};
 use konverge_report::plural;
 
-/// Returns one sentence for each rollout with a changed stack.
+/// Returns one sentence for each rollout that has a changed stack.
 pub fn sentences<'a>(
     config: &Config,
     changed: impl IntoIterator<Item = (&'a StackId, &'a RepoPath)>,

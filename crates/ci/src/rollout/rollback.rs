@@ -1,5 +1,5 @@
-//! Rolls back the stacks of a failed wave to the commit before the rollout: by a new plan, under freezes, policy sets and
-//! `max_destructive`. It deletes and replaces nothing: that needs a person.
+//! Rolls back the stacks of a failed wave to the commit before the rollout, by a new plan under freezes, policy sets
+//! and `max_destructive`. It never deletes or replaces a resource, because that needs a person.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ use konverge_run::{
 };
 use konverge_state::StoredRollout;
 
-/// A wave that is rolled back.
+/// The rollback of a wave.
 pub(super) struct WaveRollback<'a> {
     pub job: &'a Job,
     pub tip: &'a ApplyTarget<'a>,
@@ -49,8 +49,8 @@ pub(super) struct WaveRollback<'a> {
 }
 
 impl WaveRollback<'_> {
-    /// Returns the stacks of the wave that are not back at their state before the rollout. A new stack has no state before, so it
-    /// stays as it is.
+    /// Returns the stacks of the wave that do not have their state from before the rollout yet. A new stack has no such
+    /// state, so it stays as it is.
     pub(super) async fn pending(
         backend: &StateBackend,
         record: &RolloutRecord,
@@ -74,7 +74,7 @@ impl WaveRollback<'_> {
         Ok(pending)
     }
 
-    /// Rolls these stacks back, as far as they are in the environment of this job. Returns the outcomes, the decisions, and the
+    /// Rolls these stacks back if they are in the environment of this job. Returns the outcomes, the decisions, and the
     /// stacks that failed with their reasons.
     pub(super) async fn run(
         &self,
@@ -128,6 +128,8 @@ impl WaveRollback<'_> {
             backend: self.backend.clone(),
         };
         let rollback = rollback_under(base, id, before, GivenCluster::default()).await?;
+        // The restored version was reviewed before it was applied the first time. Freezes, limits and policy sets still
+        // apply.
         let check = policy_check(
             self.job,
             self.tip,
@@ -150,7 +152,7 @@ impl WaveRollback<'_> {
     }
 }
 
-/// Approves a rollback that neither deletes nor replaces anything.
+/// Approves a rollback that deletes and replaces no resource.
 struct RollbackApprover {
     check: PolicyCheck,
     backend: StateBackend,
@@ -162,7 +164,7 @@ struct RollbackApprover {
 impl Approver for RollbackApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
         let plan = proposed.plan;
-        // Asked under the lease of the stack, as before each apply of a wave.
+        // Checked under the lease of the stack, as before each apply of a wave.
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if number.map_err(UserError::from)? != self.number {
             let what = format!("the rollout `{}` was changed in the meantime", self.rollout);
@@ -204,7 +206,7 @@ impl Approver for RollbackApprover {
 /// A stack that is being rolled back.
 struct RolledBackStack {
     follows_rotation: bool,
-    /// The sets that judge values which become known during the apply.
+    /// The policy sets that check values which become known during the apply.
     sets: ActiveSets,
 }
 

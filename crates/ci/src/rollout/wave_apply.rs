@@ -1,4 +1,4 @@
-//! Applies or rolls back stacks of the current wave, and records their outcomes.
+//! Applies or rolls back the stacks of the current wave, and records their outcomes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use konverge_run::{
 use konverge_state::StoredRollout;
 
 impl RolloutDriver<'_> {
-    /// Applies stacks of the wave. Returns true if that may lead to a next step.
+    /// Applies stacks of the wave. Returns true if the rollout may have a next step now.
     pub(super) async fn apply(
         &mut self,
         stored: &StoredRollout,
@@ -65,8 +65,9 @@ impl RolloutDriver<'_> {
         self.record_outcomes(record, report, &approver).await
     }
 
-    /// Returns the stacks that this job may apply now, and why it may not apply the others. Every job chooses the same stacks and
-    /// applies its own part of them, so no more than `at_once` go, however many jobs run.
+    /// Returns the stacks that this job may apply now, and why it may not apply the others. Every job chooses the same
+    /// stacks and applies those of its own environment, so that at most `at_once` stacks run, however many jobs there
+    /// are.
     fn applicable(
         &self,
         record: &RolloutRecord,
@@ -94,7 +95,7 @@ impl RolloutDriver<'_> {
         ))
     }
 
-    /// Records the outcomes of an apply. Returns true if they may lead to a next step.
+    /// Records the outcomes of an apply. Returns true if the rollout may have a next step now.
     async fn record_outcomes(
         &mut self,
         record: &RolloutRecord,
@@ -111,7 +112,7 @@ impl RolloutDriver<'_> {
         let (moved, changed) = (approver.moved(), approver.changed());
         for outcome in report.stacks {
             let id = outcome.id.clone();
-            // These stacks were not tried: the next record decides about them.
+            // These stacks were not tried, so the next record decides about them.
             if moved.contains(&id) || changed.contains(&id) {
                 continue;
             }
@@ -125,15 +126,15 @@ impl RolloutDriver<'_> {
                     self.failed.insert(id.clone(), message.unwrap_or_default());
                     goes_on = true;
                 }
-                // The stack was not changed, or it waits: the next run continues with it.
+                // The stack was not changed, or it waits. The next run continues with it.
                 _ => {}
             }
             self.outcomes.insert(id, outcome);
         }
-        // A plan that is not the approved one brings the rollout back to its gate.
+        // A plan that differs from the approved one takes the rollout back to its gate.
         goes_on |= !changed.is_empty();
         self.changed.extend(changed);
-        // Another run has written a record: only the newest one says what may go now.
+        // Another run has written a record. Only the newest record decides what may be applied now.
         if !moved.is_empty() {
             self.read_newest(Some(record)).await?;
             return Ok(true);
@@ -180,8 +181,8 @@ impl RolloutDriver<'_> {
     }
 }
 
-/// Returns the first `at_once` stacks in the order of `after`, and why the first of the others must wait. A stack goes if all
-/// stacks before it are done, or go with it.
+/// Returns the first `at_once` stacks in the order of `after`, and why the next one must wait. A stack is chosen if all
+/// stacks before it are done or chosen, too.
 fn first_in_order(
     order: &StackOrder,
     stacks: &BTreeSet<StackId>,

@@ -1,6 +1,6 @@
-//! [`WaveApprover`]: checks again under the lease of each stack whether its rollout is unchanged, and whether the plan is the
-//! approved one. A run that moves a rollout writes its record first, so no run writes to a stack after another run has stopped,
-//! paused or rolled back the rollout.
+//! [`WaveApprover`]: checks under the lease of each stack again that its rollout is unchanged and that the plan is the
+//! approved one. A run that changes a rollout writes its record first. So no run writes to a stack after another run
+//! has stopped, paused or rolled back the rollout.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,28 +19,28 @@ use konverge_run::{
 };
 use konverge_state::StateError;
 
-/// Approves a plan that another approver approves, as long as the rollout has the record that this run follows.
+/// Approves a plan that another approver approves, if the record of the rollout is still the one that this run follows.
 pub(super) struct WaveApprover {
     pub inner: Arc<dyn Approver>,
     pub backend: StateBackend,
     pub rollout: String,
-    /// The number of the record that this run follows.
+    /// The number of the rollout record that this run follows.
     pub number: u64,
-    /// The plans of the wave that somebody approved; empty if no gate asked for an approval.
+    /// The digests of the approved plans of the wave; empty if no gate required an approval.
     pub approved: BTreeMap<StackId, Digest>,
-    /// The stacks that were refused because the rollout has changed, or because nobody knows whether it has.
+    /// The stacks that were refused because the rollout has changed, or its record could not be read.
     pub moved: Mutex<BTreeSet<StackId>>,
-    /// The stacks whose plan is not the approved one.
+    /// The stacks whose plan differs from the approved one.
     pub changed: Mutex<BTreeSet<StackId>>,
 }
 
 impl WaveApprover {
-    /// Returns the stacks that were refused because the rollout has changed, or could not be read.
+    /// Returns the stacks that were refused because the rollout has changed, or its record could not be read.
     pub(super) fn moved(&self) -> BTreeSet<StackId> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the stacks whose plan is not the approved one.
+    /// Returns the stacks whose plan differs from the approved one.
     pub(super) fn changed(&self) -> BTreeSet<StackId> {
         self.changed
             .lock()
@@ -49,8 +49,8 @@ impl WaveApprover {
     }
 }
 
-/// Returns the reason why the newest record may not be the one that a run follows; `None` if it is. The stack then waits: it has
-/// not failed.
+/// Returns why the newest record may not be the one that this run follows; `None` if it is. The stack then waits and
+/// counts as not failed.
 fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
     match number {
         Ok(number) if number == followed => None,
@@ -62,7 +62,7 @@ fn why_moved(number: Result<u64, StateError>, followed: u64) -> Option<String> {
 #[async_trait]
 impl Approver for WaveApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
-        // Checked before the review: if the record has changed, the stack must wait, whatever its plan is.
+        // Checked before the review, because after a change of the record the stack must wait, whatever its plan is.
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if let Some(why) = why_moved(number, self.number) {
@@ -75,6 +75,7 @@ impl Approver for WaveApprover {
                 .hint("nothing was changed in this stack: the next run reads the rollout again and decides which stacks it applies")
                 .into());
         }
+        // A plan without changes writes nothing, so it needs no approval.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.approved.is_empty() && self.approved.get(id) != Some(&proposed.plan.digest) {
             self.changed

@@ -1,4 +1,4 @@
-//! Manual approvals: plans by their digests, and stacks without which a deletion may continue.
+//! Manual approvals: digests of plans, and stacks that a deletion may ignore.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -10,14 +10,14 @@ use konverge_base::{
 /// The input `approve`: digests, and `without=STACK`, separated by commas or white space.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Approved {
-    /// The approved plans, by their digests.
+    /// The digests of the approved plans.
     pub digests: BTreeSet<Digest>,
-    /// Stacks that do not compile, and that claim nothing that other stacks delete.
+    /// Stacks that do not compile, but that need no object which other stacks delete.
     pub without: BTreeSet<StackId>,
 }
 
 impl Approved {
-    /// Explains that digests matched nothing, and what to do; `None` if there are none.
+    /// Explains that digests matched nothing, and what to do about it; `None` if there are none.
     pub(crate) fn explain_unmatched(digests: &BTreeSet<Digest>) -> Option<String> {
         let names: Vec<_> = digests.iter().map(Digest::to_string).collect();
         (!names.is_empty()).then(|| {

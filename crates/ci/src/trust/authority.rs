@@ -1,10 +1,10 @@
-//! The authority of a job: the task and the permissions that it has. This one value is computed only here, from the event, from
-//! who started the run, and from GitHub's answer about the default branch. This file sends no requests; the tests are its
-//! table.
+//! The authority of a job: its task and its permissions. This value is computed only here, from the event, the user who
+//! started the run, and the forge's response about the default branch. This file sends no requests, and its tests cover
+//! the decisions as a table.
 //!
-//! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…)
-//! is read from the commit that GitHub names as the tip of the default branch *now*, also in a re-run; a tag
-//! is not a branch.
+//! No ref of an event grants anything. Everything that grants permissions (store, clusters, sandbox, policy…) is read
+//! from the commit that the forge names as the tip of the default branch *now*, also in a re-run. A tag is not a
+//! branch.
 
 use crate::trust::{approve_input::Approved, job_trust::Trust};
 use konverge_base::{
@@ -16,24 +16,24 @@ use konverge_forge::{
 };
 use konverge_report::Merging;
 
-/// The start of a run: who started it, where, and with which inputs.
+/// The start of a run: its user, its ref, and its inputs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
-    /// The forge whose job it is.
+    /// The forge that runs the job.
     pub forge: ForgeKind,
-    /// The full ref of the run.
+    /// The full ref of the run, for example `refs/heads/main`.
     pub ref_name: &'a str,
     /// The actor: the user who started the run, or re-ran it.
     pub actor: &'a str,
-    /// The user who started the first attempt, and so gave its inputs.
+    /// The user who started the first attempt, and so chose its inputs.
     pub starter: &'a str,
     /// The number of the attempt, from 1.
     pub attempt: u32,
     /// The approved digests from the job inputs.
     pub approve: &'a str,
-    /// The environment of the job, if it is named.
+    /// The environment of the job, if the job names it.
     pub environment: Option<&'a str>,
-    /// The environment that the job is limited to.
+    /// The only environment whose stacks the job applies.
     pub for_environment: Option<&'a str>,
     /// The task of the job on a schedule.
     pub on_schedule: ScheduledTask,
@@ -57,14 +57,14 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// The lookup of the default branch at the forge.
+/// The default branch at the forge, as far as it is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultBranchLookup<'a> {
-    /// The people were not asked for yet.
+    /// The forge was not asked yet.
     NotYet,
-    /// Cannot be asked: there is no token, or the job needs no permissions.
+    /// The forge cannot be asked: there is no token, or the job needs no permissions.
     Never,
-    /// The branch; true if it contains the commit of the event.
+    /// The default branch; the flag is true if it contains the commit of the event.
     Is(&'a DefaultBranch, bool),
 }
 
@@ -72,9 +72,9 @@ pub(crate) enum DefaultBranchLookup<'a> {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a job makes one of them")]
 pub(crate) enum Decision {
-    /// There is nothing to do, for this reason.
+    /// The event needs no action, for this reason.
     Nothing(String),
-    /// The decision depends on the default branch: ask GitHub, then decide again.
+    /// The decision depends on the default branch, so the caller must ask the forge and decide again.
     Ask,
     /// The job has this authority.
     Granted(Authority),
@@ -84,15 +84,16 @@ pub(crate) enum Decision {
 #[derive(Debug, Clone)]
 pub(crate) struct Authority {
     pub task: Task,
-    /// The trust in the code that the job processes. [`Trust::grants`] gives the consequences.
+    /// The trust in the code that the job processes. [`Trust::grants`] returns the permissions.
     pub trust: Trust,
     /// The default branch, whose tip grants permissions; `None` grants none.
     pub branch: Option<DefaultBranch>,
-    /// The actor, for `policy.actors`.
+    /// The actor, whom `policy.actors` checks.
     pub actor: String,
-    /// True if the actor pushed or merged the applied commit, in this attempt: then GitHub has checked the permission.
+    /// True if the actor pushed or merged the applied commit in this attempt, so that GitHub has checked the
+    /// permission.
     pub pushed: bool,
-    /// The environment whose stacks alone the job applies; `None`: all stacks.
+    /// The only environment whose stacks the job applies; `None` for all stacks.
     pub environment: Option<String>,
 }
 
@@ -107,7 +108,7 @@ pub(crate) enum Task {
         head: CommitId,
         /// The target branch.
         base_branch: String,
-        /// The default branch, as the event names it.
+        /// The default branch that the event names.
         default_branch: String,
     },
     /// Preview a pull request from outside in a job of this repository.
@@ -117,7 +118,7 @@ pub(crate) enum Task {
         head: CommitId,
         /// The manual approvals.
         approved: Approved,
-        /// The approvers.
+        /// The people whose approvals of digests count.
         agreeing: DispatchApprovers,
     },
     /// Check for drift at the tip of the default branch.
@@ -130,17 +131,18 @@ pub(crate) enum Task {
     },
 }
 
-/// The people who approve the digests of a run.
+/// The people whose approvals of digests count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DispatchApprovers {
-    /// The user who started the first attempt with these digests and, if rules require more, the users who approved the
-    /// job in its environment.
+    /// The user who started the first attempt with these digests and, if rules require more people, the users who
+    /// approved the job in its environment.
     Starter {
         login: String,
-        /// The reason that the user gave.
+        /// The reason that the user entered.
         reason: String,
     },
-    /// Only the users who approved the job: the digests were found by the run itself, after its start.
+    /// Only the users who approved the job in its environment, because the run found the digests itself after its
+    /// start.
     Environment,
 }
 
@@ -148,8 +150,7 @@ impl Authority {
     /// Decides what a job may do.
     ///
     /// # Errors
-    /// An event that is refused: on another branch, without a token, with digests that nobody can have
-    /// approved.
+    /// The event is refused: it is for another branch, there is no token, or nobody can have approved the digests.
     pub(crate) fn decide(
         event: &JobEvent,
         caller: Caller<'_>,
@@ -187,7 +188,7 @@ impl Authority {
             JobEvent::Push(event) => Self::push(event, caller, answer),
             JobEvent::Schedule { .. } => match caller.on_schedule {
                 ScheduledTask::Drift => Self::drift(caller, answer),
-                // A schedule carries no digests, so it approves nothing.
+                // A schedule has no digests, so it approves nothing.
                 ScheduledTask::Apply => Self::decide_dispatch("", "", caller, answer),
             },
             JobEvent::WorkflowDispatch { inputs, ref_name, .. } => {
@@ -208,7 +209,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                     let text = |key: &str| payload[key].as_str().unwrap_or_default();
                     Self::decide_dispatch(text("approve"), text("reason"), caller, answer)
                 }
-                // The event takes no digests: it only continues rollouts, and applies what is pending and reviewed.
+                // The event has no digests. It only continues rollouts, and applies pending changes that were reviewed.
                 "konverge-continue" => Self::decide_dispatch("", "", caller, answer),
                 other => Err(UserError::new(
                     ErrorKind::Github,
@@ -272,7 +273,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         if let Some(why) = event.nothing_to_preview() {
             return Decision::Nothing(why.to_owned());
         }
-        // A job for code from outside gets no permissions, so the default branch is not asked for.
+        // A job for code from outside gets no permissions, so the default branch need not be known.
         let trust = match (event.is_from_outside(), answer) {
             (true, _) => Trust::Untrusted,
             (false, DefaultBranchLookup::NotYet) => return Decision::Ask,
@@ -336,7 +337,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 event.default_branch
             )));
         }
-        // First refuse what can be refused without a request.
+        // First refuse events that need no request to the forge.
         let Some(after) = &event.after else {
             return Err(UserError::new(
                 ErrorKind::Github,
@@ -361,7 +362,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             }
             DefaultBranchLookup::Is(branch, holds) => (branch, holds),
         };
-        // The event names its default branch itself. Only the forge's answer counts, also in a re-run.
+        // The event names a default branch itself, but only the forge's response counts, also in a re-run.
         only_on(branch, &event.ref_name)?;
         if !holds {
             return Err(UserError::new(
@@ -380,7 +381,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
             agreeing: DispatchApprovers::Environment,
         };
         Ok(Decision::Granted(Self {
-            // The actor of a later attempt is the user who re-ran it, perhaps not the one who pushed.
+            // The actor of a later attempt is the user who re-ran the job, perhaps not the one who pushed.
             pushed: caller.attempt == 1,
             ..Self::grant(task, Trust::Merged, caller, answer)
         }))
@@ -408,7 +409,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         let task = Task::Apply {
             head: branch.tip.clone(),
             approved,
-            // The actor does not count here: a user who only re-runs the run did not enter the digests.
+            // The actor does not count here, because a user who only re-runs the job did not enter the digests.
             agreeing: DispatchApprovers::Starter {
                 login: caller.starter.to_owned(),
                 reason: reason.to_owned(),
@@ -422,7 +423,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         )))
     }
 
-    /// Decides about a drift check, or about a later job of the same run that restores digests which the check found.
+    /// Decides about a drift check, or about a later job of the same run that restores the drift which the check found.
     fn drift(caller: Caller<'_>, answer: DefaultBranchLookup<'_>) -> Result<Decision, UserError> {
         let approved: Approved = caller.approve.parse()?;
         if !approved.is_empty() {
@@ -454,7 +455,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         )))
     }
 
-    /// Returns the target branch of a previewed pull request or group, if it is not the default branch.
+    /// Returns the target branch of a previewed pull request or merge group, if it is not the default branch.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         let (base, named) = match &self.task {
             Task::PullRequest(event) => (&event.base_branch, &event.default_branch),
@@ -481,7 +482,8 @@ let reason = inputs.get("reason").map_or("", String::as_str);
         }
     }
 
-    /// Returns the commit that an event applies, which the default branch must contain; `None` if its tip is used.
+    /// Returns the commit that an event applies, which the default branch must contain; `None` if the tip of the branch
+    /// is applied.
     pub(crate) fn commit_of(event: &JobEvent) -> Option<&CommitId> {
         match event {
             JobEvent::Push(event) => event.after.as_ref(),
@@ -490,8 +492,8 @@ let reason = inputs.get("reason").map_or("", String::as_str);
     }
 }
 
-/// Refuses a run on another ref. A person may start a workflow on any branch or tag, and state is changed only from the default
-/// branch.
+/// Returns an error for a run on another ref. Users can start a workflow on any branch or tag, but only the default
+/// branch may change states.
 fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     if branch.is(full_ref) {
         return Ok(());
@@ -506,8 +508,8 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
     )))
 }
 
-/// Requires an environment, so that the approvers of the job are known. GitHub does not say when they
-/// approved: after a re-run, they may have seen other digests.
+/// Returns an error unless the job names an environment, so that its approvers are known. GitHub does not return when
+/// they approved: after a re-run, they may have seen other digests.
 fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     if caller.attempt > 1 {
         return Err(UserError::new(
@@ -530,7 +532,7 @@ fn only_in_an_environment(caller: Caller<'_>) -> Result<(), UserError> {
     Ok(())
 }
 
-/// The hint if nobody is known to have approved the digests.
+/// The hint for digests that nobody is known to have approved.
 pub(crate) const BY_HAND: &str =
     "or start the workflow by hand with `approve`: that is the approval of the person who starts it";
 
@@ -545,7 +547,7 @@ pub enum ScheduledTask {
     /// Check for drift.
     #[default]
     Drift,
-    /// Apply pending stacks that are reviewed, and continue rollouts. Nothing is approved.
+    /// Apply pending changes that were reviewed, and continue rollouts. Nothing else is approved.
     Apply,
 }
 

@@ -1,26 +1,27 @@
-//! The contributors of a plan's commits: their own approval does not count.
+//! The contributors to the commits of a plan, whose own approval does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_base::model::CommitId;
 use konverge_forge::{BranchUpdate, Contribution, Forge, ForgeError, PullRequest};
 
-/// The contributors of some commits.
+/// The contributors to some commits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Contributors {
-    /// The logins of everyone who wrote, committed or pushed one of them, or is named as a co-author.
+    /// The logins of everyone who wrote, committed or pushed one of the commits, or is named as a co-author.
     pub people: BTreeSet<String>,
-    /// A commit whose pusher the forge does not name, if there is one.
+    /// A commit for which the forge does not name who pushed it, if there is one.
     pub unknown: Option<CommitId>,
 }
 
 impl Contributors {
-    /// Returns true if a user is one of them.
+    /// Returns true if a user contributed.
     pub(crate) fn contains(&self, login: &str) -> bool {
         self.people.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
-    /// Finds the contributors of commits that end in `head`. `movements` are the updates of the branch that contains them.
+    /// Finds the contributors to commits that end in `head`. `movements` are the updates of the branch that contains
+    /// them.
     pub(crate) fn from_commits(
         head: &CommitId,
         commits: &[Contribution],
@@ -31,14 +32,16 @@ impl Contributors {
         for movement in movements {
             to.entry(&movement.after).or_default().push(movement);
         }
+        // A commit that was also pushed may contain code of its own, so every update to it must be a merge by the
+        // button.
         let by_button = |commit: &CommitId| {
             let movements = to.get(commit).map_or(&[][..], Vec::as_slice);
             !movements.is_empty() && movements.iter().all(|movement| movement.is_merge)
         };
         let mut people = BTreeSet::new();
         for commit in commits {
-            // GitHub created this merge when somebody pressed the button, and names that person as its author. The merge
-            // contributes no code.
+            // GitHub created this merge commit when somebody pressed the button, and names that person as its author. A
+            // merge commit contributes no code.
             if !(commit.parents.len() > 1 && by_button(&commit.commit)) {
                 people.extend(commit.people.iter().cloned());
             }
@@ -52,8 +55,8 @@ impl Contributors {
         }
     }
 
-    /// Finds the contributors of a pull request. Without `movements` it is unknown who pushed it. A deleted branch may have
-    /// no movements any more, which is no error.
+    /// Finds the contributors to a pull request. Without `movements` it is unknown who pushed it. A deleted branch may
+    /// have no movements any more, which is no error.
     fn from_pull_request(
         pull: &PullRequest,
         commits: &[Contribution],
@@ -61,12 +64,14 @@ impl Contributors {
     ) -> Self {
         let mut found = Self::from_commits(&pull.head, commits, movements.unwrap_or_default());
         found.people.insert(pull.author.clone());
+        // A deleted branch has no movements, which is no error. Only a fork or an unsupported forge gives none at all.
         found.unknown = movements.is_none().then(|| pull.head.clone());
         found
     }
 }
 
-/// Returns the first tip among the commits that no known update brought. Walks back from the head, from update to update.
+/// Returns the newest commit of the range that no known update of the branch has as its tip. Follows the updates back
+/// from the head.
 fn first_unknown(
     head: &CommitId,
     range: &BTreeSet<&CommitId>,
@@ -86,11 +91,11 @@ fn first_unknown(
     None
 }
 
-/// Finds the contributors of a pull request: its author, and those of its commits.
+/// Finds the contributors to a pull request: its author, and those of its commits.
 pub(crate) async fn of_pull_request(client: &dyn Forge, number: u64) -> Result<Contributors, ForgeError> {
     let pull = client.pull_request(number).await?;
     let commits = client.contributions_to_pull_request(number).await?;
-    // Nobody knows who pushed to the branch of a fork. A maintainer may push there, too, with the names of others in the
+    // It is unknown who pushed to the branch of a fork. A maintainer may push there too, with other names in the
     // commits.
     let movements = if pull.from_fork {
         None
@@ -104,7 +109,8 @@ pub(crate) async fn of_pull_request(client: &dyn Forge, number: u64) -> Result<C
     ))
 }
 
-/// Returns the updates of a branch that brought these commits; `None` if the forge does not say who updates a branch.
+/// Returns the updates of a branch that brought these commits; `None` if the forge does not record who updates a
+/// branch.
 async fn movements(
     client: &dyn Forge,
     branch: &str,
@@ -125,13 +131,14 @@ async fn movements(
 /// The start of the commit range that a plan digest covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RangeStart {
-    /// The commit before them; `None` if they start with the first commit of all.
+    /// The commit before the range; `None` if the range starts with the first commit of the repository.
     pub commit: Option<CommitId>,
-    /// The first commit of all, if the range starts with it: it has no parent to compare with.
+    /// The first commit of the repository, if the range starts with it, because it has no parent to compare with.
     pub root: Option<Contribution>,
 }
 
-/// Returns the last applied commit; if none is recorded, the commit before the first one that changed the stack's folder.
+/// Returns the start of the range: the last applied commit, or else the commit before the first change of the stack's
+/// folder.
 pub(crate) async fn before(
     client: &dyn Forge,
     since: Option<&CommitId>,
@@ -154,7 +161,7 @@ pub(crate) async fn before(
     })
 }
 
-/// Finds the contributors of the commits up to `head`.
+/// Finds the contributors to the commits up to `head`.
 pub(crate) async fn of_commits(
     client: &dyn Forge,
     branch: &str,
@@ -169,7 +176,7 @@ pub(crate) async fn of_commits(
         commits.extend(client.contributions_between(&since, head).await?);
     }
     let movements = movements(client, branch, head, &commits).await?;
-    // Without updates the head itself counts as a commit of an unknown pusher.
+    // If the updates are unknown, the head counts as a commit that an unknown user pushed.
     Ok(Contributors::from_commits(
         head,
         &commits,

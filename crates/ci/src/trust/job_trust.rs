@@ -3,7 +3,7 @@
 /// The trust of a job in the code that it processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Code of the default branch: merged, or checked for drift.
+    /// Code of the default branch: it is merged, or checked for drift.
     Merged,
     /// A pull request from this repository into the default branch.
     Proposed,
@@ -19,22 +19,23 @@ pub(crate) enum Trust {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // a row of the table
 pub(crate) struct Grants {
-    /// Compare with the live infrastructure; otherwise Specs are compared.
+    /// Compare with the live infrastructure. Otherwise Specs are compared.
     pub clusters: bool,
-    /// Open the store of the default branch's configuration, and record what is shown.
+    /// Open the store of the default branch's configuration, and record what a preview shows.
     pub store: bool,
-    /// Fetch packages with the job's credentials; otherwise only those of the base, without credentials.
+    /// Fetch packages with the credentials of the job. Otherwise only packages of the base are fetched, without
+    /// credentials.
     pub packages: bool,
     /// Store compiled values for later runs.
     pub caches: bool,
     /// Publish on GitHub: comment, status, issues.
     pub publishes: bool,
-    /// Show the findings of the policies, which asks GitHub about people.
+    /// Show the findings of the policies, for which people are looked up at GitHub.
     pub people: bool,
 }
 
 impl Trust {
-    /// Returns the permissions of a level.
+    /// Returns the permissions for this level of trust.
     pub(crate) const fn grants(self) -> Grants {
         const NOTHING: Grants = Grants {
             clusters: false,
@@ -71,7 +72,8 @@ impl Trust {
         }
     }
 
-    /// Lowers the trust to the level without the default branch's configuration, if that is unusable or unknown.
+    /// Lowers the trust to the level without the default branch's configuration, if that configuration is unusable or
+    /// unknown.
     #[must_use]
     pub(crate) const fn without_trusted_config(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! What a job may do, and the people that GitHub knows.
+//! Decides what a job may do, and reads facts about people from the forge.
 
 pub(crate) mod approve_input;
 pub(crate) mod authority;

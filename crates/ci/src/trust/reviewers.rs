@@ -1,4 +1,4 @@
-//! Facts from the forge about people, each requested once per run: permissions, approvals, team members.
+//! Facts about people from the forge, each requested once per run: permissions, approvals, team members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use konverge_forge::{
 };
 use konverge_policy::Teams;
 
-/// Returns an error unless the reviewers of the job's environment are known.
+/// Returns an error unless the forge names the reviewers of the job's environment.
 pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
     // Without the name of the environment its reviewers approve nothing, so they need not be known.
     let Some(environment) = &job.options.environment else {
@@ -47,13 +47,13 @@ pub(crate) async fn require_run_approval(job: &Job) -> Result<(), UserError> {
     }
 }
 
-/// Returns an error unless the person who started the run, and so approves its digests, may push. Some forges let others start a
-/// run.
+/// Returns an error unless the user who started the run, and so approves its digests, may push. On some forges other
+/// users can start a run.
 pub(crate) async fn require_push_permission(job: &Job, login: &str) -> Result<(), UserError> {
     match &job.client {
         Some(client) if client.starters_may_push() => return Ok(()),
         Some(client) if client.permission(login).await? >= Permission::Write => return Ok(()),
-        // At GitHub only people who may push can start a run.
+        // At GitHub, only users who may push can start a run.
         None if job.runner.kind() == ForgeKind::Github => return Ok(()),
         Some(_) | None => {}
     }
@@ -78,7 +78,7 @@ fn nobody_approved(environment: &str) -> UserError {
     .hint(BY_HAND)
 }
 
-/// A cache of facts. Requests of one kind are sent one after another, as GitHub asks of its clients.
+/// A cache of facts. Requests of one kind are sent one after another, as GitHub asks its clients to do.
 struct LookupCache<K, V>(Mutex<BTreeMap<K, V>>);
 
 impl<K: Ord, V: Clone> LookupCache<K, V> {
@@ -91,7 +91,7 @@ impl<K: Ord, V: Clone> LookupCache<K, V> {
         question: K,
         answer: impl Future<Output = Result<V, ForgeError>>,
     ) -> Result<V, ForgeError> {
-        // The lock is held during the request, so that two stacks never ask the same.
+        // The lock is held during the request, so that two stacks never send the same request.
         let mut known = self.0.lock().await;
         if let Some(answer) = known.get(&question) {
             return Ok(answer.clone());
@@ -102,7 +102,7 @@ impl<K: Ord, V: Clone> LookupCache<K, V> {
     }
 }
 
-/// The people of a run's repository. Without a client nobody is known.
+/// Facts about the people of a repository. Without a client, no person is known.
 pub(crate) struct Reviewers {
     client: Option<Arc<dyn Forge>>,
     permissions: LookupCache<String, Permission>,
@@ -132,7 +132,7 @@ impl Reviewers {
         }
     }
 
-    /// Returns true if whoever starts a run may push. Without a client nothing is known of anybody.
+    /// Returns true if every user who can start a run may also push. Also true without a client.
     pub(crate) fn starters_may_push(&self) -> bool {
         self.client
             .as_ref()
@@ -144,14 +144,14 @@ impl Reviewers {
         self.client.as_ref().map_or(Ok(()), |client| client.code_owners())
     }
 
-    /// Returns the forge, for messages.
+    /// Returns the kind of the forge, for messages.
     pub(crate) fn forge(&self) -> ForgeKind {
         self.client
             .as_ref()
             .map_or(ForgeKind::Github, |client| client.kind())
     }
 
-    /// Returns an error if the forge does not say who pushed.
+    /// Returns an error if the forge does not record who pushed.
     pub(crate) fn knows_pushers(&self) -> Result<(), Unsupported> {
         self.client
             .as_ref()
@@ -169,7 +169,7 @@ impl Reviewers {
         self.permissions.ask(user.to_owned(), answer).await
     }
 
-    /// Returns the approvals of a pull request, with the approved heads.
+    /// Returns the approvals of a pull request, each with the approved head.
     pub(crate) async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
         let answer = async {
             match &self.client {
@@ -206,7 +206,7 @@ impl Reviewers {
         self.runs.ask((run, environment.to_owned()), answer).await
     }
 
-    /// Returns the contributors of a pull request.
+    /// Returns the contributors to a pull request.
     pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, ForgeError> {
         let answer = async {
             match &self.client {
@@ -217,7 +217,7 @@ impl Reviewers {
         self.behind_pulls.ask(pull, answer).await
     }
 
-    /// Returns the start of the commits that a stack's digest covers.
+    /// Returns the start of the commits that the digest of a stack's plan covers.
     pub(crate) async fn before(
         &self,
         since: Option<&CommitId>,
@@ -234,7 +234,7 @@ impl Reviewers {
         self.before.ask(question, answer).await
     }
 
-    /// Returns the contributors of a stack's commits up to `head` since the last applied commit.
+    /// Returns the contributors to a stack's commits, from the last applied commit up to `head`.
     pub(crate) async fn commit_contributors(
         &self,
         branch: &str,
@@ -247,7 +247,7 @@ impl Reviewers {
         let answer = async {
             match &self.client {
                 Some(client) => contributors::of_commits(client.as_ref(), branch, before, head).await,
-                // The contributors are unknown, so every user may be one.
+                // Without a client the contributors are unknown, so every user may be one.
                 None => Ok(Contributors {
                     unknown: Some(head.clone()),
                     ..Contributors::default()
@@ -257,7 +257,7 @@ impl Reviewers {
         self.behind_commits.ask(question, answer).await
     }
 
-    /// Returns the last editor of a review's text.
+    /// Returns the user who last edited the text of a review.
     pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError> {
         let answer = async {
             match &self.client {
@@ -268,7 +268,7 @@ impl Reviewers {
         self.edited.ask(review.node.clone(), answer).await
     }
 
-    /// Returns the members of these teams (`org/team`) among these people, and the teams that cannot be read.
+    /// Returns which of these people are members of these teams (`org/team`), and the teams that cannot be read.
     pub(crate) async fn teams<'a>(
         &self,
         teams: impl IntoIterator<Item = &'a str>,

@@ -88,7 +88,7 @@ impl SecretStore for AlibabaSecretsStore {
         );
         if query.version.as_ref().is_some_and(|wanted| *wanted != version) {
             return Err(unexpected(
-                "a secret of this kind has no versions that can be asked for, and the answer is another one",
+                "a secret of this kind cannot be read by version, and its current version is another one",
             ));
         }
         if is_binary {

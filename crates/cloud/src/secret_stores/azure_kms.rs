@@ -56,7 +56,7 @@ impl AzureKey {
         wrapped: &str,
     ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         if !is_version(version) {
-            return Err(unexpected("the version of the key is not one"));
+            return Err(unexpected("the key version is not valid"));
         }
         let value = self.operate("unwrapkey", version, wrapped).await?;
         let secret = URL_SAFE_NO_PAD.decode(value.trim_end_matches('='));
@@ -111,7 +111,7 @@ impl KeyService for AzureKey {
     async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
         let parts = wrapped.split_once(':').filter(|(version, _)| is_version(version));
         let (version, value) =
-            parts.ok_or_else(|| unexpected("what is wrapped names no version of the key"))?;
+            parts.ok_or_else(|| unexpected("the wrapped secret names no version of the key"))?;
         let whole = self.unwrap_without_context(version, value).await?;
         let secret = whole.strip_prefix(Sha256::digest(context).as_slice());
         let secret = secret.ok_or_else(|| unexpected("it was wrapped with another context"))?;

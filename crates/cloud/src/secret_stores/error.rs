@@ -130,7 +130,7 @@ impl From<SecretStoreError> for UserError {
             }
             SecretProblem::Unavailable { .. } => {
                 format!(
-                    "run it again when the store answers; its address is written under `secrets.stores.{store}`"
+                    "run the command again when the secret store answers; its address is written under `secrets.stores.{store}`"
                 )
             }
             SecretProblem::Login { .. } | SecretProblem::Unexpected { .. } => {
@@ -140,7 +140,9 @@ impl From<SecretStoreError> for UserError {
                 format!("set `secrets.stores.{store}.mount`, or write the mount first in the path")
             }
             SecretProblem::NotSet => {
-                format!("set it in the step that runs konverge: `env: {{{path}: ${{{{ secrets.{path} }}}}}}`")
+                format!(
+                    "set the variable in the step that runs konverge: `env: {{{path}: ${{{{ secrets.{path} }}}}}}`"
+                )
             }
             SecretProblem::KeyNeeded(keys) => {
                 let keys: Vec<_> = keys

@@ -67,7 +67,7 @@ impl SecretStore for GoogleSecretsStore {
         zeroize_json(&mut answer);
         let value = SecretValue::new(data.ok_or_else(|| unexpected("the answer has no `data` in base64"))?);
         if sum.is_some_and(|sum| sum != crc32c(value.expose()).to_string()) {
-            return Err(unexpected("the value arrived damaged: its checksum is another"));
+            return Err(unexpected("the value is damaged: its checksum does not match"));
         }
         Ok(FetchedSecret {
             document: SecretDocument::Whole(value),

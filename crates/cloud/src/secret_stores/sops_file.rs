@@ -270,7 +270,7 @@ impl SopsFile {
         let Self { mut values, metadata } = self;
         let mut reader = Reader {
             cipher: AesGcm::new_from_slice(data_key)
-                .map_err(|_| "its data key has another length".to_owned())?,
+                .map_err(|_| "its data key has the wrong length".to_owned())?,
             rules: Rules::of(&metadata)?,
             mac_of_encrypted_only: metadata.mac_only_encrypted,
             mac: Sha512::new(),
@@ -413,9 +413,10 @@ impl Reader {
         };
         let nonce: [u8; 32] = nonce
             .try_into()
-            .map_err(|_| "its nonce has not 32 bytes".to_owned())?;
+            .map_err(|_| "its nonce does not have 32 bytes".to_owned())?;
         let opened = self.cipher.decrypt(&nonce.into(), payload);
-        let opened = opened.map_err(|_| "it does not belong here, or was made by another key".to_owned())?;
+        let opened = opened
+            .map_err(|_| "it was encrypted for another place in the file, or by another key".to_owned())?;
         sealed.clear();
         let clear = String::from_utf8(opened).map_err(|_| "it is not UTF-8".to_owned())?;
         let wrong = || format!("it is not of its type `{}`", kind.escape_debug());

@@ -1,12 +1,13 @@
-//! Runs the `failed` hooks of an apply in which something failed.
+//! Runs the `failed` hooks of an apply if another resource failed.
 
 use super::{Executor, lock};
 use crate::apply_order::is_failed_hook;
 use konverge_base::model::{ResourceId, apply_result::ResourceResult, plan::Action};
 
 impl Executor<'_> {
-    /// Runs the `failed` hooks if something failed and the run may continue. Their results do not change the result of
-    /// the apply. Returns the hooks that did not run.
+    /// Runs the `failed` hooks if something failed and the run may continue. Returns the hooks that did not run.
+    ///
+    /// The results of the hooks do not change the result of the apply.
     pub(super) async fn run_failed_hooks(&self) -> Vec<ResourceId> {
         let nodes = &self.plan.nodes;
         let planned = (0..nodes.len()).filter(|&n| {
@@ -21,6 +22,7 @@ impl Executor<'_> {
                 unused.push(id);
                 continue;
             }
+            // A hook needs its dependencies (such as its ServiceAccount): it is skipped if one of them was not applied.
             let is_missing = |&&on: &&usize| {
                 let outcomes = lock(&self.outcomes);
                 let outcome = outcomes.get(&nodes[on].planned.item.id);
@@ -34,7 +36,8 @@ impl Executor<'_> {
                 None => drop(self.carry_out(&[node]).await),
             }
         }
-        // The apply reports what failed before the hooks, and not the failures of `failed` hooks.
+        // The apply must report the first failure, so the failures of the hooks themselves are dropped here. Their
+        // results are still in the outcomes.
         *lock(&self.failures) = failures;
         unused
     }

@@ -1,5 +1,6 @@
-//! Checks at the end of an apply that everything still exists. A plan is as old as its reads: since then somebody may
-//! have deleted a resource that it found unchanged, or what holds the resource may have been recreated.
+//! Checks at the end of an apply that every resource still exists. A plan shows the objects as they were when it read
+//! them: since then somebody may have deleted an unchanged resource, or recreated the Namespace or CRD that contains
+//! it.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ use konverge_base::{
 };
 
 impl Executor<'_> {
-    /// The failure of an apply in which resources disappeared.
+    /// Returns the error for an apply during which resources disappeared.
     pub(super) fn missing_failure(&self, missing: &[ResourceId]) -> Option<UserError> {
         let (first, more) = missing.split_first()?;
         let mut nodes = self.plan.nodes.iter().map(|node| &node.planned);
@@ -33,14 +34,16 @@ impl Executor<'_> {
         );
         Some(
             UserError::new(kind, what)
-                .hint("run it again: a new plan creates what is missing")
+                .hint("run the apply again: a new plan creates the missing objects")
                 .hint("if it disappears again, find out who deletes it: a cluster's audit log says so"),
         )
     }
 
-    /// Finds the resources that no longer exist. It looks only if everything succeeded: otherwise the next run plans
-    /// everything again. It does not look if the apply changed nothing, because the plan has just read everything, or
-    /// if the plan has a single resource, because the response to its write is as new.
+    /// Finds the resources that no longer exist.
+    ///
+    /// The check is skipped in three cases: something failed (the next run plans everything again), the apply changed
+    /// nothing (the plan has just read everything), or the plan has one resource (the response to its write is equally
+    /// recent).
     pub(super) async fn find_missing(&self) -> Result<Vec<ResourceId>, UserError> {
         let nodes = &self.plan.nodes;
         let has_work = |node: &PlanNode| {
@@ -53,8 +56,8 @@ impl Executor<'_> {
         if !has_succeeded || nodes.len() == 1 || !nodes.iter().any(has_work) {
             return Ok(Vec::new());
         }
-        // An object whose owners were all changed or deleted disappears with them, and is not missing. Runtimes see
-        // that in these records.
+        // An object is garbage collected when all its owners were changed or deleted, and then it is not missing. The
+        // runtimes learn from these earlier records which owners were touched.
         let earlier: Vec<_> = {
             let outcomes = lock(&self.outcomes);
             let changed = nodes.iter().map(|node| &node.planned.item);
@@ -76,10 +79,10 @@ impl Executor<'_> {
         Ok(missing)
     }
 
-    /// Returns a desired resource of a runtime, as it was recorded last.
+    /// Returns a desired resource of a runtime with its latest record; `None` if the resource is not checked.
     fn recorded_item(&self, node: &PlanNode, kind: RuntimeKind) -> Option<Item> {
         let planned = &node.planned;
-        // The Job of a hook that ended may be gone.
+        // The Job of a hook may be deleted after it ended, for example by `ttlSecondsAfterFinished`.
         let is_hook = self.plan.scope.hooks.contains_key(&planned.item.id);
         let is_other = planned.public.runtime != kind || planned.public.action == Action::Forget;
         if node.is_deletion || is_hook || is_other {
@@ -95,8 +98,9 @@ impl Executor<'_> {
         })
     }
 
-    /// Finds the resources of whole batches that stayed unchanged while something that they depend on was recreated, and
-    /// that a new plan changes: only a plan tells whether such a resource was lost.
+    /// Finds the resources that a new plan would change, among those whose dependencies were recreated and that are
+    /// applied as a whole batch (Terraform). Such a runtime cannot say whether a resource still exists: only a new plan
+    /// shows it.
     async fn changed_dependents(&self) -> Result<Vec<ResourceId>, UserError> {
         let nodes = &self.plan.nodes;
         let affected = self.dependents(self.recreated());
@@ -112,6 +116,7 @@ impl Executor<'_> {
             if !unit.members.iter().any(may_be_lost) {
                 continue;
             }
+            // The runtime plans a batch only as a whole, so all members are planned again although some cannot be lost.
             let planned = self.replan(&members).await?;
             let lost = planned.iter().zip(&members).filter(|(planned, node)| {
                 stayed(node) && !matches!(planned.public.action, Action::Unchanged | Action::Forget)
@@ -121,7 +126,7 @@ impl Executor<'_> {
         Ok(changed)
     }
 
-    /// The nodes that this apply created again: it deleted them, or they were gone.
+    /// Returns the nodes that this apply created again: it replaced them, or they were recorded but gone.
     fn recreated(&self) -> Vec<usize> {
         let nodes = &self.plan.nodes;
         let outcomes = lock(&self.outcomes);
@@ -136,7 +141,7 @@ impl Executor<'_> {
         (0..nodes.len()).filter(|&n| is_recreated(&nodes[n])).collect()
     }
 
-    /// The nodes that depend on one of these, directly or not.
+    /// Returns the nodes that depend on one of the nodes in `open`, directly or not.
     fn dependents(&self, mut open: Vec<usize>) -> HashSet<usize> {
         let nodes = &self.plan.nodes;
         let mut dependents = vec![Vec::new(); nodes.len()];

@@ -1,4 +1,4 @@
-//! Applies one batch: executes the plan, and first plans again what was unknown.
+//! Applies one batch. A batch with unknown values is planned again first.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,6 +35,7 @@ impl Executor<'_> {
         if let Err(failure) = result {
             for &member in members {
                 let planned = &self.plan.nodes[member].planned;
+                // The runtime may have reported some members before the call failed: their own results are more exact.
                 let known = lock(&self.outcomes).contains_key(&planned.item.id);
                 if !known {
                     self.fail(&planned.item.id, planned.public.action, &failure);
@@ -51,6 +52,7 @@ impl Executor<'_> {
 
     async fn try_carry_out(&self, members: &[usize]) -> Result<(), UserError> {
         let nodes: Vec<&PlanNode> = members.iter().map(|&n| &self.plan.nodes[n]).collect();
+        // A batch with unknown values is planned again, because its dependencies exist now and their values are known.
         let planned = if nodes.iter().any(|node| node.provisional) {
             self.plan_again(&nodes).await?
         } else {
@@ -67,7 +69,7 @@ impl Executor<'_> {
         let Some((first, node)) = touched.first() else {
             return Ok(());
         };
-        // A batch in which nothing changes is not handed to its runtime.
+        // Of a whole batch every member counts as work. If none of them changes, the runtime is not called at all.
         let kind = first.public.runtime;
         if node.granularity == Granularity::Segment
             && touched
@@ -97,6 +99,7 @@ impl Executor<'_> {
             last_progress: Mutex::default(),
         };
         let planned: Vec<PlannedResource> = touched.into_iter().map(|(planned, _)| planned).collect();
+        // The ids are copied, because the call below takes the plans, and a silent runtime must be noticed afterwards.
         let asked: Vec<_> = planned
             .iter()
             .map(|p| (p.item.id.clone(), p.public.action))
@@ -116,7 +119,7 @@ impl Executor<'_> {
             }
         }
         let result = self.plan.runtimes.get(kind)?.apply(&scope, planned, &sink).await;
-        // A resource without a result must not count as applied, whatever the call returned.
+        // A resource without a result must not count as applied, even if the call returned `Ok`.
         let ended = sink.ended.into_inner().expect("no panic while the lock is held");
         let silent: Vec<_> = asked.into_iter().filter(|(id, _)| !ended.contains(id)).collect();
         let failure = match (result, silent.is_empty()) {
@@ -147,7 +150,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Adds what this run has created or changed to the needs of a resource.
+    /// Reduces the needs of a resource to the resources that this run created or changed.
     fn done(&self, needs: Needs) -> Needs {
         let (Needs::Planned(mut ids) | Needs::Done(mut ids)) = needs;
         let outcomes = lock(&self.outcomes);
@@ -160,7 +163,7 @@ impl Executor<'_> {
         planned
     }
 
-    /// Plans resources again, with the values and the records of this run.
+    /// Plans resources again, with the values and the records that this run has so far.
     pub(super) async fn replan(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
         let inside: HashSet<_> = nodes.iter().map(|node| &node.planned.item.id).collect();
         let mut items = Vec::with_capacity(nodes.len());
@@ -168,6 +171,7 @@ impl Executor<'_> {
             let mut item = node.planned.item.clone();
             item.needs = self.done(item.needs);
             let written = lock(&self.written).get(&item.id).cloned();
+            // A resource that this run wrote already is compared with what was written, not with the old state.
             item.prior = written.or(item.prior);
             if let Some(wanted) = &node.wanted {
                 let keep = |id: &ResourceId| node.granularity == Granularity::Segment && inside.contains(id);
@@ -189,15 +193,16 @@ impl Executor<'_> {
         Ok(planned.collect())
     }
 
-    /// Plans resources again whose values were unknown and are known now. The new plan is reviewed and
-    /// recorded before anything is changed.
+    /// Plans resources again whose values were unknown and are known now. The new plan must pass the review and is
+    /// recorded in the journal before anything is changed.
     async fn plan_again(&self, nodes: &[&PlanNode]) -> Result<Vec<PlannedResource>, UserError> {
         let planned = self.replan(nodes).await?;
         let mut intents = Vec::new();
         for (planned, node) in planned.iter().zip(nodes) {
             let owner =
                 |planned: &PlannedResource| planned.foreign.as_ref().map(|foreign| foreign.owner.clone());
-            // The object has another owner than in the first plan, so nobody asked whether the new owner releases it.
+            // The claims of other stacks were looked up for the owner in the first plan. Nobody asked whether the new
+            // owner releases the object, so the apply must not take it.
             if let Some(foreign) = &planned.foreign
                 && owner(planned) != owner(&node.planned)
             {
@@ -226,7 +231,7 @@ impl Executor<'_> {
             (_, Action::Forget) => {
                 let entry = JournalEntry::Gone { id: id.clone() };
                 self.journal(self.request.journal.record(entry).await)?;
-                // The notes say why the live object stays. An object that is already gone has no note, so nothing is
+                // The notes say why the live object stays. Without a note the object was already gone, and nothing is
                 // reported.
                 let notes = planned.public.notes.join("\n");
                 let stays = (!notes.is_empty()).then_some(notes);
@@ -264,8 +269,8 @@ impl Executor<'_> {
     }
 }
 
-/// Returns true if the runtime has work to do. A batch goes to its runtime as a whole; of single resources
-/// only those that change or are not ready yet.
+/// Returns true if the runtime has work to do for a resource. A runtime that applies whole batches gets all members; of
+/// single resources only those that change or are not ready yet.
 fn is_work(planned: &PlannedResource, node: &PlanNode) -> bool {
     match node.granularity {
         Granularity::Segment => true,
@@ -287,7 +292,7 @@ struct JournalSink<'w> {
     walk: &'w Executor<'w>,
     unit: HashMap<ResourceId, BatchMember<'w>>,
     ended: Mutex<HashSet<ResourceId>>,
-    /// The last message of each resource: one that polls reports the same again and again.
+    /// The last message of each resource, because a runtime that polls reports the same message again and again.
     last_progress: Mutex<HashMap<ResourceId, String>>,
 }
 

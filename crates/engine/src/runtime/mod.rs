@@ -37,28 +37,28 @@ use konverge_base::{
     secrets::StackReferences,
 };
 
-/// The stack of a call.
+/// The stack for which a runtime is called, with the data that every call needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackScope {
     /// The owner of the resources.
     pub stack: StackId,
     /// Earlier identities of the stack: an object whose owner is one of them belongs to this stack.
     pub earlier: Vec<StackId>,
-    /// The runtimes' own data, from the state and from [`ApplySink::runtime_data`] in this run.
+    /// The runtimes' own data, by key: from the state, and from [`ApplySink::runtime_data`] in this run.
     pub data: BTreeMap<String, Value>,
     /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object exists, they
     /// stay unchanged.
     pub ignore: Vec<String>,
-    /// The resources that references read: the values of others need not be kept.
+    /// The resources that references read. A runtime need not return the values of any other resource.
     pub read: Arc<HashSet<ResourceId>>,
-    /// The changes of earlier batches, during planning. None of them exists yet.
+    /// The planned changes of earlier batches, during planning only. None of them is applied yet.
     pub pending: Arc<Vec<EarlierChange>>,
     /// The hooks of the desired resources.
     pub hooks: Arc<HookTasks>,
-    /// Answers questions about the references to secrets in the resources.
+    /// Tells which secret references the resources have.
     pub references: StackReferences,
-    /// True if the plan is only compared with live objects, and never applied. A resource that the server refuses is
-    /// compared without it.
+    /// True for a drift check: the plan is never applied. If the server refuses a resource, the resource is compared
+    /// without the server's validation.
     pub only_compares: bool,
 }
 
@@ -73,14 +73,13 @@ pub struct EarlierChange {
     pub creates: bool,
 }
 
-/// The dependencies of a resource.
+/// The dependencies of a resource that may not exist yet, or not be visible yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needs {
-    /// During planning: everything that is applied earlier. A refusal that an earlier resource may resolve is not
+    /// During planning: all resources that are applied earlier. A server's refusal that one of them may resolve is not
     /// final.
     Planned(Vec<ResourceId>),
-    /// During the apply: the dependencies that this run has created or changed. A server may not know them
-    /// yet.
+    /// During the apply: the dependencies that this run has created or changed. A server may not see them yet.
     Done(Vec<ResourceId>),
 }
 
@@ -91,7 +90,7 @@ impl Default for Needs {
 }
 
 impl StackScope {
-    /// Returns true if the owner in an object is this stack under an earlier identity.
+    /// Returns true if the owner in the mark of an object is an earlier identity of this stack.
     pub fn was(&self, owner: &str) -> bool {
         self.earlier.iter().any(|earlier| earlier.as_str() == owner)
     }
@@ -110,12 +109,12 @@ pub struct Item {
     /// `$unknown`). References inside the batch stay text for a runtime that resolves them itself
     /// ([`Granularity::Segment`]).
     pub desired: Option<Resource>,
-    /// The dependencies of the resource.
+    /// The dependencies that may not exist yet.
     pub needs: Needs,
 }
 
 impl Item {
-    /// Returns true if the stacks of a project share the object: as desired, or else as recorded.
+    /// Returns true if several stacks of the project share the object, by the desired or else by the recorded resource.
     pub fn is_shared(&self) -> bool {
         match (&self.desired, &self.prior) {
             (Some(desired), _) => desired.is_shared(),
@@ -123,14 +122,14 @@ impl Item {
         }
     }
 
-    /// Returns true if generation made the desired object for all stacks of the project.
+    /// Returns true if the desired object was generated for all stacks of the project.
     pub fn is_generated(&self) -> bool {
         let desired = self.desired.as_ref();
         desired.is_some_and(|desired| desired.sharing == Sharing::Project)
     }
 }
 
-/// How a runtime applies resources.
+/// The unit in which a runtime applies resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
     /// Each resource separately; the engine schedules (Kubernetes).
@@ -142,15 +141,15 @@ pub enum Granularity {
 /// A live object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedObject {
-    /// The resource.
+    /// The id of the resource.
     pub id: ResourceId,
-    /// The live object; `None` if it does not exist. For Terraform what its state says.
+    /// The live object; `None` if it does not exist. For Terraform the attributes in its state.
     pub live: Option<Value>,
     /// The health of the object, with a short reason (masked).
     pub health: (Health, String),
-    /// The event that the object waits for, if that event happens outside its cluster.
+    /// The event outside the cluster that the object waits for, such as a promotion.
     pub waiting: Option<Waiting>,
-    /// True if the Spec itself suspends the object, so that it is as desired.
+    /// True if the Spec itself suspends the object: then being suspended is the desired state.
     pub is_suspended_by_spec: bool,
 }
 
@@ -166,33 +165,32 @@ pub struct PlannedResource {
     /// The record after success (secrets masked), without `depends_on`, which the engine adds; `None` for a
     /// deletion.
     pub recorded: Option<Recorded>,
-    /// The object belongs to another stack: this plan is allowed only if that stack has released it.
+    /// The other stack that owns the live object. The plan is allowed only if that stack has released the object.
     pub foreign: Option<Foreign>,
-    /// The reason why the object must not be deleted. It may leave its stack if another stack takes it.
+    /// The error if the object is protected from deletion. It may still move to another stack.
     pub protected: Option<UserError>,
-    /// Nothing would change, but the earlier apply did not see the object become ready. An apply waits until it is
-    /// ready.
+    /// True if nothing changes, but an earlier apply ended before the object was ready. The apply waits for it.
     pub unready: bool,
-    /// The health of the live object by its own status, in a plan that is only compared.
+    /// The health of the live object by its own status. Only in a drift check.
     pub health: Option<ObjectStatus>,
-    /// The plan depends on earlier resources of the plan: when those are applied, it is planned again.
+    /// True if the plan depends on earlier resources of the plan: it is made again when they are applied.
     pub provisional: bool,
     /// The values that references of later batches read: the expected object, with `$unknown` for what only
     /// the server knows. May be omitted if nobody reads it ([`StackScope::read`]). Not masked: never print or
     /// store it.
     pub expected: Option<Value>,
-    /// The secret texts in `expected`, in every form in which a reference may read them: values that contain
-    /// one are masked. Never print or store them.
+    /// The secret texts in `expected`, in every form in which a reference may read them. Every value that contains
+    /// one of them is masked. Never print or store them.
     pub sensitive: Vec<String>,
-    /// The places in `expected` whose values the provider calls sensitive, also before they are known: `true`, or an
-    /// object or a list with the places below.
+    /// The paths in `expected` whose values the provider calls sensitive, also before they are known: `true`, or an
+    /// object or a list of the paths below.
     pub sensitive_paths: Value,
     /// The runtime's own data for the apply; not masked.
     pub preparation: Preparation,
 }
 
 impl PlannedResource {
-    /// Plans to remove only the record; the live object stays.
+    /// Creates a plan that removes only the record; the live object stays.
     pub fn forgotten(stack: &StackId, item: Item, kind: RuntimeKind, note: String) -> Self {
         let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
         public.cluster.clone_from(&item.cluster);
@@ -225,20 +223,20 @@ impl Preparation {
         Self::default()
     }
 
-    /// Wraps what a runtime prepared.
+    /// Wraps the data that a runtime prepared.
     pub fn new<T: Any + Send + Sync>(prepared: T) -> Self {
         Self(Some(Arc::new(prepared)))
     }
 
-    /// Returns true if nothing was prepared.
+    /// Returns true if there is no data.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns what the runtime prepared.
+    /// Returns the data that the runtime prepared.
     ///
     /// # Errors
-    /// Nothing of this type was prepared: the plan is of another runtime.
+    /// The data has another type: the plan belongs to another runtime.
     pub fn get<T: Any>(&self) -> Result<&T, UserError> {
         let prepared = self.0.as_ref().and_then(|prepared| prepared.downcast_ref());
         prepared
@@ -247,7 +245,7 @@ impl Preparation {
 }
 
 impl fmt::Debug for Preparation {
-    /// Prints no contents: they hold secrets in clear.
+    /// Prints no contents: they may contain secrets in clear text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() {
             "prepared"
@@ -257,7 +255,7 @@ impl fmt::Debug for Preparation {
     }
 }
 
-/// The ownership mark of another stack on a live object.
+/// The mark of another stack on a live object, which makes that stack the owner.
 #[derive(Debug, Clone)]
 pub struct Foreign {
     /// The owner in the mark.
@@ -277,36 +275,37 @@ pub struct AppliedResource {
     pub live: Option<Value>,
     /// The secret texts in `live`, as in [`PlannedResource::sensitive`].
     pub sensitive: Vec<String>,
-    /// The condition that the object waits for, as text. The object is written and not ready; the runtime plans it as
-    /// unready until the condition holds.
+    /// The event that the object waits for, with a description. The object is written but not ready, and every plan
+    /// shows it as unready until the event happens.
     pub waiting: Option<(Waiting, String)>,
 }
 
 /// Receives results of a runtime as soon as they exist. The engine writes them to the journal.
 #[async_trait]
 pub trait ApplySink: Send + Sync {
-    /// The progress of a resource that is not finished.
+    /// Reports the progress of a resource that is not finished.
     fn progress(&self, id: &ResourceId, message: &str);
 
-    /// The object was written, and only its readiness is pending. It is recorded now, so that a failure or a
-    /// kill during the wait does not lose it.
+    /// Records an object that is written and not ready yet. It is recorded before the wait, so that a failure or a kill
+    /// during the wait does not lose it.
     async fn record_written(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError>;
 
-    /// Records that something begins or ended that must not run twice. The record is stored before this returns, so
-    /// that a kill at any later instant leaves it.
+    /// Records the start or the end of something that must not run twice, such as a hook. The record is stored before
+    /// the call returns, so that it survives a kill at any later time.
     async fn record_run(&self, id: &ResourceId, recorded: Recorded) -> Result<(), UserError> {
         self.record_written(id, recorded).await
     }
 
-    /// The old object is about to be deleted and recreated. The approved replacement is stored before this
-    /// returns: if the run does not complete it, the next run plans only a creation.
+    /// Announces that the old object will be deleted and created again. The approved replacement is stored before the
+    /// call returns: if the run does not complete it, the next run would otherwise plan a creation that nobody
+    /// reviewed.
     async fn replacing(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
     }
 
-    /// A resource that was to be created certainly does not exist: its intent is withdrawn. Without this call
-    /// a failed resource may exist.
+    /// Withdraws the intent of a resource that certainly was not created. Without this call a failed resource may
+    /// exist.
     async fn absent(&self, id: &ResourceId) -> Result<(), UserError> {
         let _ = id;
         Ok(())
@@ -319,8 +318,8 @@ pub trait ApplySink: Send + Sync {
         result: Result<AppliedResource, UserError>,
     ) -> Result<(), UserError>;
 
-    /// The runtime's own data for the stack changed. It is already encrypted if it may contain secrets. An error with
-    /// the source [`StoreUnavailable`] may be retried.
+    /// Stores the runtime's own data for the stack. The runtime has already encrypted it if it may contain secrets. An
+    /// error with the source [`StoreUnavailable`] may be retried.
     async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError>;
 
     /// Returns true if the run was asked to stop: no new operation may start.
@@ -330,24 +329,24 @@ pub trait ApplySink: Send + Sync {
     async fn check_lease(&self) -> Result<(), UserError>;
 }
 
-/// Receives a runtime's notes on the whole run, which concern no resource. Drops them without a listener.
+/// Receives a runtime's notes on the whole run that belong to no resource. Without a listener they are dropped.
 #[derive(Clone, Default)]
 pub struct RunNotes(Option<Arc<NoteListener>>);
 
 type NoteListener = dyn Fn(Note) + Send + Sync;
 
 impl RunNotes {
-    /// Sets the listener.
+    /// Creates a receiver that passes each note to `listener`.
     pub fn new(listener: impl Fn(Note) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Says something that a reader should know.
+    /// Sends a note that informs the reader.
     pub fn note(&self, text: &str) {
         self.say(Note::remark(text));
     }
 
-    /// Says that something may be wrong.
+    /// Sends a note that warns the reader: something may be wrong.
     pub fn warning(&self, text: &str) {
         self.say(Note::warning(text));
     }
@@ -365,17 +364,17 @@ impl std::fmt::Debug for RunNotes {
     }
 }
 
-/// One kind of infrastructure.
+/// One kind of infrastructure, such as Kubernetes.
 #[async_trait]
 pub trait Runtime: Send + Sync {
-    /// The kind of resources that it handles.
+    /// Returns the kind of resources that the runtime handles.
     fn kind(&self) -> RuntimeKind;
 
     /// Returns how the runtime applies resources.
     fn granularity(&self) -> Granularity;
 
     /// Normalizes and validates desired resources before the graph is built: adds a missing namespace,
-    /// rejects what can never be applied (`generateName`). Ids may change; the old id is returned with the
+    /// rejects what can never be applied (`generateName`). Ids may change, so each old id is returned with its
     /// new resource. All resources are in `cluster`.
     async fn prepare(
         &self,
@@ -383,20 +382,23 @@ pub trait Runtime: Send + Sync {
         resources: Vec<Resource>,
     ) -> Result<Vec<(ResourceId, Resource)>, UserError>;
 
-    /// Reads the live objects and writes nothing. One result per item, in order.
+    /// Reads the live objects and writes nothing. Returns one result per item, in order.
     async fn observe(&self, scope: &StackScope, items: &[Item]) -> Result<Vec<ObservedObject>, UserError>;
 
-    /// Finds the items whose live object is not the recorded one any more: it is gone, is being deleted, or was
-    /// recreated since. Each item has its record as `prior`. It must be cheap, because an apply asks it about all
-    /// resources of a stack. `earlier` are the records, before the apply, of what it changed or deleted: what only
-    /// deleted objects owned goes with them. A runtime that knows this only by a plan finds nothing.
+    /// Finds the items whose live object is no longer the recorded one: the object is gone, is being deleted, or was
+    /// recreated.
+    ///
+    /// Each item has its record as `prior`. The call must be cheap, because an apply makes it for all resources of a
+    /// stack. `earlier` are the old records of everything that the apply changed or deleted: an object all of whose
+    /// owners are deleted disappears with them, and is not missing. A runtime that needs a plan to know this returns
+    /// nothing.
     async fn find_missing(&self, items: &[Item], earlier: &[Recorded]) -> Result<Vec<ResourceId>, UserError> {
         let _ = (items, earlier);
         Ok(Vec::new())
     }
 
-    /// Returns what the state must record about the targets of the resources (the clusters), with its key in
-    /// [`StackScope::data`]. It is stored before the first of them is changed. `None` if it is already recorded.
+    /// Returns the data that the state must record about the clusters before the first change, with its key in
+    /// [`StackScope::data`]. `None` if the data is already recorded.
     async fn to_remember(
         &self,
         scope: &StackScope,
@@ -406,17 +408,18 @@ pub trait Runtime: Send + Sync {
         Ok(None)
     }
 
-    /// Plans a batch and writes nothing. Other resources of the stack belong to other batches and are not
-    /// changed; deletions come in batches of their own, after all others. One result per item, in order; an
-    /// item that cannot be planned does not affect the others.
+    /// Plans a batch and writes nothing. Returns one result per item, in order; an item that cannot be planned does not
+    /// affect the others. Other resources of the stack belong to other batches; deletions come in batches of their own,
+    /// after all others.
     async fn plan(
         &self,
         scope: &StackScope,
         items: Vec<Item>,
     ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError>;
 
-    /// Executes a plan, and waits until each resource is ready or failed. Every item ends in exactly one
-    /// [`ApplySink::record_result`]. An error of the whole call means that this runtime can do nothing more.
+    /// Executes a plan, and waits until each resource is ready or failed. The runtime calls
+    /// [`ApplySink::record_result`] exactly once for each item. An error of the whole call means that the runtime can
+    /// do nothing more.
     async fn apply(
         &self,
         scope: &StackScope,

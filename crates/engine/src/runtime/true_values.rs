@@ -1,5 +1,5 @@
 //! [`TrueValues`]: the values of a planned resource that policy sets judge. The shown plan is masked by names and
-//! values, which a pull request chooses, so a rule that judged it could be blinded.
+//! values that a pull request chooses, so its author could hide a violation from a rule that saw only the masked plan.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use konverge_base::model::{
     plan::{FieldChange, ResourcePlan},
 };
 
-/// The true values of a planned resource. Only the data of Secrets and sensitive attributes have marks, by their places.
+/// The true values of a planned resource. Only the data of Secrets and sensitive attributes are masked, by their paths.
 /// Never print or store them.
 #[derive(Clone, Default)]
 pub struct TrueValues {
@@ -30,7 +30,7 @@ impl fmt::Debug for TrueValues {
 }
 
 impl TrueValues {
-    /// The plan of the resource with the true values of its changes. Its digest stays that of what is shown.
+    /// Returns the plan of the resource with the true values of its changes. Its digest remains that of the shown plan.
     #[must_use]
     pub fn of_plan(&self, shown: &ResourcePlan) -> ResourcePlan {
         let changes = shown.changes.iter().map(|change| self.of_change(change));
@@ -40,14 +40,14 @@ impl TrueValues {
         }
     }
 
-    /// Returns the values themselves, to find those that are shown nowhere.
+    /// Returns the true values as objects, to find texts that are shown nowhere.
     pub fn objects(&self) -> impl Iterator<Item = Value> + '_ {
         let desired = self.desired.iter().map(|desired| Value::Object(desired.clone()));
         desired.chain(self.before.iter().chain(&self.after).cloned())
     }
 
-    /// Returns the change with its true values. Masking may change the label of a list's item: then the path leads
-    /// nowhere, and the whole list becomes the change.
+    /// Returns the change with its true values. Masking may change the label of a list item, so that the path does not
+    /// exist in the true values: then the whole list becomes the change.
     fn of_change(&self, shown: &FieldChange) -> FieldChange {
         let pairs = [(&self.before, &shown.from), (&self.after, &shown.to)];
         let leads_on = |path: &str| {
@@ -64,7 +64,7 @@ impl TrueValues {
             Some(whole) if shown_value.is_some() || path != shown.path => {
                 FieldPath::new(path).get_by_index(whole).cloned()
             }
-            // If the object is gone, its true value is not known: only the recorded one is shown.
+            // If the true object is gone, only the recorded value is known.
             _ => shown_value.clone(),
         };
         let [from, to] = pairs.map(value);

@@ -11,7 +11,7 @@
 #[error("a tool or a service outside the clusters failed")]
 pub struct ToolUnavailable;
 
-/// The store did not accept what a runtime gave to its [`ApplySink`]. The same call may succeed later.
+/// The store refused the data that a runtime passed to its [`ApplySink`]. The same call may succeed later.
 ///
 /// [`ApplySink`]: super::ApplySink
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! `<project>/crd/**`: the CustomResourceDefinitions of a project. They are appended to the Spec of each of
+//! Reads `<project>/crd/**`: the CustomResourceDefinitions of a project. They are appended to the Spec of each of
 //! its stacks, as Kusion does.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub fn is_crd_file(path: &RepoPath) -> bool {
         .any(|suffix| name.ends_with(suffix))
 }
 
-/// Appends the objects in these files, in the order of their paths; other kinds of files are skipped.
+/// Appends the objects in these files, in the order of their paths. Files that are not CRD files are skipped.
 ///
 /// # Errors
 /// A file is not YAML, contains something that is not a Kubernetes object, or contains an object that is

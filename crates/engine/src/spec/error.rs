@@ -1,4 +1,4 @@
-//! The errors in a compiled Spec, always with the path of the error.
+//! The errors in a compiled Spec. Each has the path of the wrong value.
 
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -22,11 +22,11 @@ pub enum SpecError {
     /// A value has the wrong type or structure.
     #[error("{}{message}", at(.path))]
     Shape {
-        /// From the top of the Spec, as `resources[3].attributes.kind`; empty for the top itself.
+        /// The path from the top of the Spec, such as `resources[3].attributes.kind`; empty for the top itself.
         path: String,
         message: String,
     },
-    /// An object lacks a part of its identity, or the part is null: often an option that nobody sets.
+    /// An object lacks a part of its identity, or the part is null. The usual cause is an option that is not set.
     #[error("{}{message}", at(.path))]
     Unset { path: String, message: String },
     /// Two resources have the same id.
@@ -39,7 +39,7 @@ pub enum SpecError {
         id: ResourceId,
     },
     /// A value that has the form of a reserved marker.
-    #[error("{path}: `{mark}` is how Konverge marks a value that it does not show; no Spec may hold that")]
+    #[error("{path}: a Spec cannot contain `{mark}`, which Konverge shows in place of a hidden value")]
     Mark {
         /// The path of the value.
         path: String,

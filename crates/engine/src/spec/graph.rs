@@ -1,7 +1,7 @@
 //! The dependency graph of a stack.
 //!
-//! It has four kinds of edges: explicit dependencies (`dependsOn`), references, the order that Kubernetes itself requires
-//! (`implicit_deps`), and the place of hooks. An edge of the third kind is left out if it would close a cycle with the
+//! It has four kinds of edges: explicit dependencies (`dependsOn`), references, the order that Kubernetes itself
+//! requires (`implicit_deps`), and hooks. An edge of the third kind is omitted if it would close a cycle with the
 //! others.
 
 use std::{
@@ -30,7 +30,7 @@ use konverge_base::{
 /// The reason why one resource comes before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edge {
-    /// `dependsOn`.
+    /// The dependent names the dependency in `dependsOn`.
     Explicit,
     /// A `$kusion_path` reference: the value is needed, not only the order.
     Reference,
@@ -40,7 +40,7 @@ pub enum Edge {
     Hook,
 }
 
-/// The error for a Spec whose resources have no valid order.
+/// The error of a Spec whose resources have no valid order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum GraphError {
@@ -54,7 +54,7 @@ pub enum GraphError {
         from: ResourceId,
         /// The missing resource.
         missing: ResourceId,
-        /// An id of the Spec that differs only in upper and lower case.
+        /// An id in the Spec that differs from the missing one only in upper and lower case.
         spelling: Option<ResourceId>,
     },
     /// A reference cannot be resolved.
@@ -94,7 +94,7 @@ impl From<GraphError> for UserError {
     }
 }
 
-/// The known edges by their ends. A lookup in the graph itself would take as long as a node has neighbours.
+/// The index of each edge by its two nodes. A lookup in the graph itself would take time linear in a node's neighbours.
 type KnownEdges = HashMap<(NodeIndex, NodeIndex), EdgeIndex>;
 
 /// Resources and their dependencies. Edges run from a dependency to its dependent.
@@ -105,7 +105,7 @@ pub struct ResourceGraph {
 }
 
 impl ResourceGraph {
-    /// The graph of a Spec.
+    /// Builds the graph of a Spec.
     ///
     /// # Errors
     /// See [`GraphError`].
@@ -144,6 +144,8 @@ impl ResourceGraph {
                 graph.connect(&mut known, &dependency, &resource.id, Edge::Reference);
             }
         }
+        // Only edges that the author wrote can be an error. Implicit edges are added after this check, and dropped if
+        // they close a cycle.
         if let Some(cycle) = graph.cycle() {
             return Err(GraphError::Cycle(cycle));
         }
@@ -154,10 +156,10 @@ impl ResourceGraph {
         Ok(graph)
     }
 
-    /// Adds edges of hooks, each from what comes first.
+    /// Adds the edges of hooks. Each pair is (dependency, dependent).
     ///
     /// # Errors
-    /// They close a cycle.
+    /// The edges close a cycle.
     pub(super) fn add_hook_edges(&mut self, edges: &[(ResourceId, ResourceId)]) -> Result<(), GraphError> {
         let mut known: KnownEdges = (self.graph.edge_references())
             .map(|edge| ((edge.source(), edge.target()), edge.id()))
@@ -168,12 +170,12 @@ impl ResourceGraph {
         self.cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
     }
 
-    /// Returns every resource that comes before a resource.
+    /// Returns all direct and indirect dependencies of a resource.
     pub(super) fn ancestors(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
         self.reached(id, Direction::Incoming)
     }
 
-    /// Returns every resource that comes after a resource.
+    /// Returns all direct and indirect dependents of a resource.
     pub(super) fn descendants(&self, id: &ResourceId) -> BTreeSet<&ResourceId> {
         self.reached(id, Direction::Outgoing)
     }
@@ -188,7 +190,7 @@ impl ResourceGraph {
         found
     }
 
-    /// The graph of the resources in a state. Edges to unrecorded resources and edges that form a cycle are
+    /// Builds the graph of the resources in a state. Edges to unrecorded resources and edges that form a cycle are
     /// dropped: a state must always be deletable.
     pub fn from_state<'a>(recorded: impl IntoIterator<Item = &'a Recorded> + Clone) -> Self {
         let mut graph = Self::default();
@@ -207,23 +209,24 @@ impl ResourceGraph {
         graph
     }
 
-    /// The resources in the given order.
+    /// Returns the ids of the resources in the order of the Spec.
     pub fn ids(&self) -> impl Iterator<Item = &ResourceId> {
         self.graph.node_weights()
     }
 
-    /// The dependencies of a resource, sorted by id; empty for an unknown id. With several reasons,
-    /// [`Edge::Reference`] takes precedence over [`Edge::Explicit`], and both over [`Edge::Order`].
+    /// Returns the dependencies of a resource, sorted by id; empty for an unknown id. If a dependency has several
+    /// reasons, [`Edge::Reference`] takes precedence over [`Edge::Explicit`], and both over [`Edge::Order`].
     pub fn dependencies(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
         self.neighbours(id, Direction::Incoming)
     }
 
-    /// The dependents of a resource, sorted by id.
+    /// Returns the dependents of a resource, sorted by id.
     pub fn dependents(&self, id: &ResourceId) -> Vec<(&ResourceId, Edge)> {
         self.neighbours(id, Direction::Outgoing)
     }
 
-    /// Returns all resources in topological order; otherwise in the given order.
+    /// Returns all resources in topological order. Resources that do not depend on each other stay in the order of the
+    /// Spec.
     pub fn order(&self) -> Vec<&ResourceId> {
         let mut waiting: Vec<usize> = self
             .graph
@@ -291,7 +294,7 @@ impl ResourceGraph {
         found
     }
 
-    /// The shortest cycle in the first strongly connected component; each resource waits for the next.
+    /// Returns the shortest cycle in the first strongly connected component. Each resource depends on the next one.
     fn cycle(&self) -> Option<Vec<ResourceId>> {
         let knots = tarjan_scc(&self.graph);
         let knot = knots
@@ -300,7 +303,7 @@ impl ResourceGraph {
             .min_by_key(|knot| knot.iter().min().copied())?;
         let inside: BTreeSet<_> = knot.iter().copied().collect();
         let start = *inside.first()?;
-        // Breadth-first search against the edges: from dependent to dependency.
+        // The breadth-first search runs against the edges, because a cycle is printed from dependent to dependency.
         let mut came_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(node) = queue.pop_front() {

@@ -26,13 +26,13 @@ use konverge_base::model::{
 /// The hooks of a Spec.
 #[derive(Debug, Default)]
 pub struct SpecHooks {
-    /// By their Jobs.
+    /// The hooks, by the ids of their Jobs.
     pub tasks: HookTasks,
-    /// Notes on annotations of other tools that have no meaning here.
+    /// Notes on annotations of Argo CD or Helm that have no effect in Konverge.
     pub notes: Vec<String>,
 }
 
-/// Reads the hooks of a Spec, and puts them into its graph. `mask` hides secrets before a digest is made.
+/// Reads the hooks of a Spec, and adds them to its graph. `mask` hides secrets before a digest is computed.
 ///
 /// # Errors
 /// See [`HookError`].
@@ -46,6 +46,7 @@ pub fn order_hooks(
     let mut unread = UnreadAnnotations::new();
     let mut declared = BTreeMap::new();
     for resource in resources {
+        // Annotations of Konverge take precedence over those of Argo CD and Helm.
         let own = HookDeclaration::read(resource)?;
         let declaration = own.or_else(|| foreign::read(resource, rules, &mut notes));
         let source = declaration.map(|_| match own {
@@ -82,6 +83,7 @@ pub fn order_hooks(
         GraphError::Cycle(ids) => HookError::Circle(ids),
         other => HookError::Graph(other),
     })?;
+    // Each workload is digested once, although several hooks may guard it.
     let mut digests: BTreeMap<&ResourceId, Digest> = BTreeMap::new();
     for workload in &workloads {
         digests.insert(&workload.id, mask(workload).digest());
@@ -89,6 +91,7 @@ pub fn order_hooks(
     let mut tasks = HookTasks::new();
     for (id, (job, declaration)) in &declared {
         let guards = guarded.remove(*id).unwrap_or_default();
+        // The digest covers the Job and everything that it guards: if any of them changes, the hook must run again.
         let mut digest = DigestBuilder::new("hook");
         digest.part(declaration.time.word().as_bytes());
         digest.part(mask(job).digest().as_bytes());
@@ -113,8 +116,8 @@ pub fn order_hooks(
     Ok(SpecHooks { tasks, notes })
 }
 
-/// Removes the objects from a Spec that another tool creates only at times which do not exist here (`helm.sh/hook:
-/// test`). Returns a note about each.
+/// Removes the objects that Argo CD or Helm would create only at a time that Konverge does not have (such as
+/// `helm.sh/hook: test`). Returns a note about each of them.
 pub fn leave_out(spec: &mut Spec, rules: &HookRules) -> Vec<String> {
     let mut notes = Vec::new();
     spec.resources.retain(|resource| {
@@ -126,7 +129,7 @@ pub fn leave_out(spec: &mut Spec, rules: &HookRules) -> Vec<String> {
     notes
 }
 
-/// The run of a recorded `pre-destroy` hook before other resources are deleted; `None` if it is not one.
+/// Returns the run of a recorded `pre-destroy` hook; `None` if the recorded resource is not such a hook.
 ///
 /// # Errors
 /// See [`HookError`].
@@ -158,7 +161,7 @@ pub fn pre_destroy_task(
     }))
 }
 
-/// A recorded Job without what Konverge wrote into it.
+/// Returns a recorded Job without the annotations that Konverge added.
 fn without_stamp(job: &Resource) -> Resource {
     let mut job = job.clone();
     let metadata = job
@@ -171,8 +174,8 @@ fn without_stamp(job: &Resource) -> Resource {
     job
 }
 
-/// Returns the workloads that a hook guards: the workloads of its cluster, without those that the hook needs first and
-/// those that need the hook.
+/// Returns the workloads that a hook guards: the workloads of its cluster, except those that the hook depends on and
+/// those that depend on the hook.
 fn guarded_workloads<'a>(
     graph: &ResourceGraph,
     job: &Resource,
@@ -219,7 +222,7 @@ fn cluster(resource: &Resource) -> Option<&Value> {
     resource.extensions.get("cluster")
 }
 
-/// Returns true if an object runs pods: it is one, or it has a template of them.
+/// Returns true if an object runs pods: it is a Pod, or it has a pod template.
 fn is_workload(resource: &Resource) -> bool {
     let spec = resource.attributes.get("spec");
     let containers = |path: &[&str]| {

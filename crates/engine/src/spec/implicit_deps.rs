@@ -1,5 +1,5 @@
-//! The order that Kubernetes requires implicitly: a Namespace before its objects, a CustomResourceDefinition
-//! before its custom resources, what a pod mounts before the workload, a role before its binding, the service
+//! The order that Kubernetes requires implicitly: a Namespace before its objects, a CustomResourceDefinition before its
+//! custom resources, a ConfigMap or Secret before the workload that mounts it, a role before its binding, the service
 //! of a webhook before the webhook.
 //!
 //! Edges are added only where one resource of the Spec really needs another. A fixed order of kinds would
@@ -17,8 +17,9 @@ use konverge_base::model::{
 /// The name of an object: cluster, kind, namespace, name.
 type Name<'a> = (&'a str, GroupKind<'a>, &'a str, &'a str);
 
-/// The pairs (dependency, dependent), in the order of the Spec.
+/// Returns the pairs (dependency, dependent), in the order of the Spec.
 pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a ResourceId, &'a ResourceId)> {
+    // All lookups go through maps, so that the time stays linear in the size of the Spec.
     let objects: Vec<Object<'a>> = resources.iter().filter_map(Object::from_resource).collect();
     let mut by_name: HashMap<Name<'a>, &Object<'a>> = HashMap::new();
     let mut by_custom_kind: HashMap<(&str, GroupKind<'a>), &Object<'a>> = HashMap::new();
@@ -52,6 +53,7 @@ pub(super) fn implicit_dependencies<'a>(resources: &'a [Resource]) -> Vec<(&'a R
         need(by_custom_kind.get(&(object.cluster, object.kind)));
         for (kind, name) in object.pod_spec().map(mounted_objects).unwrap_or_default() {
             let namespace = match kind {
+                // These kinds are cluster-scoped; everything else is in the namespace of the pod.
                 GroupKind::PRIORITY_CLASS | GroupKind::RUNTIME_CLASS => "",
                 _ => object.namespace,
             };
@@ -161,7 +163,7 @@ impl<'a> Object<'a> {
                 .all(|(key, value)| labels.and_then(|l| l.get(key)) == Some(value))
     }
 
-    /// The services (namespace, name) that a webhook configuration or an APIService calls.
+    /// Returns the services (namespace, name) that a webhook configuration or an APIService calls.
     fn answering_services(&self) -> Vec<(&'a str, &'a str)> {
         let place = |service: &'a Value| {
             let field = |key| service.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -188,15 +190,15 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The service account of a pod. The API server reads the old name of the field if the new one is empty.
+/// Returns the service account of a pod. Like the API server, it falls back to the deprecated field `serviceAccount`.
 pub(super) fn service_account(pod: &Value) -> Option<&Value> {
     let fields = ["serviceAccountName", "serviceAccount"];
     let mut given = fields.into_iter().filter_map(|field| pod.get(field));
     given.find(|name| name.as_str().is_some_and(|name| !name.is_empty()))
 }
 
-/// The objects that a pod refers to by kind and name, including optional ones: if they are in the same Spec,
-/// they come first.
+/// Returns the objects that a pod refers to by kind and name. Optional references count too: if the object is in the
+/// same Spec, it is applied first.
 fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
     let mut found: Vec<(GroupKind<'static>, Option<&Value>)> = vec![
         (GroupKind::SERVICE_ACCOUNT, service_account(pod)),

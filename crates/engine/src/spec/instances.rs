@@ -1,12 +1,12 @@
-//! The form of a Spec on KusionStack's slides: `instances` in place of `resources`, kinds in lower case in the
-//! ids, and `dependsOn` inside `attributes`. Each instance is rewritten into a resource of today.
+//! Reads the format of the Specs on KusionStack's slides: `instances` in place of `resources`, kinds in lower case in
+//! the ids, and `dependsOn` inside `attributes`. Each instance is rewritten into a resource of the current format.
 
 use serde_json::{Map, Value};
 
 use super::SpecError;
 use konverge_base::model::{ObjectParts, reference::MARK};
 
-/// Rewrites an instance into a resource. What is not an instance is left for the parser to refuse.
+/// Rewrites an instance into a resource. A value that is not an instance stays unchanged, and the parser refuses it.
 ///
 /// # Errors
 /// The id does not match its object.
@@ -43,8 +43,8 @@ pub(super) fn to_resource(instance: &Value, path: &str) -> Result<Value, SpecErr
     Ok(resource)
 }
 
-/// The id of a Kubernetes object, if the given id is that of another object. The kind may be in lower case, and
-/// the namespace may be left out. A name that is a reference matches every name.
+/// Returns the correct id of a Kubernetes object if `id` names another object. The kind may be in lower case, and
+/// the namespace may be omitted. A name that is a reference matches every name.
 fn other_spelling(id: &str, object: &Map<String, Value>) -> Option<String> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let metadata = |key: &str| text(object.get("metadata")?.get(key));

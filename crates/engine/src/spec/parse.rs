@@ -1,10 +1,9 @@
 //! Parses the output of KCL, or a file, into the normal form of a Spec.
 //!
-//! All formats that Kusion has written are supported: a list of resources (v0.7, v0.8), a mapping with
-//! `resources` (v0.9; later also with `secretStore` and `context`), one document per resource, v0.4's
-//! resources with `mode` or as bare Kubernetes objects, and the `instances` of KusionStack's slides
-//! ([`instances`]). Anything else is an error with the path of the
-//! problem. An unknown key is an error too, because it is probably a typo.
+//! All formats that Kusion has written are supported: a list of resources (v0.7, v0.8), a mapping with `resources`
+//! (v0.9; later also with `secretStore` and `context`), one document per resource, v0.4's resources with `mode` or as
+//! bare Kubernetes objects, and the `instances` of KusionStack's slides ([`instances`]). Anything else is an error that
+//! names its path. An unknown key is an error too, because it is probably a typo.
 
 use std::collections::HashMap;
 
@@ -23,13 +22,13 @@ use konverge_base::{
 /// The keys of a resource. `mode` is from v0.4 and has no effect.
 const RESOURCE_KEYS: [&str; 6] = ["id", "type", "attributes", "dependsOn", "extensions", "mode"];
 
-/// The keys beside `resources`.
+/// The keys of a Spec, including `resources`.
 const SPEC_KEYS: [&str; 4] = ["resources", "secretStore", "context", OUTPUTS_KEY];
 
-/// Parses the documents of a compilation.
+/// Parses the documents of a compilation into a Spec.
 ///
 /// # Errors
-/// The path and what is wrong there; two resources with the same id.
+/// A document has no supported format (the error names the path), or two resources have the same id.
 pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
     let mut spec = Spec::default();
     let mut seen = HashMap::new();
@@ -97,6 +96,7 @@ fn read_document(
                 return Err(shape(path, unknown_key(unknown, "a Spec", &SPEC_KEYS)));
             }
             let store = mapping(map, "secretStore", path)?;
+            // An empty provider means the same as no store, so there is nothing to compare.
             let says_nothing = |(key, value): (&String, &Value)| {
                 key == "provider" && (value.is_null() || value.as_object().is_some_and(Map::is_empty))
             };
@@ -147,7 +147,7 @@ fn read_document(
     }
 }
 
-/// The items of a list; `None` for null.
+/// Returns the items of a list; `None` for null.
 fn items<'a>(value: &'a Value, path: &str) -> Result<Option<&'a [Value]>, SpecError> {
     match value {
         Value::Null => Ok(None),
@@ -215,7 +215,7 @@ pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecE
     };
     let runtime = runtime(map, &attributes, path)?;
     if runtime == RuntimeKind::Kubernetes {
-        // The object must at least have its identity.
+        // A bare object without kind or name would get no id, so its identity is checked first.
         object_id(&attributes, &join(path, "attributes"))?;
     }
     Ok(Resource {
@@ -245,7 +245,7 @@ fn runtime(
             ),
         )),
         Some(other) => Err(shape(&type_path, format!("must be a string, is {}", kind(other)))),
-        // Kusion 0.4 supported only Kubernetes and wrote no type.
+        // Kusion 0.4 supported only Kubernetes and wrote no type, so a Kubernetes object without a type is accepted.
         None if is_object(attributes) => Ok(RuntimeKind::Kubernetes),
         None => Err(shape(path, "has no `type`: Kubernetes or Terraform".to_owned())),
     }
@@ -336,7 +336,7 @@ fn unknown_key(key: &str, what: &str, known: &[&str]) -> String {
     }
 }
 
-/// The type of a value, for messages.
+/// Returns the name of a value's JSON type, for messages.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

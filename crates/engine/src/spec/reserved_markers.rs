@@ -1,5 +1,5 @@
-//! Rejects reserved markers in a Spec. A Spec with such a marker would be reviewed as *known after apply*, or
-//! as an unchanged secret, and a review of such a value accepts any value.
+//! Rejects reserved markers in a Spec. A reviewer would see such a marker as *known after apply* or as an unchanged
+//! secret, and would so approve any value.
 
 use serde_json::{Map, Value};
 
@@ -32,7 +32,7 @@ pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
 }
 
 fn is_mark(map: &Map<String, Value>) -> bool {
-    // A marker has one key.
+    // A marker is always a map with one key.
     if map.len() != 1 {
         return false;
     }

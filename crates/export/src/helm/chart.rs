@@ -1,4 +1,4 @@
-//! One chart: its description, the objects, the template that prints them, and the values that it needs.
+//! One chart: `Chart.yaml`, the objects, the template that prints them, and the required values.
 
 use serde_json::{Map, Value, json};
 
@@ -13,14 +13,14 @@ use crate::{
     values::empty_values,
 };
 
-/// The template. It is the same in each chart.
+/// The template, which is the same in every chart.
 const TEMPLATE: &str = include_str!("objects.yaml");
 
-/// Comment at the start of `values.yaml`.
+/// The comment at the start of `values.yaml`.
 const VALUES: &str = "# Every value is required. Those of `references` are what the Spec does not know; those of \
 `secrets` are\n# the data of Secrets: in base64 below `/data/`, as text below `/stringData/`. Do not commit them.\n";
 
-/// Helm's annotation of what an uninstall leaves.
+/// Helm's annotation that makes an uninstall keep an object.
 const POLICY: &str = "helm.sh/resource-policy";
 
 /// A chart.
@@ -28,14 +28,15 @@ pub(super) struct Chart {
     pub(super) name: String,
     /// The objects with their files.
     pub(super) objects: Vec<(ResourceId, String)>,
-    /// By path in the chart.
+    /// The files by their path in the chart.
     pub(super) files: Files,
-    /// The bytes of the values that the user gives, compressed, as far as the Spec knows them.
+    /// The compressed size in bytes of the user's values, as far as the Spec contains them.
     pub(super) given: usize,
 }
 
 impl Chart {
-    /// A chart with these objects. `keep`: an uninstall leaves them, because with a definition all its objects go.
+    /// Creates a chart with these objects. `keep` makes an uninstall keep them: deleting a CustomResourceDefinition
+    /// would delete all its objects.
     pub(super) fn new(
         bundle: &Bundle,
         name: String,
@@ -88,7 +89,7 @@ impl Chart {
     }
 }
 
-/// A part of a place that the template fills in.
+/// Describes a value in a location, for the template.
 fn value_part(value: &RequiredValue) -> Value {
     let mut part = json!({"group": value.group.key(), "name": value.name});
     if let Some(code) = value.code {
@@ -111,7 +112,8 @@ fn description(bundle: &Bundle, name: &str, version: &str) -> String {
     }))
 }
 
-/// Checks a name as `helm lint` does. A release is often called after its chart, and has at most 53 characters.
+/// Checks a chart name as `helm lint` does. A release, which is often named after its chart, has a shorter limit:
+/// 53.
 pub(super) fn check_name(name: &str) -> Result<(), ExportError> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -129,7 +131,7 @@ pub(super) fn check_name(name: &str) -> Result<(), ExportError> {
     })
 }
 
-/// Checks a version as Helm does: strict SemVer.
+/// Checks a chart version as Helm does: strict SemVer.
 pub(super) fn check_version(version: &str) -> Result<(), ExportError> {
     let parsed = semver::Version::parse(version);
     parsed.map(drop).map_err(|error| ExportError::ChartVersion {

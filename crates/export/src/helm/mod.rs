@@ -1,5 +1,6 @@
-//! Charts for Helm 3 and 4. The objects lie as files in the chart, and one template prints them as they are: no text in
-//! them is a template. CustomResourceDefinitions go into a chart of their own, which Helm can upgrade.
+//! Charts for Helm 3 and 4. The objects are files in the chart, and one template prints them unchanged, so no text
+//! in them is interpreted as a template. CustomResourceDefinitions get a chart of their own, because Helm does not
+//! upgrade those in `crds/`.
 
 mod chart;
 mod release_size;
@@ -21,16 +22,17 @@ use crate::{
 
 const TARGET: &str = "helm";
 
-/// Annotations that make an object a hook, and hooks are outside the release.
+/// Annotations that make an object a Helm hook. Hooks are not part of the release, so an uninstall keeps them.
 const OBEYED: [&str; 2] = ["helm.sh/hook", "helm.sh/hook-weight"];
 
-/// The label that Helm writes into each object.
+/// The label that Helm adds to each object.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// The most that a release may take: what a Secret holds, less what the values of the user and another compressor need.
+/// The maximum size of a stored release in bytes: the limit of a Secret, minus a reserve for the user's values and
+/// for differences between compressors.
 const MOST: usize = 1_000_000;
 
-/// The file that Helm loads, and the most that a file of a chart may have.
+/// The maximum size of a file in a chart in bytes, as Helm enforces it.
 const MOST_FILE: usize = 5 << 20;
 
 pub(crate) fn export(bundle: &Bundle, options: &ChartOptions) -> Result<Exported, ExportError> {
@@ -45,6 +47,8 @@ pub(crate) fn export(bundle: &Bundle, options: &ChartOptions) -> Result<Exported
     };
     chart::check_version(&version)?;
     refuse(bundle, TARGET, obeyed_annotations(bundle, &OBEYED))?;
+    // CustomResourceDefinitions get charts of their own, which are installed first and whose uninstall keeps the
+    // definitions.
     let is_definition = |object: &&BundleObject| object.kind() == GroupKind::CUSTOM_RESOURCE_DEFINITION;
     let (definitions, others): (Vec<_>, Vec<_>) = bundle.objects.iter().partition(is_definition);
     let new =
@@ -68,7 +72,8 @@ fn refused(bundle: &Bundle, refusal: ExportRefusal) -> ExportError {
     }
 }
 
-/// As few charts as can be stored. The objects are sorted by level, so no edge leads to an earlier chart.
+/// Splits objects into as few charts as Helm can store. The objects are sorted by level, so no edge leads to an
+/// earlier chart.
 fn split(
     objects: &[&BundleObject],
     name: &str,
@@ -90,7 +95,7 @@ fn split(
     while !rest.is_empty() {
         let name = format!("{name}-{}", charts.len() + 1);
         let one = |count: usize| new(name.clone(), &rest[..count]);
-        // The largest count that fits: all up to `low` do.
+        // Binary search for the largest count that fits; a chart with `low` objects fits.
         let (mut low, mut high) = (0, rest.len());
         while low < high {
             let middle = (low + high).div_ceil(2);
@@ -127,7 +132,8 @@ fn finish(bundle: &Bundle, charts: Vec<Chart>) -> Exported {
         bundle,
         TARGET,
         &|edge| match places[&edge.from].0.cmp(&places[&edge.to].0) {
-            // The charts are installed one after the other, with `--wait`.
+            // The charts must be installed one after the other with `--wait`, so objects of an earlier chart are
+            // ready.
             std::cmp::Ordering::Less => Ok(Holds::Ready),
             std::cmp::Ordering::Greater => Err(Loss::Order),
             std::cmp::Ordering::Equal => {
@@ -138,6 +144,7 @@ fn finish(bundle: &Bundle, charts: Vec<Chart>) -> Exported {
         },
         &|at| places[&bundle.objects[at].id].1.clone(),
     );
+    // Helm overwrites this label. An object with another value would differ from the Spec, so the export lists it.
     let labelled = bundle.objects.iter().filter(|object| {
         let label = object
             .body

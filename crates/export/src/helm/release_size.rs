@@ -1,4 +1,4 @@
-//! The size of a release. Helm stores the chart and what it printed, compressed, in one Secret.
+//! The size of a release. Helm stores the chart and the printed objects, compressed, in one Secret.
 
 use std::io::Write as _;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::chart::Chart;
 
-/// The bytes of a release of a chart: its JSON, compressed, in base64. The release holds a value of the user twice: as it
-/// is given, and in the objects. What a reference stands for is not known, and counts nothing.
+/// Estimates the size of a chart's release in bytes: compressed JSON in base64. The user's values count twice,
+/// because they are stored as values and in the objects. Values of references are unknown and count zero.
 pub(super) fn release_size(chart: &Chart) -> usize {
     let file = |(name, content): (&String, &Vec<u8>)| json!({"name": name, "data": base64(content)});
     let (templates, files): (Vec<_>, Vec<_>) = chart

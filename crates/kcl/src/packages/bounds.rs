@@ -1,18 +1,18 @@
-//! The limits for fetching a package before its checksum is known: the server, or the one who chose the package,
-//! may be hostile.
+//! The limits for fetching a package. They are needed because its checksum is not known yet: the server, or the person
+//! who chose the package, may be hostile.
 
 use std::time::Duration;
 
-/// The limits of one package. They are far above any published package, and far below what harms a runner.
+/// The limits of one package. They are far above any published package, and far below what would harm a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The bytes over the network: an archive, or a git pack.
+    /// The maximum number of bytes over the network (an archive, or a git pack).
     pub transferred: u64,
-    /// The bytes of all unpacked files.
+    /// The maximum number of bytes of all unpacked files.
     pub unpacked: u64,
-    /// The number of files.
+    /// The maximum number of files.
     pub files: u64,
-    /// The total time.
+    /// The maximum total time.
     pub time: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Default for Bounds {
     }
 }
 
-/// Counts what is unpacked.
+/// Counts the unpacked files and bytes.
 pub(super) struct Count {
     bounds: Bounds,
     bytes: u64,
@@ -43,7 +43,7 @@ impl Count {
         }
     }
 
-    /// Adds a file. Returns an error above a limit.
+    /// Counts one more file. Returns an error above a limit.
     pub(super) fn add(&mut self, bytes: u64) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.files += 1;

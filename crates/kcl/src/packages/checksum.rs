@@ -1,5 +1,5 @@
-//! The checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in base64,
-//! as the official tools (kpm's `HashDir`) compute it. Like there, file names are not part of the checksum.
+//! Computes the checksum of `kcl.mod.lock`: SHA-256 over the contents of all files of the package in walking order, in
+//! base64, as the official tools do (kpm's `HashDir`). As in kpm, file names are not part of the checksum.
 
 use std::{
     io,
@@ -9,8 +9,8 @@ use std::{
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
-/// Files whose path contains one of these names are skipped. No checksum covers them, so they are removed before the
-/// package is used.
+/// A file whose path contains one of these texts is skipped. No checksum covers such a file, so it is deleted before
+/// the package is used.
 const IGNORED: [&str; 2] = [".git", ".tar"];
 
 fn is_ignored(relative: &str) -> bool {
@@ -38,7 +38,7 @@ pub(super) fn has_ignored(folder: &Path) -> io::Result<bool> {
     Ok(found)
 }
 
-/// The checksum of the package in a folder.
+/// Returns the checksum of the package in a folder.
 pub(super) fn compute(folder: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
     walk(folder, folder, &mut |path, relative| {
@@ -50,7 +50,7 @@ pub(super) fn compute(folder: &Path) -> io::Result<String> {
     Ok(base64::engine::general_purpose::STANDARD.encode(hasher.finalize()))
 }
 
-/// Every regular file below a folder: the entries of each folder by name, a folder at the place of its name.
+/// Returns every regular file below a folder, sorted by name within each folder, as kpm walks them.
 pub(super) fn walk(
     root: &Path,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! [`PackageFetcher`]: settings and results that all steps of fetching packages share.
+//! [`PackageFetcher`]: the settings and the shared results of fetching packages.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,10 +10,10 @@ use super::{bounds::Bounds, resolved_package::ResolvedPackage, trust::PackageTru
 use crate::{SandboxMode, Toolchain};
 use konverge_base::checkout::Checkout;
 
-/// The folders whose content a run has verified.
+/// The folders whose checksum the run has verified.
 pub type VerifiedPackages = Arc<Mutex<HashSet<PathBuf>>>;
 
-/// Packages that a run has found for sources that nothing pins, by the folder that they would have.
+/// The packages that the run has looked up because no lock pins them, by their folders.
 pub type UnlockedPackages = Arc<tokio::sync::Mutex<HashMap<PathBuf, ResolvedPackage>>>;
 
 /// Fetches packages and caches them.
@@ -21,24 +21,24 @@ pub type UnlockedPackages = Arc<tokio::sync::Mutex<HashMap<PathBuf, ResolvedPack
 pub struct PackageFetcher {
     /// The folder of fetched packages.
     pub folder: PathBuf,
-    /// Fetch nothing: use only what was fetched before.
+    /// True to fetch nothing and to use only packages that were fetched before.
     pub offline: bool,
     /// The core, whose interpreter unpacks archives.
     pub core: Toolchain,
-    /// The `konverge` binary, which sandboxes that interpreter.
+    /// The `konverge` binary, which runs that interpreter in a sandbox.
     pub executable: PathBuf,
-    /// Behaviour if a sandbox layer is not available.
+    /// The mode of the sandbox: what happens if a layer is not available.
     pub sandbox: SandboxMode,
     /// The limits of one package.
     pub bounds: Bounds,
-    /// Our environment: credentials, proxies, `KCL_REGISTRY`.
+    /// The environment of this process: credentials, proxies, `KCL_REGISTRY`.
     pub environment: BTreeMap<String, String>,
-    /// The folders whose content this run has verified.
+    /// The folders whose checksum this run has verified.
     pub whole: VerifiedPackages,
-    /// Packages that this run has found for sources that nothing pins.
+    /// The packages that this run has looked up because no lock pins them.
     pub unlocked: UnlockedPackages,
-    /// Trust in the code that requests packages.
+    /// The trust in the code that requests the packages.
     pub asker: PackageTrust,
-    /// The checkout; no program is run from it.
+    /// The checkout, from which no program is run.
     pub checkout: Checkout,
 }

@@ -1,5 +1,5 @@
-//! Packages from git repositories, fetched with the `git` binary, which knows every transport and credential
-//! helper.
+//! Fetches packages from git repositories with the `git` program, which supports all transports and credential
+//! helpers.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use konverge_base::{
     process::{ProcessError, ProcessResult, Program},
 };
 
-/// The address space of git in bytes: a small pack may unpack to any size.
+/// The maximum address space of git, in bytes, because a small pack may unpack to any size.
 const MEMORY: u64 = 4 << 30;
 
-/// Git's messages for a file that exceeds its limit.
+/// The parts of git's messages that show that a file exceeded its size limit.
 const TOO_LARGE: [&str; 3] = ["File too large", "signal 25", "SIGXFSZ"];
 
-/// Git's message for a server of plain files.
+/// The part of git's message for a server that only serves plain files.
 const NOT_SHALLOW: &str = "does not support shallow";
 
-/// The maximum length of a line in git's file listing: mode, id, size and path.
+/// The maximum length of a line in git's file listing (mode, id, size and path), in bytes.
 const LONGEST_LINE: u64 = 4200;
 
-/// Fetches one revision and copies the package from it into `target`. Returns the commit.
+/// Fetches one revision and copies the package from it into `target`. Returns the commit id.
 pub(super) async fn fetch(
     packages: &PackageFetcher,
     url: &str,
@@ -55,6 +55,7 @@ async fn fetch_unbounded(
         GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
         GitRevision::Commit(commit) => commit.clone(),
     };
+    // A shallow fetch of the one revision first: it is much smaller than the history.
     let shallow = git(
         packages,
         folder,
@@ -71,7 +72,8 @@ async fn fetch_unbounded(
             )
             .await?
         }
-        // A short commit id, or a server that does not serve single commits or only whole histories: fetch everything.
+        // The server needs a full commit id, does not serve single commits, or does not support shallow fetches: fetch
+        // everything.
         (Err(why), at) if matches!(at, GitRevision::Commit(_)) || chain(&*why).contains(NOT_SHALLOW) => {
             let revision = match at {
                 GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
@@ -101,6 +103,7 @@ async fn fetch_unbounded(
         }
         (Err(why), _) => return Err(why),
     }
+    // Only the package is copied, so that the history and the rest of the repository are deleted with the clone.
     let root = match package {
         Some(package) => subfolder(folder, package)?,
         None => folder.to_owned(),
@@ -110,8 +113,8 @@ async fn fetch_unbounded(
     Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
 }
 
-/// The address to fetch from. No public forge speaks `git://` any more: as in kpm it means `https://`, unless an
-/// `insteadOf` of the user's git says otherwise.
+/// Returns the address to fetch from. Public forges no longer serve `git://`, so it is replaced by `https://`, as in
+/// kpm, unless an `insteadOf` in the user's git configuration says otherwise.
 async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<String, SharedError> {
     let Some(rest) = url.strip_prefix("git://") else {
         return Ok(url.to_owned());
@@ -125,7 +128,7 @@ async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<
     })
 }
 
-/// Counts the files of a revision and their bytes before they are checked out.
+/// Checks the number of files in a revision and their bytes against the limits, before they are checked out.
 async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), SharedError> {
     let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
     let mut count = Count::new(packages.bounds);
@@ -135,7 +138,7 @@ async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) ->
         .filter(|line| !line.is_empty())
     {
         let line = String::from_utf8_lossy(line);
-        // `MODE TYPE ID SIZE<tab>PATH`; a submodule has no size.
+        // The format is `MODE TYPE ID SIZE<tab>PATH`; a submodule has no size.
         let facts = line.split('\t').next().unwrap_or_default();
         let size = facts.split_whitespace().nth(3).and_then(|size| size.parse().ok());
         count.add(size.unwrap_or(0))?;
@@ -152,6 +155,8 @@ async fn run(
     folder: &Path,
     arguments: &[&str],
 ) -> Result<ProcessResult, SharedError> {
+    // The repository is not trusted: no hook of the user runs on it, no transport runs a command, and no link is
+    // created that could lead outside of the folder.
     let fixed = [
         "-c",
         "core.hooksPath=/dev/null",
@@ -166,6 +171,8 @@ async fn run(
         .args(arguments.iter().copied());
     let kept = packages.asker.variables(&packages.environment).into_iter();
     let kept = kept.map(|(name, value)| (name.into(), value.into()));
+    // Git must not wait for a password, must not read the system's configuration, and must print messages in English,
+    // because some of them are recognized below.
     let own = [
         ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -197,7 +204,8 @@ async fn run(
     Err(format!("git: {}", line.unwrap_or("failed with no error output")).into())
 }
 
-/// The package inside a repository: the folder of that path, or else the one whose `kcl.mod` has that name.
+/// Returns the folder of the package in a repository: the folder with that path, or else the one whose `kcl.mod` has
+/// that name.
 fn subfolder(root: &Path, package: &str) -> Result<PathBuf, SharedError> {
     let plain = !package.split('/').any(|part| part == "..") && !package.starts_with('/');
     if plain && root.join(package).join("kcl.mod").is_file() {

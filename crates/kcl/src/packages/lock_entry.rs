@@ -1,4 +1,4 @@
-//! [`LockEntry`]: an entry of `kcl.mod.lock`, with the keys that kpm writes in its order.
+//! [`LockEntry`]: an entry of `kcl.mod.lock`. Its keys are written in the order of kpm.
 
 use std::{fmt, io};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use konverge_base::model::{package_lock::is_whole_commit, stack::RemotePackage};
 
-/// The keys of an entry that are written here; others stay.
+/// The keys of an entry that Konverge writes. It leaves other keys unchanged.
 pub(super) const KEYS: [&str; 13] = [
     "name",
     "full_name",
@@ -26,31 +26,31 @@ pub(super) const KEYS: [&str; 13] = [
     "oci_tag",
 ];
 
-/// A package in the repository, which the lock lists without pinning it.
+/// A package in the repository. The lock lists such a package, but does not pin it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathEntry {
     /// The name in `kcl.mod`.
     pub declared: String,
-    /// The name that the package gives itself.
+    /// The name in the package's own `kcl.mod`.
     pub name: Option<String>,
-    /// Its version.
+    /// The version in the package's own `kcl.mod`.
     pub version: Option<String>,
 }
 
-/// An entry.
+/// An entry of the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LockEntry {
-    /// `[dependencies.KEY]`.
+    /// The key in `[dependencies.KEY]`.
     pub key: String,
     /// The keys with their values, in the order of [`KEYS`].
     pub fields: Vec<(&'static str, String)>,
 }
 
 impl LockEntry {
-    /// The entry of a fetched package.
+    /// Creates the entry of a fetched package.
     ///
     /// # Errors
-    /// Its folder cannot be read.
+    /// The folder of the package cannot be read.
     pub(super) fn new(
         package: &RemotePackage,
         source: &PackageSource,
@@ -71,8 +71,8 @@ impl LockEntry {
         match source {
             PackageSource::Git { url, at, package } => {
                 entry.add("url", url);
-                // kpm accepts one of branch, commit and tag in an entry. So the commit of a tag has a key of its own,
-                // which the official tools do not read.
+                // kpm accepts only one of branch, commit and tag in an entry. So the commit of a tag is written with
+                // another key, which the official tools ignore.
                 match at {
                     GitRevision::Branch(name) => entry.add("branch", name),
                     GitRevision::Commit(id) => entry.add("commit", id),
@@ -96,7 +96,7 @@ impl LockEntry {
         Ok(entry)
     }
 
-    /// The entry of a package in the repository.
+    /// Creates the entry of a package in the repository.
     pub(super) fn of_path(package: &PathEntry) -> Self {
         Self::named(&package.declared, package.name.clone(), package.version.clone())
     }
@@ -128,7 +128,7 @@ impl LockEntry {
 }
 
 impl fmt::Display for LockEntry {
-    /// Writes the pin of the entry: `0.2.0: commit b2297e75…`.
+    /// Formats the pin of the entry: `0.2.0: commit b2297e75…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = ["git_tag", "branch", "oci_tag"]
             .into_iter()

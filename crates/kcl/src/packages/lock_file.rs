@@ -1,20 +1,20 @@
-//! The text of `kcl.mod.lock`: entries are added and replaced, everything else keeps its bytes. New entries have the
-//! form in which kpm writes the file.
+//! Edits the text of `kcl.mod.lock`: entries are added and replaced, everything else keeps its bytes. New entries are
+//! formatted as kpm writes them.
 
 use super::lock_entry::{KEYS, LockEntry};
 
 const SECTION: &str = "dependencies";
 
-/// A table of the file: from its head to the next one.
+/// A table of the file, from its header to the next table.
 struct Block {
     path: Vec<String>,
     lines: Vec<String>,
 }
 
-/// The text with these entries.
+/// Returns the text with these entries added or replaced.
 ///
 /// # Errors
-/// The entries are there in another form than kpm writes, such as inline tables.
+/// The file has entries in another form than kpm writes, such as inline tables.
 pub(super) fn update(text: &str, entries: &[LockEntry]) -> Result<String, String> {
     if entries.is_empty() {
         return Ok(text.to_owned());
@@ -45,7 +45,7 @@ pub(super) fn update(text: &str, entries: &[LockEntry]) -> Result<String, String
     }
 }
 
-/// The lines before the first table, then each table. The parts are the whole text.
+/// Splits the text into the lines before the first table, and each table. Joined, the parts are the whole text.
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = vec![Block {
         path: Vec::new(),
@@ -65,7 +65,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The path of the table that a line begins.
+/// Returns the path in a table header; `None` if the line is not one.
 fn head(line: &str) -> Option<Vec<String>> {
     let line = line.trim_start_matches('\u{feff}').trim();
     if !line.starts_with('[') {
@@ -101,7 +101,7 @@ fn set(blocks: &mut Vec<Block>, entry: &LockEntry, end: &str) {
         block.lines.extend(kept);
         return;
     }
-    // By name, as kpm sorts them. A table inside an entry belongs to the entry before.
+    // Entries are sorted by name, as kpm does. A table inside an entry belongs to the entry before it.
     let after = blocks
         .iter()
         .position(|block| key_of(block).is_some_and(|key| key > entry.key));
@@ -133,7 +133,7 @@ fn is_of_ours(line: &str) -> bool {
     key.is_some_and(|key| KEYS.contains(&key))
 }
 
-/// A line that another one follows.
+/// Returns a line with a line end, so that another line can follow it.
 fn with_end(line: String, end: &str) -> String {
     if line.is_empty() || line.ends_with('\n') {
         line
@@ -151,14 +151,14 @@ fn bare_or_quoted(key: &str) -> String {
     }
 }
 
-/// A basic string of TOML. JSON has the same escapes, but leaves one control character as it is.
+/// Formats a TOML basic string. JSON has the same escapes, except that it leaves one control character unescaped.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text)
         .to_string()
         .replace('\u{7f}', "\\u007f")
 }
 
-/// Returns true if a text differs from the text before it in nothing but these entries.
+/// Returns true if two texts differ in nothing but these entries.
 fn is_updated(before: &str, after: &str, entries: &[LockEntry]) -> bool {
     let parse = |text: &str| text.trim_start_matches('\u{feff}').parse::<toml::Table>().ok();
     let (Some(mut wanted), Some(found)) = (parse(before), parse(after)) else {

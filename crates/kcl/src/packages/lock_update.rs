@@ -1,4 +1,4 @@
-//! [`LockUpdate`]: locks the packages of a stack in its `kcl.mod.lock`.
+//! [`LockUpdate`]: updates the `kcl.mod.lock` of a stack.
 
 use super::{
     fetcher::PackageFetcher,
@@ -10,25 +10,26 @@ use super::{
 use crate::KclError;
 use konverge_base::model::{package_lock::PackageLock, stack::RemotePackage};
 
-/// New content of `kcl.mod.lock`.
+/// The new content of a `kcl.mod.lock`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockUpdate {
-    /// The text of the file.
+    /// The new text of the file.
     pub text: String,
-    /// The packages with new entries, with what was found.
+    /// The packages with new entries, each with its new pin.
     pub changed: Vec<(String, String)>,
-    /// The number of packages whose entries are as before.
+    /// The number of packages whose entries did not change.
     pub unchanged: usize,
 }
 
 impl PackageFetcher {
-    /// Locks the packages of a stack and their dependencies in `text`, its `kcl.mod.lock`; `lock` also has what the locks
-    /// of the packages in the repository pin. Entries that pin what
-    /// `kcl.mod` asks for keep their bytes, but for the packages in `renewed`. `by_path` are the packages in the
-    /// repository: the official tools list them too.
+    /// Locks the packages of a stack and their dependencies.
+    ///
+    /// `text` is the stack's `kcl.mod.lock`; `lock` also contains the pins from the locks of packages in the
+    /// repository. An entry keeps its bytes if it matches `kcl.mod` and its package is not in `renewed`. `by_path` are
+    /// the packages in the repository, which the official tools list too.
     ///
     /// # Errors
-    /// As [`PackageFetcher::resolve`]; the file is not in the form that the official tools write.
+    /// The errors of [`PackageFetcher::resolve`]; also if the file does not have the format of the official tools.
     pub async fn lock(
         &self,
         wanted: &[RemotePackage],
@@ -52,7 +53,7 @@ impl PackageFetcher {
             changed.push((package.declared.clone(), entry.to_string()));
             entries.push(entry);
         }
-        // The official tools look packages up in the lock alone, if there is one.
+        // If there is a lock, the official tools look packages up only in it, so every package must be listed.
         let is_listed = |entry: &PathEntry| own.find(&entry.declared.replace('-', "_")).is_some();
         if !entries.is_empty() {
             let missing = by_path.iter().filter(|entry| !is_listed(entry));

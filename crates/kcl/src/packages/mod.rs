@@ -1,9 +1,9 @@
 //! [`PackageFetcher`]: fetches the dependencies of `kcl.mod` from git repositories and OCI registries.
 //!
-//! Each package is fetched once into a folder that runs share. `kcl.mod.lock` pins it by the checksum of its contents, by
-//! the commit of its repository, or by both. Each run verifies the checksum again. What nothing pins is looked up
-//! once in a run, if the code is trusted; the caller says what was found, and keeps no result of it. Only this process
-//! uses the network; the compiler reads the folder.
+//! Each package is fetched once into a folder that all runs share. `kcl.mod.lock` pins it by the checksum of its
+//! contents, by the commit of its repository, or by both. Each run verifies the checksum again. A package that no lock
+//! pins is looked up once in a run, if the code is trusted; the caller reports what was found, and caches no result
+//! that depends on it. Only this process uses the network; the compiler reads the folder.
 
 mod bounds;
 mod checksum;

@@ -1,5 +1,5 @@
-//! Packages from OCI registries, by the distribution protocol
-//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>). Every answer has a size limit.
+//! Fetches packages from OCI registries, by the distribution protocol
+//! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>). Every response has a size limit.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -17,7 +17,7 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application
 
 /// The accepted media types of a package's layer.
 const LAYERS: [&str; 5] = [
-    // A module of Kusion: a package with a binary.
+    // The media type of a Kusion module, which is a package with a binary.
     "application/vnd.io.kusion.content.v1.tar+gzip",
     "application/vnd.oci.image.layer.v1.tar",
     "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -25,10 +25,10 @@ const LAYERS: [&str; 5] = [
     "application/vnd.docker.image.rootfs.diff.tar",
 ];
 
-/// The maximum size of a manifest, as in registries, and of an answer with a token.
+/// The maximum size of a manifest (as in registries) and of a response with a token, in bytes.
 const DOCUMENT: u64 = 4 << 20;
 
-/// A package has one layer; an artifact with more is probably an image.
+/// The maximum number of layers. A package has one layer; an artifact with many layers is probably an image.
 const MOST_LAYERS: usize = 16;
 
 /// Pulls a package and unpacks it into `target`.
@@ -55,12 +55,12 @@ pub(super) async fn fetch(
 struct Registry {
     http: Client,
     host: String,
-    /// `https://HOST/v2/NAME`.
+    /// The base of its URLs: `https://HOST/v2/NAME`.
     base: String,
     login: Option<RegistryLogin>,
 }
 
-/// The authentication of a request.
+/// The authentication of a request to a registry.
 enum Proof {
     None,
     Basic,
@@ -71,7 +71,7 @@ enum Proof {
 struct Manifest {
     #[serde(default)]
     layers: Vec<Layer>,
-    /// The manifests of an index, one for each platform.
+    /// The manifests of an index, one for each platform; `None` for a single manifest.
     manifests: Option<Vec<IndexEntry>>,
 }
 
@@ -126,14 +126,14 @@ impl Registry {
         if !plain {
             return Err(wrong().into());
         }
-        // As in Docker: a registry on this machine may use plain HTTP.
+        // As in Docker, a registry on this machine may use plain HTTP.
         let scheme = if is_local_registry(host) { "http" } else { "https" };
         let server = if host == "docker.io" {
             "registry-1.docker.io"
         } else {
             host
         };
-        // Registries send to other hosts for their blobs, which are named by their digests.
+        // Redirects to other hosts are allowed: registries keep their blobs there, and a digest identifies each blob.
         let http = konverge_http::client()
             .redirect(reqwest::redirect::Policy::default())
             .https_only(scheme == "https")
@@ -141,6 +141,7 @@ impl Registry {
             .map_err(said)?;
         let login = match packages.asker {
             PackageTrust::Own => RegistryLogin::find(&packages.environment, host),
+            // Credentials would let code from outside read packages that only this repository may read.
             PackageTrust::Outside(_) => None,
         };
         Ok(Self {
@@ -151,7 +152,7 @@ impl Registry {
         })
     }
 
-    /// The layers of a tag.
+    /// Pulls the layers of a tag.
     async fn pull(&self, tag: &str, bounds: &Bounds) -> Result<Vec<Vec<u8>>, SharedError> {
         let address = format!("{}/manifests/{tag}", self.base);
         let manifest = || self.http.get(&address).header(header::ACCEPT, MANIFESTS);
@@ -163,6 +164,7 @@ impl Registry {
             let digest = for_platform(entries, os, architecture)?;
             let content = self.addressed("manifests", digest, &proof, DOCUMENT).await?;
             manifest = read_manifest(&content)?;
+            // A chain of indexes could be endless, so only one level is followed.
             if manifest.manifests.is_some() {
                 return Err("its index names another index".into());
             }
@@ -180,6 +182,7 @@ impl Registry {
                 );
             }
             let content = self.addressed("blobs", &layer.digest, &proof, left).await?;
+            // The limit is for all layers together.
             left -= content.len() as u64;
             layers.push(content);
         }
@@ -247,7 +250,7 @@ impl Registry {
         }
     }
 
-    /// A token from the service that the registry names.
+    /// Requests a token from the service that the registry names in its challenge.
     async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, SharedError> {
         let named = |name: &str| challenge.get(name).map(String::as_str);
         let realm = named("realm").ok_or("it names no service that gives tokens")?;
@@ -276,11 +279,11 @@ fn read_manifest(content: &[u8]) -> Result<Manifest, SharedError> {
     serde_json::from_slice(content).map_err(|_| "its manifest is not an OCI artifact manifest".into())
 }
 
-/// The platform whose package stands in where there is none for this machine. The files of KCL are the same on every
-/// platform, the module's binary is not: `run::module_runner` runs none of another platform.
+/// The platform whose package is used if there is none for this machine. The KCL files are the same for every
+/// platform; the binary of a module is not, so `run::module_runner` does not run one of another platform.
 const STAND_IN: (&str, &str) = ("linux", "amd64");
 
-/// The digest of the manifest for a platform.
+/// Returns the digest of the manifest for a platform, or else for [`STAND_IN`].
 fn for_platform<'a>(entries: &'a [IndexEntry], os: &str, architecture: &str) -> Result<&'a str, String> {
     let platforms = entries
         .iter()
@@ -301,7 +304,7 @@ fn for_platform<'a>(entries: &'a [IndexEntry], os: &str, architecture: &str) -> 
     ))
 }
 
-/// `realm="https://…",service="…"` as pairs.
+/// Parses the parameters `realm="https://…",service="…"` of a challenge.
 fn parameters(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut rest = text;
@@ -317,7 +320,7 @@ fn parameters(text: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The body of a successful answer, up to a limit.
+/// Returns the body of a successful response, up to a size limit.
 async fn bounded(answer: Response, most: u64) -> Result<Vec<u8>, SharedError> {
     let status = answer.status();
     if !status.is_success() {
@@ -340,12 +343,12 @@ async fn bounded(answer: Response, most: u64) -> Result<Vec<u8>, SharedError> {
     })
 }
 
-/// The error without the address, whose query may contain a token.
+/// Returns the error without the URL, whose query may contain a token.
 fn said(error: reqwest::Error) -> SharedError {
     error.without_url().into()
 }
 
-/// The operating system and the architecture, such as `linux` and `amd64`.
+/// Returns the operating system and the architecture, such as `linux` and `amd64`.
 pub fn platform() -> (&'static str, &'static str) {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",

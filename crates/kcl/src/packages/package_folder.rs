@@ -1,4 +1,4 @@
-//! The folders of fetched packages: their names, how they appear, how they are verified and counted.
+//! The folders of fetched packages: their names, how they are created, verified and counted.
 
 use std::{
     collections::HashSet,
@@ -13,16 +13,16 @@ use super::{checksum, fetcher::PackageFetcher, source::PackageSource};
 use crate::CacheUse;
 use konverge_base::model::{digest::DigestBuilder, package_lock::is_whole_commit};
 
-/// Pins that determine the content of a package.
+/// The pins that determine the content of a package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Pins {
     pub checksum: Option<String>,
-    /// A whole id.
+    /// The commit id, not abbreviated.
     pub commit: Option<String>,
 }
 
 impl Pins {
-    /// The pins of a lock entry, and the commit that the requirement itself names.
+    /// Collects the pins of a lock entry, and the commit in the requirement itself.
     pub(super) fn new(checksum: Option<&str>, commit: Option<&str>, source: &PackageSource) -> Self {
         let commit = commit.filter(|id| is_whole_commit(id)).or(source.whole_commit());
         Self {
@@ -39,7 +39,7 @@ impl Pins {
 }
 
 impl PackageFetcher {
-    /// The folder for a package with this content.
+    /// Returns the folder for a package with these pins.
     pub(super) fn folder_of(&self, name: &str, source: &PackageSource, pins: &Pins) -> PathBuf {
         let mut key = DigestBuilder::new("kcl package 2");
         source.add_to(&mut key);
@@ -50,7 +50,7 @@ impl PackageFetcher {
             .join(format!("{}-{}", plain_name(name), key.finish().short()))
     }
 
-    /// An empty folder to fetch into.
+    /// Creates an empty folder to fetch into.
     pub(super) fn fresh_folder(&self) -> io::Result<TempDir> {
         std::fs::create_dir_all(&self.folder)?;
         tempfile::Builder::new()
@@ -58,13 +58,13 @@ impl PackageFetcher {
             .tempdir_in(&self.folder)
     }
 
-    /// Moves a fetched and verified package to its place, complete or not at all.
+    /// Moves a fetched and verified package to its final folder, in one atomic step.
     pub(super) fn move_in(&self, fresh: TempDir, target: &Path) -> io::Result<()> {
         self.lock_whole().insert(target.to_owned());
         let fresh = fresh.keep();
         if let Err(error) = std::fs::rename(&fresh, target) {
             let _ = std::fs::remove_dir_all(&fresh);
-            // Another process was faster; its result is equal.
+            // Another process was faster. Its result is the same, so this one is dropped.
             if !target.is_dir() {
                 return Err(error);
             }
@@ -72,7 +72,8 @@ impl PackageFetcher {
         Ok(())
     }
 
-    /// Returns true if a folder has the locked checksum. Verified once per run, because it reads every file.
+    /// Returns true if a folder has the locked checksum. This is verified only once per run, because it reads every
+    /// file.
     pub(super) fn is_whole(&self, folder: &Path, checksum: Option<&str>) -> io::Result<bool> {
         let Some(pinned) = checksum else {
             return Ok(true);
@@ -95,7 +96,7 @@ impl PackageFetcher {
 /// Counts the packages in a folder, and their bytes.
 ///
 /// # Errors
-/// It cannot be read. A missing folder counts as empty.
+/// The folder cannot be read. A missing folder counts as empty.
 pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
     let mut all = CacheUse::default();
     for package in fetched(folder)? {
@@ -108,7 +109,7 @@ pub fn packages_use(folder: &Path) -> io::Result<CacheUse> {
     Ok(all)
 }
 
-/// Deletes every fetched package; returns what it deleted.
+/// Deletes every fetched package. Returns the deleted packages and bytes.
 ///
 /// # Errors
 /// The folder cannot be read or written.
@@ -131,7 +132,7 @@ fn fetched(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// A name as part of a folder name.
+/// Returns a name in a form that can be part of a folder name.
 fn plain_name(name: &str) -> String {
     name.chars()
         .map(|c| {

@@ -1,25 +1,25 @@
-//! [`ResolvedPackage`]: the folder of a package, and the content that was found if nothing pins it.
+//! [`ResolvedPackage`]: the folder of a package, with the content that was found if no lock pins it.
 
 use std::{fmt, path::PathBuf};
 
 use super::source::PackageSource;
 
-/// A package that is there.
+/// A package that is available in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPackage {
     /// The name in imports.
     pub name: String,
-    /// The folder that holds the package.
+    /// The folder with the package.
     pub folder: PathBuf,
-    /// Content that this run found, if nothing pins the package.
+    /// The content that this run found, if no lock pins the package.
     pub unlocked: Option<UnlockedPackage>,
 }
 
-/// The present content of a source that nothing pins.
+/// The current content of a package that no lock pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnlockedPackage {
     pub(super) source: PackageSource,
-    /// The commit of a git repository.
+    /// The commit, if the package is from a git repository.
     pub(super) commit: Option<String>,
     pub(super) checksum: String,
 }

@@ -1,4 +1,4 @@
-//! Resolves the packages of a stack: each by what pins it, and what nothing pins by what its source has now.
+//! Resolves the packages of a stack: pinned ones by their pins, others by the current content of their source.
 
 use std::{collections::VecDeque, path::Path};
 
@@ -20,17 +20,17 @@ use konverge_base::{
     variables,
 };
 
-/// Choice of the lock entries that are replaced.
+/// The choice of lock entries to replace.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Renewal<'a> {
-    /// None: an entry that does not follow `kcl.mod` is an error.
+    /// No entry is replaced: an entry that does not match `kcl.mod` is an error.
     Nothing,
-    /// The entries that do not follow `kcl.mod`, and those of these packages.
+    /// The entries that do not match `kcl.mod`, and the entries of these packages.
     Stale(&'a [String]),
 }
 
 impl Renewal<'_> {
-    /// Returns true if the entry of a package is replaced.
+    /// Returns true if the entry of a package must be replaced.
     pub(super) fn is_of(self, package: &RemotePackage, source: &PackageSource) -> bool {
         match self {
             Self::Nothing => false,
@@ -43,12 +43,12 @@ impl Renewal<'_> {
 }
 
 impl PackageFetcher {
-    /// The packages of a stack and their dependencies.
+    /// Returns the packages of a stack and their dependencies.
     ///
     /// # Errors
     /// A package cannot be fetched, does not have its locked checksum, or has the lock entry of another version; code
-    /// from outside brings a package of its own; an offline run, or code from outside, asks for a package that nothing
-    /// pins.
+    /// from outside needs a package that its target branch does not have; an offline run, or code from outside, needs a
+    /// package that no lock pins.
     pub async fn resolve(
         &self,
         wanted: &[RemotePackage],
@@ -58,13 +58,15 @@ impl PackageFetcher {
         Ok(found.into_iter().map(|(_, resolved)| resolved).collect())
     }
 
-    /// [`PackageFetcher::resolve`], each with what asks for it.
+    /// Resolves packages like [`PackageFetcher::resolve`], and returns each with its requirement.
     pub(super) async fn resolve_each(
         &self,
         wanted: &[RemotePackage],
         lock: &PackageLock,
         renewal: Renewal<'_>,
     ) -> Result<Vec<(RemotePackage, ResolvedPackage)>, KclError> {
+        // The trust is checked before any request: code from outside must not make the runner contact a server of its
+        // choice.
         self.asker.check_wanted(wanted)?;
         let mut found: Vec<(RemotePackage, ResolvedPackage)> = Vec::new();
         let mut queue: VecDeque<RemotePackage> = wanted.iter().cloned().collect();
@@ -110,7 +112,7 @@ impl PackageFetcher {
         }
     }
 
-    /// A package that is pinned.
+    /// Returns a pinned package, and fetches it if it is missing.
     async fn fetch_pinned(
         &self,
         package: &RemotePackage,
@@ -154,7 +156,7 @@ impl PackageFetcher {
         Ok(resolved)
     }
 
-    /// A package that nothing pins: what its source has now, asked once in a run.
+    /// Returns a package that no lock pins: the current content of its source, looked up once in a run.
     async fn look_up(
         &self,
         package: &RemotePackage,
@@ -168,6 +170,7 @@ impl PackageFetcher {
         }
         let io = |error: std::io::Error| failure(package, error);
         let key = self.folder_of(&package.name, &source, &Pins::default());
+        // The lock is held during the fetch, so that all stacks of the run get the same content of an unpinned package.
         let mut known = self.unlocked.lock().await;
         if let Some(resolved) = known.get(&key) {
             return Ok(resolved.clone());
@@ -196,8 +199,8 @@ impl PackageFetcher {
         Ok(resolved)
     }
 
-    /// Fetches a package into a new folder, without the files that its checksum does not cover. Returns the commit of
-    /// a git repository too.
+    /// Fetches a package into a new folder, and deletes the files that its checksum does not cover. Returns the commit
+    /// as well, if the source is a git repository.
     async fn fetch(
         &self,
         package: &RemotePackage,
@@ -219,6 +222,7 @@ impl PackageFetcher {
             }
         };
         let commit = fetched.map_err(|why| failure(package, why))?;
+        // Files without a checksum are removed before anybody can use them.
         checksum::remove_ignored(fresh.path()).map_err(io)?;
         Ok((fresh, commit))
     }
@@ -235,7 +239,8 @@ fn failure(package: &RemotePackage, why: impl Into<SharedError>) -> KclError {
     }
 }
 
-/// The dependencies of a fetched package: other packages of the same lock. Folders inside it are part of it.
+/// Returns the dependencies of a fetched package, as far as they are separate packages, with their entries in the same
+/// lock. Dependencies in folders of the package are part of it.
 fn dependencies(name: &str, folder: &Path, lock: &PackageLock) -> Result<Vec<RemotePackage>, KclError> {
     let Ok(text) = std::fs::read_to_string(folder.join("kcl.mod")) else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The requirements in `kcl.mod`, and the sources of packages.
+//! Parses the requirements in `kcl.mod` into the sources of packages.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use konverge_base::{
     secrets::{AddressParts, credential_in, without_credentials},
 };
 
-/// The registry of packages that are named by a version only, as in the official tools.
+/// The registry for packages that `kcl.mod` names by a version only, as in the official tools.
 const DEFAULT_REGISTRY: &str = "oci://ghcr.io/kcl-lang";
 
 /// The source of a package.
@@ -22,7 +22,7 @@ pub(super) enum PackageSource {
         /// The name or folder of the package inside the repository.
         package: Option<String>,
     },
-    /// `registry/repository`, and the tag.
+    /// A package in an OCI registry: `registry/repository`, and the tag.
     Oci { repository: String, tag: String },
 }
 
@@ -35,7 +35,7 @@ pub(super) enum GitRevision {
 }
 
 impl PackageSource {
-    /// The commit, if the requirement itself names one as a whole.
+    /// Returns the commit, if the requirement itself names one that is not abbreviated.
     pub(super) fn whole_commit(&self) -> Option<&str> {
         match self {
             Self::Git {
@@ -46,7 +46,7 @@ impl PackageSource {
         }
     }
 
-    /// Adds what identifies the source to a digest.
+    /// Adds the identity of the source to a digest.
     pub(super) fn add_to(&self, digest: &mut DigestBuilder) {
         let parts = match self {
             Self::Git { url, at, package } => {
@@ -64,8 +64,8 @@ impl PackageSource {
         }
     }
 
-    /// Returns the version that `kcl.mod` asks for and the other one in the lock, if they differ. An entry that pins
-    /// nothing cannot differ.
+    /// Returns the version in `kcl.mod` and the one in the lock, if they differ. A lock entry without pins
+    /// never differs.
     pub(super) fn lock_difference(&self, package: &RemotePackage) -> Option<(String, String)> {
         let locked = &package.locked;
         if !locked.is_pinned() {
@@ -75,7 +75,8 @@ impl PackageSource {
             let known = known.filter(|known| *known != asked)?;
             Some((asked.to_owned(), known.clone()))
         };
-        // If the requirement is only a version, the machine chooses the registry, so another registry is no difference.
+        // If the requirement is only a version, each machine chooses its registry, so another registry is no
+        // difference.
         let is_version_alone = !package.requirement.starts_with('{');
         match self {
             Self::Git { url, at, .. } => {
@@ -119,7 +120,7 @@ impl fmt::Display for PackageSource {
     }
 }
 
-/// A git address in the form in which two are compared.
+/// Returns a git address in a normal form, so that two addresses can be compared.
 fn repository_of(url: &str) -> String {
     let url = url.trim_end_matches('/').trim_end_matches(".git");
     match url.strip_prefix("git://") {
@@ -128,7 +129,7 @@ fn repository_of(url: &str) -> String {
     }
 }
 
-/// Parses a requirement.
+/// Parses the requirement of a package.
 pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<PackageSource, KclError> {
     let wrong = |why: &str| KclError::Package {
         name: package.name.clone(),
@@ -152,6 +153,7 @@ pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<Pa
             }
         };
         let (GitRevision::Commit(name) | GitRevision::Tag(name) | GitRevision::Branch(name)) = &at;
+        // Git would read a revision that begins with a dash as an option.
         if name.is_empty()
             || name.starts_with('-')
             || name.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -175,6 +177,7 @@ pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<Pa
             package.declared.escape_debug()
         )));
     };
+    // A version alone names a package of the default registry, which the user may replace.
     let base = registry.unwrap_or(DEFAULT_REGISTRY);
     let url = text("oci").map_or_else(
         || format!("{}/{}", base.trim_end_matches('/'), package.declared),
@@ -192,10 +195,9 @@ pub(super) fn read(package: &RemotePackage, registry: Option<&str>) -> Result<Pa
     })
 }
 
-/// Accepts only transports that fetch: git's `ext::` runs commands, and a leading dash would be an option.
+/// Checks that a URL has a safe transport: git's `ext::` runs commands, and a leading dash would be an option.
 fn check_url(url: &str) -> Result<(), String> {
-    // The user of git over SSH is not secret.
-    // `git://` becomes `https://`.
+    // A user name in an SSH address is not a secret. `git://` counts as web, because it becomes `https://`.
     let is_web = url.starts_with("http") || url.starts_with("git://");
     check_credentials(url, !is_web)
         .map_err(|why| format!("{why}; let git's credential helper, or `http.extraheader`, give them"))?;

@@ -1,7 +1,7 @@
-//! The trust in code that requests packages. Code from outside (a pull request from a fork) may choose no
-//! package: its target branch must already have each of them, from the same source and with the same
-//! checksum. They are fetched without our credentials, over TLS. Otherwise the `kcl.mod` of a fork could read
-//! what only the runner's user can reach.
+//! The trust in code that requests packages. Code from outside (a pull request from a fork) cannot choose packages: its
+//! target branch must already have each of them, from the same source and with the same checksum. They are fetched over
+//! TLS and without the credentials of this process. Otherwise the `kcl.mod` of a fork could read what only the runner's
+//! user can reach.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -26,7 +26,7 @@ const NEEDED: [&str; 9] = [
     "LANG",
 ];
 
-/// The environment variables that it also needs to authenticate.
+/// The environment variables that git also needs to authenticate.
 const PROVING: [&str; 7] = [
     variables::HOME,
     "XDG_CONFIG_HOME",
@@ -41,19 +41,20 @@ const PROVING: [&str; 7] = [
 /// of them is missing.
 const COUNTED: [&str; 2] = ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"];
 
-/// Keeps git from finding credentials by itself. Without `HOME` it would look up the user of the process.
+/// Variables that keep git from finding credentials by itself. Without `HOME`, git would look up the user of the
+/// process.
 const NOBODY: [(&str, &str); 3] = [
     (variables::HOME, "/nonexistent"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_ALLOW_PROTOCOL", "https"),
 ];
 
-/// Trust in the code that requests packages.
+/// The trust in the code that requests packages.
 #[derive(Debug, Clone)]
 pub enum PackageTrust {
-    /// Code of this repository: what it locks is fetched, with the available credentials.
+    /// Code of this repository: the locked packages are fetched with the available credentials.
     Own,
-    /// Code from outside: only what the target branch also has is fetched, without credentials.
+    /// Code from outside: only packages that the target branch also has are fetched, without credentials.
     Outside(KnownPackages),
 }
 
@@ -61,15 +62,15 @@ pub enum PackageTrust {
 #[derive(Debug, Clone, Default)]
 pub struct KnownPackages {
     wanted: HashSet<RemotePackage>,
-    /// The names and pins in its locks, for the dependencies of packages.
+    /// The names and pins in the locks of the revision, which cover the dependencies of packages.
     locked: HashSet<(String, Pins)>,
 }
 
-/// A checksum and a commit.
+/// The checksum and the commit.
 type Pins = (Option<String>, Option<String>);
 
 impl KnownPackages {
-    /// Adds the packages of a stack.
+    /// Adds the packages that a stack requires.
     pub fn add_wanted(&mut self, wanted: &[RemotePackage]) {
         self.wanted.extend(wanted.iter().cloned());
     }
@@ -85,8 +86,8 @@ impl KnownPackages {
         self.wanted.contains(package)
     }
 
-    /// Returns true if a lock pins a package as the trusted revision does, or not at all: then it is fetched only if
-    /// what asks for it, a package of the trusted revision, names a commit.
+    /// Returns true if a lock pins a package as the trusted revision does, or does not pin it. An unpinned package is
+    /// later fetched only if the package that requires it, which the trusted revision has too, names a commit.
     fn admits_lock(&self, name: &str, lock: &PackageLock) -> bool {
         let Some(locked) = lock.find(name).filter(LockedPackage::is_pinned) else {
             return true;
@@ -100,7 +101,7 @@ fn pins(locked: LockedPackage) -> Pins {
 }
 
 impl PackageTrust {
-    /// Returns an error if code from outside brings a package of its own choice.
+    /// Returns an error if code from outside requires a package that the trusted revision does not have.
     pub(super) fn check_wanted(&self, wanted: &[RemotePackage]) -> Result<(), KclError> {
         let Self::Outside(known) = self else {
             return Ok(());
@@ -111,7 +112,8 @@ impl PackageTrust {
         }
     }
 
-    /// Returns an error for a lock entry, of a package or of its dependency, that code from outside may not bring.
+    /// Returns an error if code from outside has a lock entry, for a package or its dependency, that the trusted
+    /// revision does not have.
     pub(super) fn check_locked(&self, name: &str, lock: &PackageLock) -> Result<(), KclError> {
         match self {
             Self::Outside(known) if !known.admits_lock(name, lock) => {
@@ -121,11 +123,11 @@ impl PackageTrust {
         }
     }
 
-    /// Returns an error for a source that needs the runner's position or identity: this machine, its network,
-    /// an SSH key.
+    /// Returns an error for a source whose access depends on the network position or identity of the runner: this
+    /// machine, its network, an SSH key.
     pub(super) fn check_place(&self, place: &PackageSource) -> Result<(), String> {
         let open = match place {
-            // `git://` is fetched over TLS.
+            // `git://` is allowed, because it is fetched over TLS.
             PackageSource::Git { url, .. } => url.starts_with("https://") || url.starts_with("git://"),
             PackageSource::Oci { repository, .. } => {
                 !konverge_cloud::is_local_registry(repository.split('/').next().unwrap_or_default())
@@ -140,7 +142,7 @@ impl PackageTrust {
         )
     }
 
-    /// The environment of git.
+    /// Returns the environment for git, which depends on the trust.
     pub(super) fn variables(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let proves =
             |name: &str| PROVING.contains(&name) || COUNTED.iter().any(|start| name.starts_with(start));

@@ -1,5 +1,5 @@
-//! Unpacks an archive in a sandboxed process, which reads only the interpreter and writes into one folder
-//! only.
+//! Unpacks an archive in a sandboxed process. The process can read only the interpreter and write into only one
+//! folder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use konverge_sandbox::{SandboxLayers, SandboxProfile};
 
 const SCRIPT: &str = include_str!("unpack.py");
 
-/// The address space in bytes; the archive itself is streamed.
+/// The maximum address space in bytes. The archive is streamed, so its size does not matter.
 const MEMORY: u64 = 1 << 30;
 
 /// The folders of the shared libraries that the interpreter loads for compressed files.
@@ -27,7 +27,7 @@ pub(super) async fn unpack(
         .executable("the interpreter of the KCL core", &packages.core.interpreter)?;
     let sandbox = sandbox_layers(packages, interpreter.path().to_owned(), target, bounds)?;
     let sandbox = serde_json::to_string(&sandbox)?;
-    // The sandboxed process is this program itself, with another command.
+    // The sandboxed process is this same binary with another command.
     let own = Checkout::default().executable("konverge", &packages.executable)?;
     let mut program = Program::new(own).args(["__worker", &sandbox]);
     program.env = Some(Vec::new());
@@ -49,7 +49,7 @@ fn sandbox_layers(
     target: &Path,
     bounds: &Bounds,
 ) -> std::io::Result<SandboxLayers> {
-    // The rules of the sandbox are about real paths, so links on the way to the target are resolved.
+    // The rules of the sandbox apply to real paths, so links in the path of the target are resolved.
     let target = target.canonicalize()?;
     let core = &packages.core;
     let libraries = LIBRARIES

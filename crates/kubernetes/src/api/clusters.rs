@@ -219,7 +219,7 @@ impl Kubernetes {
             Some(name) => self.clusters.get(name).ok_or_else(|| {
                 let known: Vec<_> = self.clusters.keys().map(|name| format!("`{name}`")).collect();
                 UserError::new(ErrorKind::Config, format!("there is no cluster `{name}`")).hint(format!(
-                    "define it in `konverge.yaml` under `clusters`; there are: {}",
+                    "define the cluster in `konverge.yaml` under `clusters`; defined are: {}",
                     if known.is_empty() {
                         "none".to_owned()
                     } else {
@@ -235,7 +235,7 @@ impl Kubernetes {
                 )
                 .hint("give the stack a `cluster` in `konverge.yaml` under `stacks`")),
                 None => Err(UserError::new(ErrorKind::Config, "no cluster is configured")
-                    .hint("name one in `konverge.yaml` under `clusters`")),
+                    .hint("name a cluster in `konverge.yaml` under `clusters`")),
             },
         };
         found?.as_ref().map_err(UserError::clone)

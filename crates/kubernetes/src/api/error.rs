@@ -160,7 +160,7 @@ impl ApiError {
             ),
             Self::Network(_) if said.contains("certificate") => failure,
             Self::Network(_) | Self::Deadline(_) => {
-                failure.hint("is the cluster reachable from here? `kubectl version` asks the same server")
+                failure.hint("check that the cluster is reachable from here: `kubectl version` sends a request to the same server")
             }
             Self::Credentials(_) => failure.hint("`kubectl auth whoami` shows your identity in the cluster"),
             Self::Protocol(_) | Self::Stopped(_) => failure,

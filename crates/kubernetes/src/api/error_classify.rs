@@ -149,7 +149,7 @@ pub(crate) fn refusal(
     match cause {
         RefusalCause::Quota => {
             failure.kind = ErrorKind::Policy;
-            failure.hint("ask for a larger quota, or ask for less: `kubectl describe resourcequota` shows what is used")
+            failure.hint("request a larger quota, or use less of it: `kubectl describe resourcequota` shows what is used")
         }
         RefusalCause::Denied => {
             failure.kind = ErrorKind::Policy;

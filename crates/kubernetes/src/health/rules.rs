@@ -277,7 +277,7 @@ impl HealthRules {
                 .run_lua(script, object)
                 .await
                 .map(|report| report.map(reported)),
-            (Code::Kcl(_) | Code::Lua(_), None) => Err("there is nothing that runs it".to_owned()),
+            (Code::Kcl(_) | Code::Lua(_), None) => Err("this run cannot run KCL or Lua".to_owned()),
         };
         verdict.unwrap_or_else(|why| Some(HealthVerdict::unknown(format!("{}: {why}", rule.path))))
     }
@@ -404,7 +404,7 @@ mod tests {
             (verdict.health, verdict.message.as_str()),
             (
                 Health::Unknown,
-                "rules/Pod/health.lua: there is nothing that runs it"
+                "rules/Pod/health.lua: this run cannot run KCL or Lua"
             )
         );
     }

@@ -201,7 +201,7 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
             _ => refuse(
                 "`metadata.generateName` cannot be applied: every run would create another object".to_owned(),
             )
-            .hint("give it a `metadata.name`"),
+            .hint("give the object a `metadata.name`"),
         });
     }
     if let Some(namespaced) = scopes.is_namespaced(&api_version, &kind) {

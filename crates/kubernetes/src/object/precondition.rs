@@ -99,7 +99,8 @@ impl Precondition {
                 None => "gone".to_owned(),
             }
         );
-        Err(UserError::new(ErrorKind::Policy, what).hint("run it again: it plans with the current object"))
+        Err(UserError::new(ErrorKind::Policy, what)
+            .hint("run the command again: it plans with the current object"))
     }
 }
 
@@ -109,5 +110,6 @@ pub(crate) fn another_object(subject: &PlanItem, why: impl std::fmt::Display) ->
         "{} is no longer the object that was planned: {why}",
         subject.title()
     );
-    UserError::new(ErrorKind::Kubernetes, what).hint("run it again: it plans with the current object")
+    UserError::new(ErrorKind::Kubernetes, what)
+        .hint("run the command again: it plans with the current object")
 }

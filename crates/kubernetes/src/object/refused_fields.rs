@@ -233,7 +233,7 @@ mod tests {
                 "spec.replicas",
                 "Invalid value: -1",
                 None,
-                "`spec.replicas` is what the Spec says: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
+                "the Spec sets `spec.replicas`: `kubectl explain deployment.spec.replicas --api-version=apps/v1`",
             ),
             (
                 "spec.template.spec.containers[0].image",
@@ -283,7 +283,7 @@ mod tests {
         );
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         assert!(
-            wrong.iter().all(|hint| hint.contains("is what the Spec says")),
+            wrong.iter().all(|hint| hint.contains("the Spec sets `")),
             "{wrong:?}"
         );
         assert_eq!(

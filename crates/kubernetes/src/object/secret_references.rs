@@ -138,7 +138,10 @@ pub(crate) async fn stand_in(
     let resolver = resolver.ok_or_else(|| {
         UserError::new(
             ErrorKind::Secret,
-            format!("`{}` refers to a secret, and no secret store is open", desired.id),
+            format!(
+                "`{}` refers to a secret, but this run has no secret store",
+                desired.id
+            ),
         )
         .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
     })?;

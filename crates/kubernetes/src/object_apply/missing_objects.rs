@@ -141,6 +141,6 @@ fn left_over(subject: &PlanItem, live: &Value) -> UserError {
         owner.escape_debug()
     );
     UserError::new(ErrorKind::Kubernetes, what)
-        .hint("run it again when the object is gone: it is then created again")
+        .hint("run the command again when the object is gone: then the object is created again")
         .hint("if the object is to stay, remove the outdated entry of its `ownerReferences`")
 }

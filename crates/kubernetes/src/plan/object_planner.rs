@@ -389,6 +389,6 @@ pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> R
         ),
     )
     .hint(format!(
-        "if it is intended, set `{PROTECT}: \"false\"` in a change of its own first"
+        "to allow that, set `{PROTECT}: \"false\"` in a change of its own first"
     )))
 }

@@ -160,7 +160,7 @@ impl ObjectPlanner<'_> {
             format!("{} belongs to stack `{name}`", subject.title()),
         )
         .hint(format!(
-            "remove it from one of the two stacks; to move it here, remove it from `{name}` in the same change, or apply \
+            "remove the object from one of the two stacks; to move it here, remove it from `{name}` in the same change, or apply \
              that change to `{name}` first"
         ))
         .hint(format!(

@@ -24,10 +24,10 @@ use konverge_cel::{
     cel_value::{shared_map, to_cel},
 };
 
-/// The longest text of a messageExpression, as in Kubernetes.
+/// The maximum length of the text of a `messageExpression` in bytes, as in Kubernetes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// Meaning of an error in an expression: the request is denied, or the error is ignored.
+/// The consequence of an error in an expression: the request is denied, or the error is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub(crate) enum FailurePolicy {
     #[default]
@@ -35,7 +35,7 @@ pub(crate) enum FailurePolicy {
     Ignore,
 }
 
-/// A match condition or a variable.
+/// A match condition or a variable, with its name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedText {
@@ -51,12 +51,12 @@ pub(crate) struct ValidationText {
     pub message: Option<String>,
     #[serde(default)]
     pub message_expression: Option<String>,
-    /// The reason in the answer of the API server.
+    /// The reason in the API server's response. It decides nothing here.
     #[serde(default, rename = "reason")]
     pub _reason: Option<String>,
 }
 
-/// An annotation of an audit event decides nothing, unless its expression fails.
+/// An annotation of an audit event. It decides nothing, unless its expression fails.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AnnotationText {
@@ -64,7 +64,7 @@ pub(crate) struct AnnotationText {
     pub value_expression: String,
 }
 
-/// The expressions as they are written.
+/// The expressions of a policy before they are compiled.
 #[derive(Default)]
 pub(crate) struct AdmissionText {
     pub failure_policy: FailurePolicy,
@@ -74,11 +74,11 @@ pub(crate) struct AdmissionText {
     pub audit_annotations: Vec<AnnotationText>,
 }
 
-/// The expressions of a policy.
+/// The compiled expressions of a policy.
 pub(crate) struct AdmissionCode {
     pub fails: FailurePolicy,
     conditions: Vec<(String, CelExpression)>,
-    /// Words of the match conditions, which say what they may read.
+    /// The words in the match conditions, from which follows what the conditions may read.
     condition_mentions: Mentions,
     variables: Vec<(String, CelExpression)>,
     validations: Vec<Validation>,
@@ -90,7 +90,7 @@ struct Validation {
     expression: CelExpression,
     message: Option<String>,
     message_expression: Option<CelExpression>,
-    /// The parts of the expression, each with what it and its variables may read.
+    /// The operands of the expression's `&&`, each with the words that the operand and its variables contain.
     conjuncts: Vec<Conjunct>,
     message_mentions: Mentions,
 }
@@ -99,7 +99,7 @@ impl AdmissionCode {
     /// Compiles the expressions.
     ///
     /// # Errors
-    /// One is not CEL, is too large, or calls a function that is not known here.
+    /// An expression that is not CEL, is too large, or calls an unsupported function.
     pub(crate) fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
         let compile = |source: &str| kubernetes_cel::compile(source, env);
         let named = |list: Vec<NamedText>| -> Result<Vec<_>, String> {
@@ -114,6 +114,7 @@ impl AdmissionCode {
             condition_mentions.add(&condition.expression);
         }
         let of_variables = variable_mentions(&text.variables);
+        // An expression reads what its variables read, so their words count as its own.
         let with_variables = |mentions: &mut Mentions| {
             for (name, read) in &of_variables {
                 if mentions.has_word(name) {
@@ -156,8 +157,8 @@ impl AdmissionCode {
     }
 }
 
-/// Returns the words of each variable, with those of the variables before it that it names. A name counts wherever
-/// the word is.
+/// Returns the words of each variable, together with the words of the earlier variables that it names. Any
+/// occurrence of a name counts, also in a string.
 fn variable_mentions(variables: &[NamedText]) -> Vec<(String, Mentions)> {
     let mut found: Vec<(String, Mentions)> = Vec::new();
     for variable in variables {
@@ -173,13 +174,13 @@ fn variable_mentions(variables: &[NamedText]) -> Vec<(String, Mentions)> {
     found
 }
 
-/// The functions that expressions call: made once for a set.
+/// The functions that expressions may call. Built once for each policy set.
 pub(crate) struct AdmissionLibrary {
     root: Context<'static, 'static>,
 }
 
 impl AdmissionLibrary {
-    /// The functions of an environment.
+    /// Creates the functions of an environment.
     pub(crate) fn new(env: &Arc<Env>) -> Self {
         let mut root = Context::with_env(Arc::clone(env));
         kubernetes_cel::add(&mut root);
@@ -187,13 +188,13 @@ impl AdmissionLibrary {
     }
 }
 
-/// The variables of one request, for all policies.
+/// The variables of one request, shared by all policies.
 pub(crate) struct RequestVariables<'r> {
     context: Context<'r, 'r>,
 }
 
 impl<'r> RequestVariables<'r> {
-    /// The variables for a request. `about` is its variable `request`.
+    /// Creates the variables for a request. `about` is the value of the variable `request`.
     pub(crate) fn new(
         library: &'r AdmissionLibrary,
         request: &AdmissionRequest<'r>,
@@ -214,7 +215,7 @@ impl<'r> RequestVariables<'r> {
         Self { context }
     }
 
-    /// The denials and warnings of a policy with a parameter.
+    /// Evaluates a policy with one parameter, and returns the denials and warnings.
     pub(crate) fn judge(
         &self,
         policy: &AdmissionCode,
@@ -224,8 +225,8 @@ impl<'r> RequestVariables<'r> {
         self.evaluation(params).judge(policy, severity)
     }
 
-    /// The denials that a request has whatever its unknown values turn out to be. `reads` says whether words may read one
-    /// of them.
+    /// Returns the denials that hold for any value of the fields that are unknown before the apply. `reads` returns
+    /// true if an expression with these words may read an unknown value.
     pub(crate) fn judge_certain(
         &self,
         policy: &AdmissionCode,
@@ -233,7 +234,8 @@ impl<'r> RequestVariables<'r> {
         severity: Severity,
         reads: impl Fn(&Mentions) -> bool,
     ) -> Vec<(Severity, String)> {
-        // An expression may read by a name that a parameter has.
+        // An expression may use a text of the parameter as the name of a field (`object[params.key]`), so these
+        // texts count as words too.
         let mut names = Mentions::default();
         names.add_texts(params);
         if reads(&names) {
@@ -278,8 +280,8 @@ impl Evaluation<'_, '_> {
                 Err(error) => {
                     let text = format!("expression '{}' resulted in error: {error}", validation.source);
                     match (policy.fails, error) {
-                        // A value that is missing here may be one that the server fills in, or a limit of this
-                        // evaluation.
+                        // The failed read may come from a default that only the server sets, or from a limit of
+                        // this evaluation. So the error is a finding, although the policy ignores errors.
                         (FailurePolicy::Ignore, CelError::Other(_)) => found.push((severity, text)),
                         (fails, _) => found.extend(failure(fails, severity, &text)),
                     }
@@ -292,14 +294,15 @@ impl Evaluation<'_, '_> {
                 Ok(other) => format!("it returns {}, not a string or null", other.get_type().name()),
                 Err(error) => error.to_string(),
             };
-            // As in Kubernetes, the binding's actions do not count here.
+            // As in Kubernetes, this is a denial even if the binding's actions only warn.
             let text = format!("valueExpression '{source}' resulted in error: {text}");
             found.extend(failure(policy.fails, Severity::Deny, &text));
         }
         found
     }
 
-    /// Returns the denials that read no unknown value. An error counts only later, when all values are known.
+    /// Returns the denials that read no unknown value. Errors do not count yet: a later evaluation with all values
+    /// decides about them.
     fn judge_certain(
         mut self,
         policy: &AdmissionCode,
@@ -326,7 +329,8 @@ impl Evaluation<'_, '_> {
         denied.collect()
     }
 
-    /// A variable whose expression fails is absent: whatever reads it fails, as in Kubernetes.
+    /// Evaluates the variables in order. A variable whose expression fails stays undefined, so, as in Kubernetes,
+    /// each expression that reads it fails.
     fn add_variables(&mut self, policy: &AdmissionCode) {
         let mut values = HashMap::new();
         for (name, expression) in &policy.variables {
@@ -339,7 +343,7 @@ impl Evaluation<'_, '_> {
         self.context.add_variable_as_val("variables", shared_map(values));
     }
 
-    /// The message, as Kubernetes chooses it.
+    /// Returns the message of a failed validation, chosen as in Kubernetes.
     fn message(&self, validation: &Validation) -> String {
         let expression = validation.message_expression.as_ref();
         let text = expression.and_then(|expression| expression.text(&self.context).ok()?);
@@ -353,7 +357,7 @@ impl Evaluation<'_, '_> {
     }
 }
 
-/// The message without a `messageExpression`.
+/// Returns the message of a validation without its `messageExpression`.
 fn own_message(validation: &Validation) -> String {
     match &validation.message {
         Some(message) if !message.trim().is_empty() => message.trim().to_owned(),
@@ -361,7 +365,7 @@ fn own_message(validation: &Validation) -> String {
     }
 }
 
-/// An error under a failure policy: `Ignore` lets it pass, which is shown.
+/// Returns the finding for an error: a denial, or with `failurePolicy: Ignore` a warning.
 fn failure(fails: FailurePolicy, severity: Severity, text: &str) -> Option<(Severity, String)> {
     match fails {
         FailurePolicy::Fail => Some((severity, text.to_owned())),

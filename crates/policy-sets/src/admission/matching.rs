@@ -1,5 +1,6 @@
-//! Selects the requests of a policy or a binding as an API server does. Facts that are unknown before the apply (the
-//! labels of a Namespace, the name of a kind) give no decision: then nothing passes.
+//! Decides if a policy or a binding matches a request, as an API server does. Some facts are unknown before the
+//! apply, such as the labels of a Namespace or the plural of a kind. Without them the result is
+//! [`Selected::Unknown`], which never passes a request.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +9,16 @@ use serde_json::Value;
 
 use super::request::{AdmissionRequest, Namespaces, Operation};
 
-/// Whether a policy or a binding selects a request.
+/// The result of matching a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selected {
     Yes,
     No,
-    /// Unknown, for this reason.
+    /// It cannot be decided before the apply, for this reason.
     Unknown(String),
 }
 
-/// `matchConstraints` of a policy, `matchResources` of a binding.
+/// The `matchConstraints` of a policy, or the `matchResources` of a binding.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct MatchResources {
@@ -70,7 +71,7 @@ pub(crate) enum Operator {
 }
 
 impl Selected {
-    /// A certain answer.
+    /// Creates a decided result.
     pub(crate) fn from_bool(is: bool) -> Self {
         if is { Self::Yes } else { Self::No }
     }
@@ -83,7 +84,7 @@ impl Selected {
         }
     }
 
-    /// Both must select.
+    /// Combines two results of which both must match.
     pub(crate) fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::No => Self::No,
@@ -95,21 +96,21 @@ impl Selected {
         }
     }
 
-    /// One of both must select.
+    /// Combines two results of which one must match.
     pub(crate) fn or(self, other: impl FnOnce() -> Self) -> Self {
         self.not().and(|| other().not()).not()
     }
 }
 
 impl MatchResources {
-    /// Returns true if it selects by labels of the object.
+    /// Returns true if labels of the object decide.
     pub(super) fn reads_labels(&self) -> bool {
         self.object_selector
             .as_ref()
             .is_some_and(|selector| !selector.is_empty())
     }
 
-    /// Decides about a request.
+    /// Decides if a request matches.
     pub(crate) fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
         let excluded = || self.any_rule(&self.exclude_resource_rules, request).not();
         let ruled = || {
@@ -163,7 +164,7 @@ impl ResourceRule {
             && self.has_scope(request)
             && names(&self.api_groups, &request.group);
         if !certain {
-            // Equivalent: built-in resources of today are in one group each.
+            // `matchPolicy: Equivalent` changes nothing here: each built-in resource is in one group only.
             return Selected::No;
         }
         let version = if names(&self.api_versions, &request.version) {
@@ -195,7 +196,7 @@ impl ResourceRule {
                     Selected::Yes
                 } else {
                     Selected::Unknown(format!(
-                        "no definition says how {} of {} is called as a resource: add its CustomResourceDefinition to the set",
+                        "the plural of {} in {} is unknown: add its CustomResourceDefinition to the set",
                         request.kind, request.group
                     ))
                 }
@@ -214,16 +215,16 @@ impl ResourceRule {
 }
 
 impl LabelSelector {
-    /// Returns true if it selects everything.
+    /// Returns true if the selector has no condition and so matches everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// Decides about a Namespace by its name.
+    /// Decides if a Namespace, given by its name, matches.
     pub(crate) fn selects_namespace(&self, namespace: &str, namespaces: &Namespaces) -> Selected {
         match namespaces.get(namespace) {
             Some(object) => Selected::from_bool(self.selects(Some(object))),
-            // Each Namespace has its name as a label.
+            // The API server sets this label on each Namespace, so it is known without the object.
             None if self.keys().all(|key| key == "kubernetes.io/metadata.name") => {
                 let metadata =
                     serde_json::json!({"metadata": {"labels": {"kubernetes.io/metadata.name": namespace}}});
@@ -240,7 +241,7 @@ impl LabelSelector {
         self.match_labels.keys().map(String::as_str).chain(expressions)
     }
 
-    /// Returns true if it selects an object by its labels.
+    /// Returns true if the labels of an object match.
     pub(crate) fn selects(&self, object: Option<&Value>) -> bool {
         let labels = object.map(|object| &object["metadata"]["labels"]);
         let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());

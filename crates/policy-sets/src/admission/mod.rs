@@ -1,8 +1,8 @@
 //! ValidatingAdmissionPolicies with their bindings and parameters, evaluated on the requests that an apply would send.
 //!
-//! The order is the API server's: constraints of the policy, of the binding, parameters, then the expressions. The
-//! requesting user, server defaults and objects that exist only in the cluster are unknown here: a policy that needs
-//! them denies, and says so.
+//! The order is the API server's: constraints of the policy, constraints of the binding, parameters, expressions.
+//! The requesting user, server defaults and objects that exist only in the cluster are unknown here. A policy that
+//! needs them denies, with that reason.
 
 pub(crate) mod code;
 pub(crate) mod matching;
@@ -29,20 +29,21 @@ use crate::{
 use konverge_base::model::plan_document::StackDocument;
 
 const GROUP: &str = "admissionregistration.k8s.io/";
-/// The policies of a set.
+/// The policies of a policy set.
 pub(super) struct AdmissionPolicies {
     library: AdmissionLibrary,
     policies: Vec<AdmissionPolicy>,
-    /// The other objects of the set: parameters.
+    /// All other objects of the set. They can be parameters.
     objects: Vec<Value>,
     cluster: KnownCluster,
 }
 
 impl AdmissionPolicies {
-    /// Reads the policies, their bindings, and the other objects of a set.
+    /// Parses the policies, their bindings, and the other objects of a set.
     ///
     /// # Errors
-    /// A file is not YAML, a policy is not valid or uses a function that is not known here, or no policy is bound.
+    /// A file that is not YAML, a policy that is invalid or calls an unsupported function, or no policy with a
+    /// binding.
     pub(super) fn load(files: &[PolicyFile]) -> Result<Self, String> {
         let env = Arc::new(kubernetes_cel::environment());
         let mut policies = Self {
@@ -72,6 +73,7 @@ impl AdmissionPolicies {
                 }
             }
         }
+        // Bindings are attached after all policies are parsed, because the files may be in any order.
         for (of, binding) in bindings {
             let policy = policies.policies.iter_mut().find(|policy| policy.name == of);
             match policy {
@@ -89,14 +91,14 @@ impl AdmissionPolicies {
         }
     }
 
-    /// The outcomes for the plan of a stack.
+    /// Evaluates all policies on the plan of a stack.
     pub(super) fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
         let namespaces = request::namespaces(&self.cluster.namespaces, document);
         let mut outcomes = Vec::new();
         for request in request::requests(document, &self.cluster.plurals) {
             let about = request.variable();
             let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
-            // Made for the first policy that is evaluated.
+            // Computed only when a first policy applies to the request: most policies apply to few kinds.
             let variables =
                 LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
             for policy in &self.policies {
@@ -135,7 +137,7 @@ impl AdmissionPolicies {
         outcomes
     }
 
-    /// Decides whether a policy applies to a request by its binding.
+    /// Decides if a policy applies to a request through one of its bindings.
     fn applicability<'s>(
         &'s self,
         policy: &AdmissionPolicy,
@@ -174,7 +176,7 @@ impl AdmissionPolicies {
         }
     }
 
-    /// The parameters of a binding; one `null` if it has none.
+    /// Returns the parameters of a binding; a single `null` if the binding has none.
     fn params<'s>(
         &'s self,
         policy: &AdmissionPolicy,
@@ -187,6 +189,7 @@ impl AdmissionPolicies {
         let is_kind =
             |object: &&Value| object["apiVersion"] == *kind.api_version && object["kind"] == *kind.kind;
         let mut objects: Vec<_> = self.objects.iter().filter(is_kind).collect();
+        // The API server knows if a kind is namespaced. Here the objects of the set show it.
         let namespaced = objects
             .iter()
             .any(|object| object["metadata"]["namespace"].is_string());
@@ -209,6 +212,8 @@ impl AdmissionPolicies {
                 ));
             }
         }
+        // Errors of the configuration have the API server's own texts. Without an action, a missing parameter is
+        // not certain: it may exist in the cluster.
         match (objects.is_empty(), reference.parameter_not_found_action) {
             (false, _) => Ok(objects),
             (true, Some(NotFound::Deny)) => Err(ParamError::Configuration(
@@ -226,24 +231,26 @@ impl AdmissionPolicies {
     }
 }
 
-/// Whether a policy applies to a request.
+/// The decision if a policy applies to a request.
 enum Applicability<'s> {
     NotAbout,
-    /// The policy decides with each of these parameters.
+    /// The policy applies. It must be evaluated with each of these parameters.
     Decided(Vec<&'s Value>),
-    /// It is unknown whether the policy selects the request.
+    /// Unknown labels of the object decide if the policy applies.
     Undecided,
-    /// The policy may read unknown values. Denials with these parameters that read none of them are certain.
+    /// The policy applies, and may read values that are unknown before the apply. Only denials that do not read
+    /// them are certain.
     Open(Vec<&'s Value>),
-    /// The outcome is clear without the expressions: the policy cannot be evaluated, or passes with a warning.
+    /// The finding is clear without evaluating the expressions: the policy denies because it cannot be evaluated,
+    /// or it passes with a warning.
     Found(Severity, String),
 }
 
-/// Reasons why a binding has no parameters.
+/// Reasons why the parameters of a binding cannot be found.
 enum ParamError {
     /// The API server would refuse the binding, with this message.
     Configuration(String),
-    /// The parameters may be in the cluster.
+    /// The parameters are not in the set, but may exist in the cluster.
     Unknown(String),
     /// The parameters are missing, and the binding allows that.
     Allowed(String),

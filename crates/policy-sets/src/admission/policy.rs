@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies and their bindings as they are written.
+//! ValidatingAdmissionPolicies and their bindings in the form of their YAML.
 
 use cel::Env;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{possible_reads::Mentions, rule::Severity};
 
-/// Words of an expression for values that only the API server knows.
+/// Names in an expression for values that only the API server has.
 const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct PolicySpec {
     audit_annotations: Vec<AnnotationText>,
 }
 
-/// The kind of the parameters of a policy.
+/// The kind of a policy's parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ParamKind {
@@ -51,7 +51,7 @@ struct BindingSpec {
     validation_actions: Vec<Action>,
 }
 
-/// Reference of a binding to its parameters.
+/// A binding's reference to its parameters.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ParamRef {
@@ -65,7 +65,7 @@ pub(super) struct ParamRef {
     pub parameter_not_found_action: Option<NotFound>,
 }
 
-/// Effect of missing parameters on a request.
+/// The `parameterNotFoundAction` of a binding: what happens to a request if the parameters are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum NotFound {
     Allow,
@@ -99,15 +99,15 @@ pub(super) struct Binding {
 }
 
 impl AdmissionPolicy {
-    /// The rule of its findings by a binding.
+    /// Returns the name of the rule in findings, for a policy and one of its bindings.
     pub(super) fn rule(&self, binding: &Binding) -> String {
         format!("{}:{}", self.name, binding.name)
     }
 
-    /// Reads a policy without its bindings.
+    /// Parses a policy without its bindings.
     ///
     /// # Errors
-    /// It has another form, or an expression cannot be compiled.
+    /// Another form than that of a policy, or an expression that cannot be compiled.
     pub(super) fn load(name: &str, spec: &Value, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         mentions.add_texts(spec);
@@ -132,10 +132,10 @@ impl AdmissionPolicy {
 }
 
 impl Binding {
-    /// Reads a binding, with the name of its policy.
+    /// Parses a binding. Returns it with the name of its policy.
     ///
     /// # Errors
-    /// It has another form.
+    /// Another form than that of a binding.
     pub(super) fn load(name: String, spec: &Value) -> Result<(String, Self), String> {
         let spec: BindingSpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
         let severity = if spec.validation_actions.contains(&Action::Deny) {

@@ -1,5 +1,5 @@
-//! Objects that the sets of Kubernetes policies share: admission policies with their bindings, and Gatekeeper's
-//! templates with their constraints.
+//! The objects in the files of a set of Kubernetes policies: admission policies with their bindings, or
+//! Gatekeeper's templates with their constraints.
 
 use std::fmt::Display;
 
@@ -18,10 +18,10 @@ pub(crate) struct PolicyObject {
 }
 
 impl PolicyObject {
-    /// The objects of the files.
+    /// Parses all objects of the files.
     ///
     /// # Errors
-    /// A file is not YAML.
+    /// A file that is not YAML.
     pub(crate) fn read(files: &[PolicyFile]) -> Result<Vec<Self>, String> {
         let mut found = Vec::new();
         for file in files {
@@ -37,12 +37,12 @@ impl PolicyObject {
         Ok(found)
     }
 
-    /// An error with the place of the object.
+    /// Returns an error message that names the object and its file.
     pub(crate) fn error(&self, why: impl Display) -> String {
         format!("{}: {}: {why}", self.path, self.name)
     }
 
-    /// Its kind, if it is of an API group, which ends in `/`.
+    /// Returns the kind of the object if its API version starts with `group`, which ends in `/`.
     pub(crate) fn kind_in(&self, group: &str) -> Option<&str> {
         let api_version = self.object["apiVersion"].as_str().unwrap_or_default();
         let is_in = api_version.starts_with(group);
@@ -50,7 +50,8 @@ impl PolicyObject {
     }
 }
 
-/// The objects of a YAML document: those of a list, as `kubectl get` prints it, or itself.
+/// Returns the objects of a YAML document: the items if it is a `List`, as `kubectl get` prints it, or else the
+/// document itself.
 fn objects_of(mut document: Value) -> Vec<Value> {
     let is_list = document["kind"] == "List" && document["apiVersion"] == "v1";
     match document.get_mut("items").map(Value::take) {
@@ -63,7 +64,7 @@ fn objects_of(mut document: Value) -> Vec<Value> {
     }
 }
 
-/// Facts about the cluster that the files of a set state.
+/// Facts about the cluster that files of a set declare.
 #[derive(Default)]
 pub(crate) struct KnownCluster {
     pub namespaces: Namespaces,
@@ -71,7 +72,7 @@ pub(crate) struct KnownCluster {
 }
 
 impl KnownCluster {
-    /// Takes a Namespace or a definition over.
+    /// Adds the object if it is a Namespace or a CustomResourceDefinition.
     pub(crate) fn add(&mut self, of: &PolicyObject) {
         request::add_plural(&mut self.plurals, &of.object);
         if GroupKind::from_object(&of.object) == GroupKind::NAMESPACE {
@@ -80,15 +81,15 @@ impl KnownCluster {
     }
 }
 
-/// Values that a rule reads and only the cluster knows, by the words in its source. The search runs once for each
-/// rule.
+/// The values that a rule reads and that only the cluster has, found by the words in the source. Searched once for
+/// each rule.
 pub(crate) struct ClusterReads {
     word: Option<&'static str>,
     reads_namespace: bool,
 }
 
 impl ClusterReads {
-    /// `words` are those of what only the cluster knows.
+    /// Searches the words of a rule for `words`, the names of values that only the cluster has.
     pub(crate) fn of(mentions: &Mentions, words: &'static [&'static str]) -> Self {
         let mut words = words.iter().copied();
         Self {
@@ -97,8 +98,8 @@ impl ClusterReads {
         }
     }
 
-    /// Returns the reason why a request cannot be decided here; `None` if it can. `reader` and `knower` are words for
-    /// the message.
+    /// Returns the reason why the rule cannot be evaluated on a request before the apply; `None` if it can. The
+    /// message calls the rule `reader`, and the component that has the value `knower`.
     pub(crate) fn missing(
         &self,
         reader: &str,

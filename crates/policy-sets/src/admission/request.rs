@@ -1,4 +1,4 @@
-//! The requests that an API server would see for a planned resource, as far as they are known before the apply.
+//! The requests that an API server would receive for a planned resource, as far as they are known before the apply.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The word in rules.
+    /// Returns the name of the operation in the rules of a policy.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -38,7 +38,7 @@ pub(crate) struct AdmissionRequest<'d> {
     pub group: String,
     pub version: String,
     pub kind: String,
-    /// The name of the resource in addresses; `None` if no definition of the kind is known.
+    /// The plural of the kind, as in API paths; `None` for a custom resource without a known definition.
     pub plural: Option<String>,
     pub namespace: Option<String>,
     pub name: String,
@@ -46,10 +46,10 @@ pub(crate) struct AdmissionRequest<'d> {
     pub old_object: Option<&'d Value>,
 }
 
-/// The Namespaces that are known, with their labels.
+/// The known Namespaces by name, with their labels.
 pub(crate) type Namespaces = BTreeMap<String, Value>;
 
-/// The plurals of custom resources by group and kind, from definitions.
+/// The plurals of custom resources by group and kind, from their CustomResourceDefinitions.
 pub(crate) type Plurals = BTreeMap<(String, String), String>;
 
 /// Adds the plural of a CustomResourceDefinition.
@@ -63,12 +63,13 @@ pub(super) fn add_plural(plurals: &mut Plurals, object: &Value) {
     if let (Some(group), Some(kind), Some(plural)) =
         (text(&spec["group"]), text(&names["kind"]), text(&names["plural"]))
     {
-        // A definition of the set wins over one of the stack: a pull request writes that.
+        // A definition in the set wins over one in the stack, because the author of a pull request writes the
+        // latter.
         plurals.entry((group, kind)).or_insert(plural);
     }
 }
 
-/// The requests for the resources of a stack that change. A replacement is a deletion and a creation.
+/// Returns the requests for the changed resources of a stack. A replacement gives a deletion and a creation.
 pub(crate) fn requests<'d>(document: &'d StackDocument, known: &Plurals) -> Vec<AdmissionRequest<'d>> {
     let mut plurals = known.clone();
     for resource in &document.resources {
@@ -105,8 +106,9 @@ fn request<'d>(
         Operation::Delete => (None, before),
     };
     let any = object.or(old_object).unwrap_or(&Value::Null);
-    // The id of a resource is `apiVersion:Kind:[namespace:]name`. A program may choose another one, and names of RBAC
-    // have colons: so the object decides, and its id only where the object says nothing.
+    // Kind and name come from the object; the id is used only if the object has none. Ids are normally
+    // `apiVersion:Kind:[namespace:]name`, but a program may choose another id, and names of RBAC objects contain
+    // colons.
     let parts = resource.id.object();
     let api_version = any["apiVersion"].as_str();
     let api_version = api_version
@@ -129,7 +131,7 @@ fn request<'d>(
         operation,
         version: version.to_owned(),
         plural,
-        // A Namespace is in itself, as for an API server.
+        // For an API server the namespace of a Namespace object is the Namespace itself.
         namespace: match GroupKind::new(&group, &kind) {
             GroupKind::NAMESPACE => name.map(str::to_owned),
             _ => namespace.map(str::to_owned),
@@ -142,7 +144,7 @@ fn request<'d>(
     }
 }
 
-/// The Namespaces of a set, and those that the stack has.
+/// Returns the Namespaces that the set declares and those of the stack.
 pub(crate) fn namespaces(known: &Namespaces, document: &StackDocument) -> Namespaces {
     let mut namespaces = known.clone();
     for resource in &document.resources {
@@ -150,7 +152,7 @@ pub(crate) fn namespaces(known: &Namespaces, document: &StackDocument) -> Namesp
         if let Some(object) = resource.after.as_ref().filter(is_namespace) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let mut object = object.clone();
-            // What the set says of it, others set in the cluster: an apply leaves their labels.
+            // Labels that the set declares were set in the cluster by others. The apply of the stack keeps them.
             let theirs = known.get(name).map(|known| &known["metadata"]["labels"]);
             for (key, value) in theirs.and_then(Value::as_object).into_iter().flatten() {
                 add_label(&mut object, key, value);
@@ -164,7 +166,7 @@ pub(crate) fn namespaces(known: &Namespaces, document: &StackDocument) -> Namesp
     namespaces
 }
 
-/// Adds a label that an object lacks.
+/// Adds a label unless the object already has it.
 fn add_label(object: &mut Value, key: &str, value: &Value) {
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
@@ -179,23 +181,23 @@ fn add_label(object: &mut Value, key: &str, value: &Value) {
 }
 
 impl AdmissionRequest<'_> {
-    /// The Namespace that the object is in; `None` for a Namespace itself.
+    /// Returns the namespace that contains the object; `None` for a Namespace.
     pub(crate) fn own_namespace(&self) -> Option<&str> {
         self.namespace.as_deref().filter(|_| !self.is_namespace())
     }
 
-    /// Returns true if a label is known only after apply.
+    /// Returns true if some labels of the object are known only after the apply.
     pub(crate) fn has_unknown_labels(&self) -> bool {
         let mut unknown = self.resource.unknown.iter();
         unknown.any(|path| matches!(path.as_str(), "" | "/metadata") || path.starts_with("/metadata/labels"))
     }
 
-    /// Returns true for a Namespace itself.
+    /// Returns true if the object is a Namespace.
     pub(crate) fn is_namespace(&self) -> bool {
         GroupKind::new(&self.group, &self.kind) == GroupKind::NAMESPACE
     }
 
-    /// The variable `request`, without what only the API server knows.
+    /// Returns the value of the variable `request`, without fields that only the API server knows.
     pub(crate) fn variable(&self) -> Value {
         let kind = json!({"group": self.group, "version": self.version, "kind": self.kind});
         let resource = json!({"group": self.group, "version": self.version, "resource": self.plural});
@@ -204,8 +206,8 @@ impl AdmissionRequest<'_> {
             "resource": resource, "requestResource": resource,
             "operation": self.operation.word(),
         });
-        // As for an API server, what is empty is absent: a kind without a Namespace has none, and nothing here is a
-        // subresource.
+        // Empty fields are left out, as an API server does: `namespace` for a cluster-wide kind, and `subResource`
+        // always.
         let namespace = self.namespace.as_deref().unwrap_or_default();
         for (key, text) in [("name", self.name.as_str()), ("namespace", namespace)] {
             if !text.is_empty() {
@@ -216,7 +218,7 @@ impl AdmissionRequest<'_> {
     }
 }
 
-/// The plural of a built-in kind: they all follow one rule.
+/// Returns the plural of a built-in kind. One rule covers all built-in kinds.
 fn regular_plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     match kind.as_str() {

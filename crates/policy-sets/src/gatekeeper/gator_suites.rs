@@ -1,5 +1,5 @@
-//! Suites in the folder of a set: the tests of `gator verify`, which runs them. Neither they nor the objects that they name
-//! are part of the set.
+//! Test suites of `gator verify` in the folder of a set. The suites, and the objects that their cases name, are not
+//! part of the set.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::rule::PolicyFile;
 
 const SUITES: &str = "test.gatekeeper.sh/";
 
-/// The files without suites, and without the objects of their cases.
+/// Returns the files without suites and without the objects of their cases.
 ///
 /// # Errors
-/// A file that may be a suite is not YAML.
+/// A file that looks like a suite but is not YAML.
 pub(crate) fn without_suites(files: &[PolicyFile]) -> Result<Vec<PolicyFile>, String> {
     let mut apart = BTreeSet::new();
     for file in files.iter().filter(|file| file.text.contains(SUITES)) {
@@ -37,7 +37,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// A path that is written in a file, from the root of the repository.
+/// Resolves a path in a suite against the suite's folder. Returns it from the root of the repository.
 fn beside(file: &str, path: &str) -> String {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
@@ -69,7 +69,7 @@ mod tests {
             file("p/spaces/shop.yaml", "kind: Namespace"),
             file("p/spaces/other.yaml", "kind: Namespace"),
             file("b.yaml", "kind: Pod"),
-            // It only speaks of suites.
+            // This file only mentions suites and is none.
             file(
                 "p/text.yaml",
                 "kind: ConfigMap\ndata: {a: test.gatekeeper.sh/v1alpha1}",

@@ -1,5 +1,5 @@
-//! Selects the objects of a constraint of Gatekeeper by its `spec.match`. All keys that are set must select the
-//! object as it will be, or all of them the object as it was.
+//! Matches objects with the `spec.match` of a Gatekeeper constraint. All criteria that are set must match the new
+//! object, or all of them the old object.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::admission::{
     request::{AdmissionRequest, Namespaces},
 };
 
-/// `spec.match` of a constraint.
+/// The `spec.match` of a constraint.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct ConstraintMatch {
@@ -30,8 +30,8 @@ struct Kinds {
     kinds: Vec<String>,
 }
 
-/// Origin of an object. Gatekeeper also judges objects that a controller would generate, such as the Pods of a
-/// Deployment; this check does not.
+/// The `source` criterion. Gatekeeper can also check objects that a controller would generate, such as the Pods of
+/// a Deployment; this evaluation does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 enum Source {
     #[default]
@@ -41,7 +41,7 @@ enum Source {
 }
 
 impl ConstraintMatch {
-    /// Decides about a request.
+    /// Decides if a request matches.
     pub(super) fn selects(&self, request: &AdmissionRequest<'_>, namespaces: &Namespaces) -> Selected {
         let objects = [request.object, request.old_object].into_iter().flatten();
         objects.fold(Selected::No, |any, object| {
@@ -103,7 +103,7 @@ impl ConstraintMatch {
     }
 }
 
-/// A `*` at the beginning or the end stands for any text, and nowhere else.
+/// Matches a name with a pattern. A `*` at the beginning or the end means any text; elsewhere it has no meaning.
 fn matches_glob(glob: &str, name: &str) -> bool {
     match (glob.strip_prefix('*'), glob.strip_suffix('*')) {
         (Some(rest), Some(_)) => name.contains(rest.strip_suffix('*').unwrap_or(rest)),

@@ -1,5 +1,5 @@
-//! Gatekeeper's templates with their constraints, evaluated on the requests that an apply would send. What lies only in
-//! the cluster is not known here: a template that needs it denies, and says so.
+//! Gatekeeper's templates and constraints, evaluated on the requests that an apply would send. Objects that exist
+//! only in the cluster are unknown here: a template that needs them denies, with that reason.
 
 pub(crate) mod gator_suites;
 mod matching;
@@ -34,9 +34,9 @@ use konverge_base::model::plan_document::StackDocument;
 
 const TEMPLATES: &str = "templates.gatekeeper.sh/";
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/";
-/// Name of Gatekeeper's webhook: constraints apply here as they do at this enforcement point.
+/// The name of Gatekeeper's admission webhook. Constraints are evaluated as for this enforcement point.
 const WEBHOOK: &str = "validation.gatekeeper.sh";
-/// Words of a rule for values that only the cluster knows.
+/// Names in a rule for values that only the cluster has.
 const UNKNOWN_WORDS: [&str; 7] = [
     "authorizer",
     "inventory",
@@ -81,7 +81,7 @@ struct EnforcementPoint {
     name: String,
 }
 
-/// The templates and constraints of a set.
+/// The templates and constraints of a policy set.
 pub(super) struct GatekeeperRules {
     library: AdmissionLibrary,
     templates: BTreeMap<String, Template>,
@@ -90,24 +90,25 @@ pub(super) struct GatekeeperRules {
 }
 
 struct Constraint {
-    /// The kind, which names the template.
+    /// The kind of the constraint, which is also the name of its template.
     kind: String,
     name: String,
     matches: ConstraintMatch,
     severity: Severity,
     mentions: Mentions,
     reads: ClusterReads,
-    /// Parameters for templates in Rego.
+    /// The parameters, in the form for templates in Rego.
     parameters: RegoValue,
-    /// The whole constraint, for templates in CEL.
+    /// The whole constraint, as templates in CEL read it.
     object: Value,
 }
 
 impl GatekeeperRules {
-    /// Reads the templates, constraints, Namespaces and definitions of a set.
+    /// Parses the templates, constraints, Namespaces and CustomResourceDefinitions of a set.
     ///
     /// # Errors
-    /// A file is not YAML, a template cannot be compiled, a constraint has no template, or there is no constraint.
+    /// A file that is not YAML, a template that cannot be compiled, a constraint without a template, or no
+    /// constraint at all.
     pub(super) fn load(files: &[PolicyFile]) -> Result<Self, String> {
         let env = Arc::new(kubernetes_cel::environment());
         let mut rules = Self {
@@ -130,6 +131,7 @@ impl GatekeeperRules {
                 rules.cluster.add(&of);
             }
         }
+        // Constraints are parsed after all templates, because the files may be in any order.
         for of in constraints {
             let read = rules.constraint(&of.name, of.object.clone());
             rules.constraints.extend(read.map_err(|why| of.error(why))?);
@@ -141,7 +143,7 @@ impl GatekeeperRules {
         }
     }
 
-    /// A constraint; `None` if it is enforced elsewhere only.
+    /// Parses a constraint; `None` if the admission webhook does not enforce it.
     fn constraint(&self, name: &str, mut object: Value) -> Result<Option<Constraint>, String> {
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         let Some(template) = self.templates.get(&kind) else {
@@ -170,15 +172,16 @@ impl GatekeeperRules {
         }))
     }
 
-    /// The outcomes for the plan of a stack.
+    /// Evaluates all constraints on the plan of a stack.
     pub(super) fn outcomes(&self, document: &StackDocument) -> Vec<RuleOutcome> {
         let namespaces = request::namespaces(&self.cluster.namespaces, document);
+        // One clone of a template's engine serves all requests of the stack.
         let mut engines: BTreeMap<&str, LentEngine<'_>> = BTreeMap::new();
         let mut outcomes = Vec::new();
         for request in request::requests(document, &self.cluster.plurals) {
             let about = request.variable();
             let namespace = request.own_namespace().and_then(|name| namespaces.get(name));
-            // Made for the first constraint that is evaluated.
+            // Computed only when a first constraint applies to the request: most constraints apply to few kinds.
             let variables =
                 LazyCell::new(|| RequestVariables::new(&self.library, &request, &about, namespace));
             let review = LazyCell::new(|| review_of(&request, &about, namespace));
@@ -239,13 +242,13 @@ impl GatekeeperRules {
     }
 }
 
-/// Whether a constraint applies to a request.
+/// The decision if a constraint applies to a request.
 enum Applicability {
     NotAbout,
     Decided,
-    /// The constraint may read unknown values.
+    /// The constraint may read values that are unknown before the apply.
     Undecided,
-    /// The constraint denies, because it needs facts that only the cluster knows.
+    /// The constraint denies, because it needs facts that only the cluster has.
     Refused(String),
 }
 
@@ -275,7 +278,7 @@ impl Constraint {
 }
 
 impl ConstraintSpec {
-    /// `None` if the webhook does not enforce it.
+    /// Returns the severity of findings; `None` if the webhook does not enforce the constraint.
     fn severity(&self) -> Option<Severity> {
         let of = |action| match action {
             Action::Deny | Action::Scoped => Severity::Deny,
@@ -292,7 +295,7 @@ impl ConstraintSpec {
     }
 }
 
-/// `input.review`. For a deletion the object is the one that is deleted, as Gatekeeper has it.
+/// Returns the `input.review` of a request. As in Gatekeeper, `object` is the deleted object for a deletion.
 fn review_of(request: &AdmissionRequest<'_>, about: &Value, namespace: Option<&Value>) -> RegoValue {
     let object = match request.operation {
         Operation::Delete => request.old_object,

@@ -75,19 +75,19 @@ struct CelSource {
     _generate: Option<bool>,
 }
 
-/// A template.
+/// A parsed ConstraintTemplate.
 pub(super) struct Template {
-    /// The kind of its constraints.
+    /// The kind of the constraints of this template.
     pub kind: String,
     pub mentions: Mentions,
     pub code: TemplateCode,
     schema: Value,
-    /// True if a field that the schema lacks is an error.
+    /// True if a parameter that the schema does not declare is an error.
     closed: bool,
     operations: Vec<String>,
 }
 
-/// The rules of a template.
+/// The code of a template.
 pub(super) enum TemplateCode {
     Rego {
         engine: Box<PreparedEngine>,
@@ -97,10 +97,10 @@ pub(super) enum TemplateCode {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template and compiles its code.
     ///
     /// # Errors
-    /// It has another form, or its code cannot be compiled.
+    /// Another form than that of a template, or code that cannot be compiled.
     pub(super) fn load(template: &Value, env: &Env) -> Result<Self, String> {
         let spec = &template["spec"];
         let read: TemplateSpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
@@ -116,7 +116,7 @@ impl Template {
         }
         let mut mentions = Mentions::default();
         let code = match (target.rego, native_first(target.code)) {
-            // As in a cluster: CEL before Rego.
+            // As in a cluster, the CEL code is used if a template has both.
             (_, Some(Code::K8sNativeValidation(source))) => {
                 mentions.add_texts(&spec["targets"]);
                 TemplateCode::Cel(Box::new(compile_cel(source, env)?))
@@ -146,7 +146,8 @@ impl Template {
         })
     }
 
-    /// Returns true if the code judges an operation. Without a list Gatekeeper is not asked about deletions.
+    /// Returns true if the template checks an operation. Without a list of operations, Gatekeeper's webhook does
+    /// not check deletions.
     pub(super) fn judges(&self, operation: Operation) -> bool {
         if self.operations.is_empty() {
             operation != Operation::Delete
@@ -157,10 +158,10 @@ impl Template {
         }
     }
 
-    /// The parameters of a constraint with the defaults of the schema.
+    /// Returns the parameters of a constraint, completed with the defaults of the schema.
     ///
     /// # Errors
-    /// The schema has no such field: a cluster would not take the constraint.
+    /// A parameter that the schema does not declare: a cluster would reject the constraint.
     pub(super) fn parameters(&self, given: &Value) -> Result<Value, String> {
         let mut parameters = match given {
             Value::Null => Value::Object(Map::new()),
@@ -211,8 +212,8 @@ fn compile_rego(source: &RegoSource, mentions: &mut Mentions) -> Result<Template
         package.get_or_insert(found);
     }
     let rule = format!("{}.violation", package.unwrap_or_default());
-    // An unknown name in it is an error now, and not for each object. The clones of the engine keep the order
-    // of statements that it finds for its first evaluation.
+    // This first evaluation finds undefined names once, not again for each object. It also makes the engine order
+    // its statements, and clones of the engine keep that order.
     engine.set_input(RegoValue::from(json!({"review": {}, "parameters": {}})));
     let names = ["not a valid rule path", "could not find function", "undefined"];
     if let Err(why) = engine.evaluate(&rule)
@@ -252,10 +253,10 @@ fn compile_cel(source: CelSource, env: &Env) -> Result<AdmissionCode, String> {
     AdmissionCode::compile(text, env)
 }
 
-/// Violations that a template found: each its message, or the reason why it could not be evaluated.
+/// The violations that a template found: each has a message, or the reason why the template could not be evaluated.
 pub(super) type Violations = Vec<(Severity, Result<String, String>)>;
 
-/// Evaluates Rego for an input.
+/// Evaluates a template in Rego on an input.
 pub(super) fn rego_violations(
     engine: &mut LentEngine<'_>,
     rule: &str,
@@ -295,7 +296,7 @@ pub(super) fn rego_violations(
     found
 }
 
-/// Evaluates CEL for a request: the constraint itself is the parameter.
+/// Evaluates a template in CEL on a request. The constraint itself is the parameter.
 pub(super) fn cel_violations(
     code: &AdmissionCode,
     variables: &RequestVariables<'_>,
@@ -306,7 +307,7 @@ pub(super) fn cel_violations(
     found.map(|(severity, text)| (severity, Ok(text))).collect()
 }
 
-/// Adds what is missing and has a default, as an API server does for a custom resource.
+/// Adds missing fields that have a default in the schema, as an API server does for a custom resource.
 fn add_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -333,7 +334,7 @@ fn add_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// The path of a field that a schema does not have.
+/// Returns the path of the first field that the schema does not declare.
 fn unknown_field(schema: &Value, value: &Value, path: &str) -> Option<String> {
     if schema["x-kubernetes-preserve-unknown-fields"] == true {
         return None;

@@ -1,4 +1,4 @@
-//! The libraries of Kubernetes' CEL for addresses and networks.
+//! The CEL libraries of Kubernetes for IP addresses and networks.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::arguments::{CelResult, error, opaque, text};
 
 type AddressTest = fn(IpAddr) -> bool;
 
-/// An address.
+/// An IP address as a CEL value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Address(IpAddr);
 
@@ -28,7 +28,7 @@ impl Opaque for Address {
     }
 }
 
-/// A network.
+/// A network (CIDR) as a CEL value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network(IpNet);
 
@@ -38,21 +38,21 @@ impl Opaque for Network {
     }
 }
 
-/// A name that is declared already stays as it is there.
+/// Adds a function to the context. A name that is already declared keeps its function.
 macro_rules! function {
     ($context:expr, $name:expr, $function:expr) => {
         let _ = $context.add_function($name, $function);
     };
 }
 
-/// An address as the API server reads it: no IPv4 within IPv6.
+/// Parses an address as the API server does: IPv4 in IPv6 notation is invalid.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.parse().ok()?;
     let is_mapped = matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
     (!is_mapped).then_some(address)
 }
 
-/// An address or a network as a text.
+/// Converts an address or a network to a string.
 fn printed<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.first().map(|value| CelValue::try_from(value.as_ref()));
     let value = value.ok_or_else(|| error("string", "it needs a value"))??;
@@ -87,7 +87,7 @@ fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
     }
 }
 
-/// Declares what has the name of a function of another type.
+/// Declares the functions whose name also exists for another type.
 pub(super) fn declare(env: &mut Env) {
     let texts: [(&str, &str, Function); 2] = [
         ("ip_to_string", "net.IP", |found| printed(&found)),

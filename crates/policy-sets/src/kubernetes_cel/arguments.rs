@@ -1,4 +1,4 @@
-//! Arguments, results and errors that the functions of Kubernetes' CEL share.
+//! Helpers of Kubernetes' CEL functions for arguments, results and errors.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(super) fn error(function: &str, message: &str) -> ExecutionError {
     ExecutionError::function_error(function, message)
 }
 
-/// The text that an argument is.
+/// Returns an argument as a string, or an error if it is none.
 pub(super) fn text(function: &str, value: &CelValue) -> Result<Arc<String>, ExecutionError> {
     match value {
         CelValue::String(text) => Ok(Arc::clone(text)),
@@ -18,7 +18,7 @@ pub(super) fn text(function: &str, value: &CelValue) -> Result<Arc<String>, Exec
     }
 }
 
-/// The value of a library that an argument is.
+/// Returns an argument as a value of one of the libraries; `None` if it has another type.
 pub(super) fn opaque<T: Opaque + Clone>(value: &CelValue) -> Option<T> {
     match value {
         CelValue::Opaque(opaque) => opaque.downcast_ref::<T>().cloned(),

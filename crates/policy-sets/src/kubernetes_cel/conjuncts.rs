@@ -1,5 +1,5 @@
-//! The parts of an expression in CEL that are joined by `&&`. If one of them is false, the whole is false, whatever the
-//! others are: also if another reads a value that is unknown.
+//! The operands of `&&` in a CEL expression. If one of them is false, the expression is false, even if another
+//! operand reads an unknown value.
 
 use cel::Env;
 
@@ -7,7 +7,7 @@ use super::functions;
 use crate::possible_reads::Mentions;
 use konverge_cel::cel_expression::CelExpression;
 
-/// A part, with what it may read.
+/// An operand, with the words that it contains.
 #[derive(Debug)]
 pub(crate) struct Conjunct {
     pub mentions: Mentions,
@@ -15,13 +15,13 @@ pub(crate) struct Conjunct {
 }
 
 impl Conjunct {
-    /// Returns true if the part is false for this input. An error is not false.
+    /// Returns true if the operand is false for this input. An error does not count as false.
     pub(crate) fn is_false(&self, context: &cel::Context) -> bool {
         self.expression.holds(context) == Ok(false)
     }
 }
 
-/// The parts of an expression. If one is not an expression by itself, there are none.
+/// Splits an expression and compiles the operands. Returns none if a part is not an expression by itself.
 pub(crate) fn compile(source: &str, env: &Env) -> Vec<Conjunct> {
     let parts = texts(source).into_iter().map(|text| {
         let expression = functions::compile(text, env).ok()?;
@@ -32,8 +32,8 @@ pub(crate) fn compile(source: &str, env: &Env) -> Vec<Conjunct> {
     parts.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// The texts between the `&&` outside of all brackets. An expression with an outer `||` or `? :`, a comment, or a text with
-/// other quotes than one on each side is one part.
+/// Splits an expression at each `&&` outside of brackets. The expression stays whole if it has an outer `||` or `?
+/// :`, a comment, or a string with more than one quote on each side.
 fn texts(source: &str) -> Vec<&str> {
     let whole = || vec![source];
     if source.contains("//") || source.contains('\\') || source.contains("'''") || source.contains("\"\"\"") {
@@ -53,7 +53,7 @@ fn texts(source: &str) -> Vec<&str> {
                 start = at + 1;
             }
             (None, '|') if depth == 0 => return whole(),
-            // `a.?b` is not a condition.
+            // An outer `? :` keeps the expression whole; `a.?b` is an optional field and no condition.
             (None, '?') if depth == 0 && before != '.' => return whole(),
             _ => {}
         }
@@ -101,7 +101,7 @@ mod tests {
         ] {
             assert_eq!(texts(source), parts, "{source}");
         }
-        // An `&&` that the parser reads otherwise leaves no parts: nothing is certain then.
+        // Text that the parser does not accept gives no operands, and so no certain denial.
         assert!(compile("a && b)", &functions::environment()).is_empty());
     }
 }

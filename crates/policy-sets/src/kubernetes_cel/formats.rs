@@ -1,5 +1,5 @@
-//! The library `format` of Kubernetes' CEL: whether a text has a form that Kubernetes demands of names and values. What it
-//! says about a text is in other words than the API server's.
+//! The CEL library `format` of Kubernetes: checks if a text has a form that Kubernetes requires of names and
+//! values. The error texts differ from the API server's.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) const NAMES: [&str; 13] = [
     "datetime",
 ];
 
-/// One format.
+/// A named format as a CEL value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Format(&'static str);
 
@@ -108,7 +108,7 @@ impl Format {
     }
 }
 
-/// A prefix of a name may end in `-`.
+/// Turns a prefix into a complete name for the check, because a prefix may end in `-` and a name may not.
 fn completed(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {

@@ -1,5 +1,5 @@
-//! The CEL of Kubernetes: the standard library, its string and list functions, and the libraries `sets`, `quantity` and
-//! `ip`/`cidr`. A function that is not known here is an error when a policy is read, so nothing passes it.
+//! The CEL of Kubernetes: the standard library, its string and list functions, and further libraries. A call of an
+//! unsupported function is an error when the policy is loaded, and then the set denies.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -25,7 +25,7 @@ use super::{
 use konverge_base::model::quantity::{Quantity, UNIT};
 use konverge_cel::cel_expression::CelExpression;
 
-/// Functions that expressions may call, besides operators: the standard library, texts, lists, quantities and addresses.
+/// The supported functions, besides operators: the standard library, strings, lists, quantities and addresses.
 const KNOWN: &str = "\
     size contains startsWith endsWith matches string int uint double bool bytes type dyn has all exists \
     exists_one map filter optional.of optional.none optional.ofNonZeroValue hasValue value orValue or \
@@ -36,10 +36,10 @@ const KNOWN: &str = "\
     isCanonical existsOne duration timestamp getFullYear getMonth getDate getDayOfMonth getDayOfWeek \
     getDayOfYear getHours getMinutes getSeconds getMilliseconds quote strings.quote";
 
-/// The standard library, and the functions of strings and lists.
+/// Creates an environment with the standard library and the functions of strings and lists.
 pub(crate) fn environment() -> Env {
     let mut env = Env::stdlib();
-    // It is the first extension, which is the only way in which this fails.
+    // Only a second extension of the same name could fail.
     let _ = env.add_extension(extensions::strings);
     let _ = env.add_extension(extensions::lists);
     libraries::declare(&mut env);
@@ -50,10 +50,10 @@ pub(crate) fn environment() -> Env {
     env
 }
 
-/// Compiles an expression that calls known functions only, or asks the API server's `authorizer`.
+/// Compiles an expression that calls only supported functions, or those of the API server's `authorizer`.
 ///
 /// # Errors
-/// Not CEL, too large, or an unknown function.
+/// An expression that is not CEL, is too large, or calls an unsupported function.
 pub(crate) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> {
     let expression = CelExpression::compile_with(source, env).map_err(|error| error.to_string())?;
     let may_ask = expression.reads("authorizer");
@@ -69,24 +69,24 @@ pub(crate) fn compile(source: &str, env: &Env) -> Result<CelExpression, String> 
     }
 }
 
-/// The functions of `authorizer`. A policy that reads it is not evaluated.
+/// The functions of `authorizer`. They must compile, although no policy that uses them is evaluated.
 const AUTHORIZER: &str = "\
     path serviceAccount group resource subresource namespace name fieldSelector labelSelector check \
     allowed reason errored error";
 
-/// An expression says a name without its namespace.
+/// Returns true for a supported function. Expressions name it without its namespace.
 fn is_known(name: &str) -> bool {
     let known = KNOWN.split(' ').chain(libraries::KNOWN.split(' '));
     let mut known = known.chain(formats::NAMES);
     known.any(|known| known.rsplit('.').next() == Some(name))
 }
 
-/// A quantity of Kubernetes as a value of CEL.
+/// A quantity of Kubernetes as a CEL value.
 #[derive(Debug, Clone, Copy)]
 struct CelQuantity {
-    /// In billionths.
+    /// The amount in billionths.
     value: i128,
-    /// True if Kubernetes keeps it as a whole number.
+    /// True if Kubernetes stores the quantity as an integer.
     whole: bool,
 }
 
@@ -133,14 +133,14 @@ pub(crate) fn add(context: &mut Context) {
     formats::add(context);
 }
 
-/// A name that the standard library has already stays as it is there.
+/// Adds a function to the context. A name of the standard library keeps its function.
 macro_rules! function {
     ($context:expr, $name:expr, $function:expr) => {
         let _ = $context.add_function($name, $function);
     };
 }
 
-/// The items of the lists that a call gets.
+/// Returns the items of `N` list arguments.
 fn lists_of<'b, 'v, const N: usize>(
     function: &str,
     arguments: &'b [CowVal<'_, 'v>],
@@ -160,7 +160,7 @@ fn compare(function: &str, one: &dyn Val, two: &dyn Val) -> Result<Ordering, Exe
         .compare(two)
 }
 
-/// The smallest or the largest item.
+/// Returns the smallest or the largest item.
 fn best<'b, 'v>(
     function: &'static str,
     order: Ordering,
@@ -245,7 +245,7 @@ fn quantities(context: &mut Context) {
     let both = |function: &'static str, one: &CelValue, two: &CelValue| -> Result<_, ExecutionError> {
         Ok((quantity(function, one)?, quantity(function, two)?))
     };
-    // Versions have the same functions.
+    // Semantic versions have comparison functions of the same names.
     let order = move |function: &'static str, one: &CelValue, two: &CelValue| match (
         Version::from_cel(one),
         Version::from_cel(two),

@@ -1,4 +1,4 @@
-//! Further libraries of Kubernetes' CEL: `semver`, `sets`, and positions in lists.
+//! More CEL libraries of Kubernetes: `semver`, `sets`, and positions in lists.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use cel::{
 use super::arguments::{CelResult, error, opaque, text};
 use konverge_cel::cel_value::shared_list;
 
-/// Functions that expressions may call: sets, semantic versions, URLs, regular expressions, optional values, and the crate's
-/// extensions for lists and texts. Not `lists.range`, which no oracle was asked about.
+/// More supported functions: sets, semantic versions, URLs, regular expressions, optional values, and the
+/// extensions of the `cel` crate for lists and strings. `lists.range` is missing, because its result was never
+/// compared with an API server's.
 pub(super) const KNOWN: &str = "\
     sets.contains sets.equivalent sets.intersects semver isSemver major minor patch url isURL getScheme \
     getHost getHostname getPort getEscapedPath getQuery find findAll distinct flatten slice sort sortBy \
     @sortByAssociatedKeys reverse format validate named first last unwrap unwrapOpt";
 
-/// Adds what is declared for lists beside a function of the same name for texts.
+/// Declares list functions whose name also exists for strings.
 pub(super) fn declare(env: &mut Env) {
-    // They are the only ones of these types, which is the only way in which this fails.
+    // Only a second overload for the same types could fail.
     let _ = env.add_member_overload(
         "indexOf",
         "list.indexOf(dyn)",
@@ -73,7 +74,7 @@ fn within<'v>(all: &[Box<dyn Val + 'v>], some: &[Box<dyn Val + 'v>]) -> bool {
     some.iter().all(|item| is_in(item.as_ref(), all))
 }
 
-/// A function of `sets`.
+/// Calls a function of the library `sets` on two lists.
 fn sets<'b, 'v>(
     arguments: &[CowVal<'b, 'v>],
     answer: impl Fn(&[Box<dyn Val + 'v>], &[Box<dyn Val + 'v>]) -> bool,
@@ -88,7 +89,7 @@ fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + '
         .ok_or_else(|| error("list", "it needs a list"))
 }
 
-/// The first or the last item of a list, if it has one.
+/// Returns the first or the last item of a list, as an optional value.
 fn edge<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let items = items(arguments)?;
     let item = if last { items.last() } else { items.first() };
@@ -98,7 +99,7 @@ fn edge<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, '
     }))
 }
 
-/// The values of the optional items that have one.
+/// Returns the values of a list of optional items, without the empty ones.
 fn present<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let mut values = Vec::new();
     for item in items(arguments)? {
@@ -109,7 +110,7 @@ fn present<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, Execu
     Ok(CowVal::Owned(shared_list(values)))
 }
 
-/// The first or the last place of an item in a list, or -1.
+/// Returns the index of the first or the last occurrence of an item in a list, or -1.
 fn position<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let [list, wanted] = arguments else {
         return Err(error("indexOf", "it needs an item"));
@@ -131,7 +132,7 @@ pub(super) fn add(context: &mut Context) {
     versions(context);
 }
 
-/// A semantic version.
+/// A semantic version as a CEL value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(semver::Version);
 
@@ -144,7 +145,7 @@ impl Opaque for Version {
 impl Version {
     fn parse(text: &str) -> Option<Self> {
         let mut version = semver::Version::parse(text).ok()?;
-        // The API server knows no longer numbers, and compares without the build.
+        // The API server rejects longer numbers, and ignores the build when it compares.
         let mut release = version.pre.split('.');
         let is_small = |part: &str| !part.bytes().all(|b| b.is_ascii_digit()) || part.parse::<u64>().is_ok();
         let is_known = version.pre.is_empty() || release.all(is_small);
@@ -152,7 +153,7 @@ impl Version {
         is_known.then_some(Self(version))
     }
 
-    /// A short or padded version, such as `v1.02`.
+    /// Parses a short or zero-padded version, such as `v1.02`.
     fn parse_loosely(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
@@ -164,18 +165,19 @@ impl Version {
                 format!("0{trimmed}")
             };
         }
-        // A short version with a pre-release or a build has no third number then, and is none.
+        // In a short version with a pre-release or a build, this gives no valid third number, and the version is
+        // refused.
         parts.resize(3, "0".to_owned());
         Self::parse(&parts.join("."))
     }
 
-    /// The version that a value is.
+    /// Returns a value as a version; `None` if it has another type.
     pub(super) fn from_cel(value: &CelValue) -> Option<Self> {
         opaque(value)
     }
 }
 
-/// The version in the first argument, read as the second one says.
+/// Parses the version in the first argument. The second argument selects loose parsing.
 fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, ExecutionError> {
     match arguments {
         [of] | [of, CelValue::Bool(false)] => Ok(Version::parse(&text(function, of)?)),

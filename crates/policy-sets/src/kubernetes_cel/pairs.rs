@@ -1,6 +1,6 @@
-//! Loops with two variables: `all(k, v, …)`, `exists`, `existsOne`, `transformList`, `transformMap`, `transformMapEntry`. The
-//! crate evaluates loops with one variable, so each becomes a loop over pairs: of an index and an item, or of a key and its
-//! value.
+//! Loops with two variables: `all(k, v, …)`, `exists`, `existsOne`, `transformList`, `transformMap`,
+//! `transformMapEntry`. The `cel` crate only has loops with one variable, so each of these becomes a loop over
+//! pairs: (index, item) of a list, or (key, value) of a map.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ use cel::{
 
 use konverge_cel::cel_value::{shared_list, shared_map};
 
-/// The variable of a pair, and what a loop collects, in names that no expression can write.
+/// The names of the loop variable and of the accumulator. No identifier in an expression can contain `@`, so they
+/// cannot clash.
 const PAIR: &str = "@pair";
 const RESULT: &str = "@result";
 
@@ -24,9 +25,9 @@ type PairResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 type Helper<'h, 'p> = &'h mut MacroExprHelper<'p>;
 type Expanded = Result<Option<IdedExpr>, ParseError>;
 
-/// Declares the loops.
+/// Declares the macros of the loops.
 pub(super) fn declare(env: &mut Env) {
-    // These are the only ones of their names and lengths, which is the only way in which this fails.
+    // Only a second declaration with the same name and number of arguments could fail.
     let _ = env.add_overload("@pairs", "pairs", vec![DYN_TYPE], pairs);
     let _ = env.add_overload("@map", "map_of_pairs", vec![LIST_TYPE], map_of_pairs);
     let _ = env.add_overload("@merged", "merged", vec![LIST_TYPE], merged);
@@ -67,6 +68,8 @@ fn loop_of(
     let no = |helper: Helper| helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into())));
     let number =
         |helper: Helper, number: i64| helper.next_expr(Expr::Literal(LiteralValue::Int(number.into())));
+    // Each loop expands as in CEL's specification: a start value, a condition to continue, a step, and the result.
+    // `NOT_STRICTLY_FALSE` also continues after an error, because a later item may still decide the result.
     let (start, goes_on, step, end) = match name {
         "all" => {
             let go = result(helper);
@@ -102,6 +105,8 @@ fn loop_of(
             )
         }
         _ => {
+            // All transformations collect a list, because a loop can append to a list but cannot add an entry to a
+            // map. `@map` and `@merged` convert the list at the end.
             let item = match name {
                 "transformMap" => {
                     let key = of_pair(helper, 0);
@@ -161,14 +166,14 @@ fn list(helper: Helper, items: Vec<IdedExpr>) -> IdedExpr {
     helper.next_expr(Expr::List(ListExpr::new(items)))
 }
 
-/// The first or the second part of the pair.
+/// Returns an expression for the first or the second part of the pair.
 fn of_pair(helper: Helper, at: i64) -> IdedExpr {
     let pair = ident(helper, PAIR);
     let at = helper.next_expr(Expr::Literal(LiteralValue::Int(at.into())));
     call(helper, operators::INDEX, vec![pair, at])
 }
 
-/// An expression in which two names are the parts of the pair.
+/// Binds two names to the parts of the pair in an expression.
 fn with_pair(helper: Helper, names: &[String; 2], mut body: IdedExpr) -> IdedExpr {
     let [key, value] = names;
     for (at, name) in [(1, value), (0, key)] {
@@ -191,7 +196,7 @@ fn error(message: &str) -> ExecutionError {
     ExecutionError::function_error("loop", message)
 }
 
-/// The pairs of a list or a map.
+/// Converts a list or a map to a list of pairs.
 fn pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     let [range] = arguments.as_slice() else {
         return Err(error("it needs one list or map"));
@@ -230,7 +235,7 @@ fn key<'v>(value: Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
         .map_err(|_| error("a key must be a string, a whole number, or true or false"))
 }
 
-/// The map of a list of pairs.
+/// Converts a list of pairs to a map.
 fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     let mut entries = HashMap::new();
     for pair in items(&arguments)? {
@@ -243,7 +248,7 @@ fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     Ok(CowVal::Owned(shared_map(entries)))
 }
 
-/// One map of several. A key in two of them is an error.
+/// Merges several maps. A duplicate key is an error.
 fn merged<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     let mut entries = HashMap::new();
     for map in items(&arguments)? {

@@ -1,5 +1,5 @@
-//! Regular expressions in CEL: `matches`, `find` and `findAll`. Each expression is compiled once for a set, and one that is
-//! written in a rule when the rule is read.
+//! Regular expressions in CEL: `matches`, `find` and `findAll`. Each expression is compiled once for a policy set;
+//! a literal one already when the rule is loaded.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use cel::{
 };
 use konverge_cel::cel_expression::CelFunction;
 
-/// Name of the function that calls of `matches` are compiled to. The `cel` crate's own one compiles its expression at
-/// each call.
+/// The name of the function that replaces calls of `matches`. The function of the `cel` crate would compile its
+/// expression at each call.
 const MATCHES: &str = "@matches";
 
-/// Compiles `matches` to a function that keeps its expressions.
+/// Declares a macro that replaces `matches` with a function that caches its expressions.
 pub(super) fn declare(env: &mut Env) {
-    // The standard library has no macro of this name, which is the only way in which this fails.
+    // Only a second macro of the same name could fail.
     let _ = env.add_macro(Macro::receiver("matches", 1, expand));
     let _ = env.add_macro(Macro::global("matches", 2, expand));
 }
@@ -58,7 +58,7 @@ fn error(message: &str) -> ExecutionError {
     ExecutionError::function_error("matches", message)
 }
 
-/// Adds the functions to a context, with expressions of its own.
+/// Adds the functions to a context, with a cache of their own.
 pub(super) fn add(context: &mut Context) {
     let compiled = GoRegexes::default();
     let known = compiled.clone();

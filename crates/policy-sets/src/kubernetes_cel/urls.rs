@@ -1,4 +1,4 @@
-//! The library of Kubernetes' CEL for URLs.
+//! The CEL library of Kubernetes for URLs.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use super::arguments::{CelResult, error, opaque, string, text};
 
 type UrlPart = fn(&Url) -> String;
 
-/// A URL in its parts.
+/// The parts of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Url {
     scheme: String,
@@ -24,10 +24,10 @@ impl Opaque for Url {
 }
 
 impl Url {
-    /// A URL or an absolute path of plain characters. `None` if it is certainly neither.
+    /// Parses a URL or an absolute path of plain characters. Returns `None` if the text is certainly neither.
     ///
     /// # Errors
-    /// An API server may read it in a way that is not decided here.
+    /// It cannot be decided here how an API server would parse the text.
     pub(super) fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
         let unclear = || error(function, "a URL of this form is not decided here");
@@ -37,7 +37,7 @@ impl Url {
         let (scheme, rest) = match text.split_once(':') {
             Some(("", _)) => return Ok(None),
             Some((scheme, rest)) if !scheme.contains('/') => (scheme, rest),
-            // Neither a scheme nor a path: an absolute one, or `*` alone.
+            // The text has no scheme, and is neither an absolute path nor a single `*`.
             _ if !text.starts_with('/') && text != "*" => return Ok(None),
             _ => ("", text),
         };
@@ -56,7 +56,7 @@ impl Url {
             Some(rest) if !scheme.is_empty() => rest.find('/').map_or((rest, ""), |at| rest.split_at(at)),
             Some(_) => return Err(unclear()),
             None if scheme.is_empty() => ("", rest),
-            // `mailto:x` has no host and no path.
+            // Go parses `mailto:x` as an opaque URL, which is not supported here.
             None => return Err(unclear()),
         };
         let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));

@@ -1,5 +1,6 @@
-//! Functions of OPA that the engine lacks: `json.patch`, `yaml.unmarshal`, hashes, `net.cidr_merge`, and what reads a web
-//! token. Where the answer may be another one than OPA's there is none, so that the rule denies.
+//! Functions of OPA that the engine lacks: `json.patch`, `yaml.unmarshal`, keyed hashes, `net.cidr_merge`, and
+//! decoding of JSON web tokens. Where the result might differ from OPA's, the function fails, and then the rule
+//! denies.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::LazyLock};
 
@@ -18,7 +19,7 @@ use super::{
 };
 
 type Hash = fn(&[u8]) -> String;
-/// A hash of a text with a key.
+/// A hash function with a key (HMAC).
 type KeyedHash = fn(&'static str, &str, &str) -> Result<Vec<u8>, RegoDifference>;
 
 /// Adds the functions to an engine.
@@ -120,7 +121,7 @@ fn text<'a>(name: &'static str, arguments: &'a [RegoValue], at: usize) -> Result
     }
 }
 
-/// An argument as JSON, if JSON holds all of it: no set, and each number as it is.
+/// Converts an argument to JSON. Fails if JSON cannot hold it exactly: a set, or a number that would be rounded.
 fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Value, RegoDifference> {
     let value = arguments.get(at).unwrap_or(&RegoValue::Undefined);
     let json = serde_json::to_value(value).ok();
@@ -133,19 +134,19 @@ fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Val
     })
 }
 
-/// Plain words that are booleans here, as for `kubectl`, and texts in OPA.
+/// Matches the plain YAML words that are booleans here and for `kubectl`, but strings for OPA.
 static BOOLEANS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?im)(^|[\s\[{,:])(yes|no|on|off|y|n)[ \t\r]*($|[,\]}:#])").ok());
 
-/// The one document of a YAML text. What is not YAML here may be so there: there a later key wins over an earlier one, and
-/// only the first document is read.
+/// Parses a YAML text. A text that is invalid here may be valid in OPA, which lets a later key win over an earlier
+/// one and reads only the first document.
 fn yaml_of(name: &'static str, arguments: &[RegoValue]) -> Result<Value, RegoDifference> {
     let text = text(name, arguments, 0)?;
     if BOOLEANS.as_ref().is_none_or(|words| words.is_match(text)) {
         let why = "one of the words yes, no, on, off, y and n is a boolean or a text: put it in quotes";
         return Err(NoValue(name, why.to_owned()));
     }
-    // Go's reader refuses a half of a surrogate pair.
+    // Go's parser rejects half of a surrogate pair.
     if ["\\x", "\\u", "\\U"].iter().any(|escape| text.contains(escape)) {
         return Err(NoValue(
             name,
@@ -160,7 +161,7 @@ fn yaml_of(name: &'static str, arguments: &[RegoValue]) -> Result<Value, RegoDif
     }
 }
 
-/// A network. To an address without a length OPA gives that of its class.
+/// Parses a network. OPA gives an address without a prefix length that of its historic class.
 fn network(text: &str) -> Option<IpNet> {
     let network: IpNet = text.parse().ok()?;
     let is_mapped = matches!(network.addr(), IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
@@ -174,12 +175,12 @@ fn keyed<M: Mac + KeyInit>(name: &'static str, key: &str, of: &str) -> Result<Ve
     Ok(mac.finalize().into_bytes().to_vec())
 }
 
-/// A web token that is signed.
+/// A signed JSON web token.
 struct SignedToken<'t> {
     header: Value,
     payload: Value,
     signature: Vec<u8>,
-    /// The part of the token that the signature covers.
+    /// The part of the token that is signed.
     signed: &'t str,
 }
 
@@ -194,7 +195,7 @@ impl<'t> SignedToken<'t> {
                 value.filter(Value::is_object)
             };
             let header = object(header)?;
-            // One that is encrypted, or holds another one, is read in another way.
+            // OPA reads encrypted and nested tokens differently, so they are refused.
             let is_plain = header.get("enc").is_none() && header.get("cty").is_none();
             is_plain.then_some(())?;
             Some(Self {

@@ -1,5 +1,5 @@
-//! The single definitions of rules in Rego. `deny` is the union of its definitions, so what one of them finds is certain
-//! if it reads no unknown value, whatever the others read.
+//! The single definitions of a Rego rule. `deny` is the union of its definitions, so a finding of one definition is
+//! certain if that definition reads no unknown value, whatever the other definitions read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,29 +12,29 @@ use super::{
 use crate::{possible_reads::Mentions, rule::PolicyFile};
 use konverge_config::RegoVersion;
 
-/// The start of the names that the definitions get.
+/// The prefix of the names under which definitions are evaluated separately.
 const NAME: &str = "konverge_definition_";
 
 /// One definition of a rule.
 pub(super) struct RegoDefinition {
-    /// The path for the engine.
+    /// The path to query in the engine.
     pub path: String,
-    /// The words of the definition, and of each rule that it may reach.
+    /// The words of the definition, and of each rule that it can reach.
     pub mentions: Mentions,
 }
 
-/// The definitions of the rules of a set.
+/// The separate definitions of all rules of a set.
 pub(super) struct Definitions {
-    /// An engine in which each definition is also a rule of its own. It is not evaluated before it is asked, as most sets do
-    /// not ask it: each of its few copies orders the statements once.
+    /// An engine in which each definition is also a separate rule. It is not evaluated in advance, because most
+    /// sets never need it: so each of its few clones orders the statements once.
     pub engine: PreparedEngine,
-    /// By the path of the rule.
+    /// The definitions by the path of their rule.
     pub by_rule: BTreeMap<String, Vec<RegoDefinition>>,
-    /// Words of the rules `exception`, by their path.
+    /// The words of each `exception` rule, by its path.
     pub exceptions: BTreeMap<String, Mentions>,
 }
 
-/// A file of the set, as the engine read it.
+/// A file of the set after parsing.
 struct Read<'m> {
     package: &'m str,
     module: &'m Module,
@@ -42,7 +42,7 @@ struct Read<'m> {
 }
 
 impl Definitions {
-    /// The definitions of the rules at these paths. `None` if they cannot be told apart.
+    /// Finds the definitions of the rules at these paths. Returns `None` if they cannot be separated.
     pub(super) fn find(
         files: &[&PolicyFile],
         data: &[PolicyFile],
@@ -72,6 +72,8 @@ impl Definitions {
                 };
                 let path = format!("{}.{name}", read.package);
                 let span = rule.span();
+                // An exception silences other rules. Its words decide later if it is certain which rules are
+                // silenced.
                 if name == "exception" {
                     let mentions: &mut Mentions = exceptions.entry(path).or_default();
                     words.add_to(mentions, span.text());
@@ -80,6 +82,7 @@ impl Definitions {
                 if !paths.contains(path.as_str()) {
                     continue;
                 }
+                // Only definitions of a set (`deny contains …`) can be separated, because the rule is their union.
                 let is_part = matches!(
                     &**rule,
                     Rule::Spec {
@@ -90,17 +93,18 @@ impl Definitions {
                 let (from, to) = (span.start as usize, span.end as usize);
                 let parts = (read.text.get(from..start), read.text.get(end..to));
                 let ((Some(before), Some(after)), true) = (parts, is_part) else {
-                    // A definition of another form cannot be told apart: its rule is only judged as a whole.
+                    // A definition of this form cannot be separated, so its rule is only evaluated as a whole.
                     whole.insert(path);
                     continue;
                 };
-                // The definition is also written as a rule of its own, under a name that no source has: its value is
+                // The definition is added a second time, as a rule with a generated name. The value of that rule is
                 // what this definition alone finds.
                 let of_rule = by_rule.entry(path).or_default();
                 let own = format!("{NAME}{}_{name}", of_rule.len());
                 text += &format!("\n{before}{own}{after}\n");
                 let mut mentions = Mentions::default();
-                // Its own name reaches nothing: what reads the rule has the name behind its head.
+                // The generated name must not count as a reference to the rule itself, so only the source after the
+                // name is searched.
                 words.add_to(&mut mentions, after);
                 of_rule.push(RegoDefinition {
                     path: format!("{}.{own}", read.package),
@@ -123,8 +127,8 @@ impl Definitions {
     }
 }
 
-/// Parses a Rego file into its package name and syntax tree; calls of imported functions get their full paths. `None`
-/// if it does not parse.
+/// Parses a Rego file. Returns the package name and the syntax tree, in which calls of imported functions have
+/// their full paths; `None` if the file cannot be parsed.
 fn read_file(file: &PolicyFile, version: RegoVersion) -> Option<(String, Ref<Module>)> {
     let mut engine = parsed(&file.path, &with_full_calls(&file.text), version).ok()?;
     let package = engine.get_packages().ok()?.into_iter().next()?;
@@ -132,7 +136,7 @@ fn read_file(file: &PolicyFile, version: RegoVersion) -> Option<(String, Ref<Mod
     Some((package, module))
 }
 
-/// The texts of all rules by their names, and of all imports by the names that they give.
+/// The source texts of all rules by name, and of all imports by their alias.
 struct Words<'m> {
     texts: BTreeMap<&'m str, Vec<&'m str>>,
     data: &'m [PolicyFile],
@@ -151,7 +155,7 @@ impl<'m> Words<'m> {
                         .push(span_text(read.text, span.start, span.end));
                 }
             }
-            // Without another name the definition is found by its own.
+            // An import without an alias needs no entry: its definition is found by its own name.
             for import in &read.module.imports {
                 if let Some(name) = &import.r#as {
                     let name = span_text(read.text, name.start, name.end);
@@ -163,7 +167,7 @@ impl<'m> Words<'m> {
         Self { texts, data }
     }
 
-    /// Adds the words of a definition, and of all that it may reach by a name.
+    /// Adds the words of a definition, and of everything that it can reach by name.
     fn add_to(&self, mentions: &mut Mentions, definition: &str) {
         let mut reached = BTreeSet::new();
         let (mut open, mut source) = (vec![definition], String::new());
@@ -178,7 +182,7 @@ impl<'m> Words<'m> {
                 }
             }
         }
-        // A rule by a name that is found elsewhere may be any.
+        // A rule that is addressed by a computed name may be any rule, so all of them count.
         let dense: String = source.chars().filter(|c| !c.is_whitespace()).collect();
         if dense.contains("data[") || names_any(&dense) {
             open.extend(self.texts.values().flatten());
@@ -194,7 +198,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// Returns true if a path below `data` continues in brackets.
+/// Returns true if a path below `data` is followed by brackets, so that a computed name may follow.
 fn names_any(dense: &str) -> bool {
     let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
     dense.match_indices("data.").any(|(at, _)| {
@@ -207,7 +211,7 @@ fn span_text(text: &str, start: u32, end: u32) -> &str {
     text.get(start as usize..end as usize).unwrap_or_default()
 }
 
-/// The name of a rule, and where it is in the source.
+/// Returns the name of a rule, and the start and the end of the name in the source.
 pub(super) fn head_name(rule: &Rule) -> Option<(String, usize, usize)> {
     let reference = match rule {
         Rule::Spec { head, .. } => match head {

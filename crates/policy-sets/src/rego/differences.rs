@@ -1,5 +1,6 @@
-//! Functions that differ between the engine and OPA: here they answer as OPA does, or not at all. A rule that cannot be
-//! evaluated denies, so that a difference is never a pass. docs/reference/rego.md has the table.
+//! Functions whose results differ between the engine and OPA. The versions here return OPA's result, or fail. A
+//! rule that cannot be evaluated denies, so a difference never lets anything pass. docs/reference/rego.md has the
+//! table.
 
 use regorus::{Engine, Value as RegoValue};
 
@@ -8,7 +9,7 @@ use konverge_config::RegoVersion;
 
 pub(super) type RegoResult = Result<RegoValue, RegoDifference>;
 
-/// Reasons why a function gives no value.
+/// Reasons why a function fails in place of returning a value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegoDifference {
     #[error("{0}: {1}")]
@@ -33,7 +34,7 @@ pub(super) enum RegoDifference {
     TooManyDigits,
 }
 
-/// Adds the functions to an engine, in place of its own. The first version of Rego has `re_match`, too.
+/// Replaces the functions of an engine. Version 0 of Rego also has `re_match`.
 pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
     let regexes = GoRegexes::default();
     let old = (version == RegoVersion::V0).then_some("re_match");
@@ -120,7 +121,7 @@ pub(super) fn extend(
     function: impl Fn(&[RegoValue]) -> RegoResult + Clone + Send + Sync + 'static,
 ) {
     let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments)?);
-    // It is the first extension of this name, which is the only way in which this fails.
+    // Only a second extension of the same name could fail.
     let _ = engine.add_extension(name.to_owned(), arity, Box::new(call));
 }
 
@@ -136,7 +137,7 @@ fn texts<'a, const N: usize>(
     texts.try_into().map_err(|_| RegoDifference::Arguments(name))
 }
 
-/// The number of matches that the third argument asks for; negative: all.
+/// Returns the maximum number of matches from the third argument; negative means all.
 fn most(name: &'static str, arguments: &[RegoValue]) -> Result<usize, RegoDifference> {
     let number = arguments.get(2).and_then(|number| number.as_i64().ok());
     let number = number.ok_or(RegoDifference::Arguments(name))?;
@@ -159,7 +160,8 @@ fn problem(name: &'static str, pattern: &str, why: &go_regex::RegexProblem) -> R
     }
 }
 
-/// Go maps each character to one. Where that is more than one here, Go has another answer.
+/// Changes the case of a text. Go maps each character to exactly one, so a character that becomes several here is
+/// refused.
 fn cased<I: Iterator<Item = char>>(
     name: &'static str,
     arguments: &[RegoValue],
@@ -182,7 +184,7 @@ fn cased<I: Iterator<Item = char>>(
     Ok(RegoValue::from(mapped))
 }
 
-/// Returns true if OPA accepts a text as a version: Semantic Versioning 2, which may begin with `v`.
+/// Returns true if OPA accepts a text as a semantic version (2.0, optionally with a leading `v`).
 fn is_version(text: &str) -> bool {
     let version = semver::Version::parse(text.strip_prefix('v').unwrap_or(text));
     version.is_ok_and(|of| {
@@ -203,7 +205,7 @@ mod tests {
         Ok(engine.evaluate("data.a.x")?.to_string())
     }
 
-    /// What conftest says of each is asked by `tests/it/policy/opa_table.rs`.
+    /// `tests/it/policy/opa_table.rs` compares the same expressions with conftest.
     #[test]
     fn functions_answer_as_opa_or_not_at_all() {
         for (expression, value) in [

@@ -1,4 +1,4 @@
-//! An engine for rules in Rego: with a clock, the functions that it lacks, and errors in one line.
+//! A Rego engine with a time limit, the functions that the engine crate lacks, and errors of one line.
 
 use std::{
     num::NonZeroU32,
@@ -18,12 +18,12 @@ use super::{
 use crate::rule::{PolicyFile, RULE_TIME, bound};
 use konverge_config::RegoVersion;
 
-/// The longest line of a source.
+/// The maximum length of a source line.
 const MOST_COLUMNS: NonZeroU32 = NonZeroU32::new(4096).expect("it is not zero");
-/// The steps between two looks at the clock.
+/// The number of steps between two checks of the time limit.
 const CLOCK_EVERY: NonZeroU32 = NonZeroU32::new(64).expect("it is not zero");
 
-/// An engine, with the functions that it lacks.
+/// An engine with the additional functions.
 #[derive(Clone)]
 pub(crate) struct RuleEngine {
     engine: Engine,
@@ -32,19 +32,22 @@ pub(crate) struct RuleEngine {
 }
 
 impl RuleEngine {
-    /// One without rules, for those in this source.
+    /// Creates an engine without rules. `source` is the text of the rules that will be added, which decides about
+    /// some functions.
     pub(crate) fn new(version: RegoVersion, source: &str) -> Self {
         let mut engine = Engine::new();
         engine.set_rego_v0(version == RegoVersion::V0);
-        // An error of a function is an error, and not *undefined*: a `deny` would never fire.
+        // An error in a function must be an error and not *undefined*, because otherwise a `deny` would silently
+        // not fire.
         engine.set_strict_builtin_errors(true);
-        // A rule may print a value of a pull request: it must not reach the log, where GitHub reads commands.
+        // A rule may print a value of the pull request. Printed texts must not reach the log, where GitHub
+        // interprets workflow commands.
         engine.set_gather_prints(true);
         engine.set_execution_timer_config(ExecutionTimerConfig {
             limit: RULE_TIME,
             check_interval: CLOCK_EVERY,
         });
-        // Calls in the place of operators make lines longer.
+        // Replacing operators with calls makes lines longer, so the limit is raised.
         engine.set_policy_length_config(PolicyLengthConfig {
             max_col: MOST_COLUMNS,
             ..PolicyLengthConfig::default()
@@ -68,7 +71,7 @@ impl RuleEngine {
     /// Adds a file, and returns its package.
     ///
     /// # Errors
-    /// It is not Rego, or has what is refused.
+    /// A file that is not Rego or uses an unsupported feature.
     pub(crate) fn add_file(&mut self, path: &str, text: &str) -> Result<String, String> {
         let text = imports::with_full_calls(text);
         let mut read = parsed(path, &text, self.version)?;
@@ -77,10 +80,10 @@ impl RuleEngine {
         added.map_err(|error| first_lines(&without_code(&error.to_string())))
     }
 
-    /// Adds what is below `data`.
+    /// Adds values below `data`.
     ///
     /// # Errors
-    /// A file is not one map, or contradicts another.
+    /// A file that is not a map, or contradicts another file.
     pub(super) fn add_data(&mut self, data: &[PolicyFile]) -> Result<(), String> {
         for file in data {
             let documents = konverge_base::yaml::documents(&file.text)
@@ -94,7 +97,7 @@ impl RuleEngine {
         Ok(())
     }
 
-    /// The files, in the order in which they were added.
+    /// Returns the parsed files, in the order in which they were added.
     pub(super) fn modules(&mut self) -> &[Ref<Module>] {
         self.engine.get_modules()
     }
@@ -104,10 +107,10 @@ impl RuleEngine {
         self.engine.set_input(input);
     }
 
-    /// The value of a rule, such as `data.main.deny`.
+    /// Evaluates a rule, such as `data.main.deny`.
     ///
     /// # Errors
-    /// It cannot be evaluated, or not in time.
+    /// The rule cannot be evaluated, or not within the time limit.
     pub(crate) fn evaluate(&mut self, path: &str) -> Result<RegoValue, String> {
         self.numbers.forget();
         let value = self.engine.eval_rule(path.to_owned());
@@ -123,7 +126,7 @@ impl RuleEngine {
     }
 }
 
-/// An error of an evaluation without the line of code and its column: operators are calls there.
+/// Removes the quoted code and its column from an error: the user did not write the calls that replace operators.
 fn without_code(text: &str) -> String {
     let is_no_code = |line: &&str| {
         let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -140,10 +143,10 @@ fn without_code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// An engine that has read one file, with its own operators.
+/// Parses one file with a new engine that keeps the original operators.
 ///
 /// # Errors
-/// It is not Rego.
+/// A text that is not Rego.
 pub(super) fn parsed(path: &str, text: &str, version: RegoVersion) -> Result<Engine, String> {
     let mut engine = Engine::new();
     engine.set_rego_v0(version == RegoVersion::V0);
@@ -152,24 +155,25 @@ pub(super) fn parsed(path: &str, text: &str, version: RegoVersion) -> Result<Eng
     Ok(engine)
 }
 
-/// An engine with all its rules. Its copies are kept from one stack to the next.
+/// An engine with all rules of a set, and a pool of its clones for the next stacks.
 pub(crate) struct PreparedEngine {
     engine: RuleEngine,
     spare: Mutex<Vec<RuleEngine>>,
 }
 
-/// A copy of such an engine, for one stack.
+/// A clone of a prepared engine, for one stack.
 pub(crate) struct LentEngine<'e> {
     of: &'e PreparedEngine,
-    /// `None` after an error: the next evaluation takes a new copy.
+    /// `None` after an error; the next evaluation makes a new clone.
     engine: Option<RuleEngine>,
     input: RegoValue,
-    /// Values below `data` that only this stack has.
+    /// Values below `data` that are specific to this stack.
     data: Option<RegoValue>,
 }
 
 impl PreparedEngine {
-    /// Keeps an engine. An engine orders its statements when it is evaluated first, and its copies keep that order.
+    /// Creates the pool. An engine orders its statements at its first evaluation, and clones made after that keep
+    /// the order.
     pub(crate) fn new(engine: RuleEngine) -> Self {
         Self {
             engine,
@@ -177,7 +181,7 @@ impl PreparedEngine {
         }
     }
 
-    /// A copy.
+    /// Takes a clone for one stack.
     pub(crate) fn lend(&self) -> LentEngine<'_> {
         let spare = self.spare().pop();
         LentEngine {
@@ -188,10 +192,10 @@ impl PreparedEngine {
         }
     }
 
-    /// A copy with more below `data`.
+    /// Takes a clone for one stack, with more values below `data`.
     ///
     /// # Errors
-    /// The data contradicts that of the set.
+    /// The data contradicts the data of the set.
     pub(super) fn lend_with(&self, data: RegoValue) -> Result<LentEngine<'_>, String> {
         Ok(LentEngine {
             engine: Some(self.copy(Some(&data))?),
@@ -201,7 +205,7 @@ impl PreparedEngine {
         })
     }
 
-    /// Data is prepared again, which takes its time.
+    /// Clones the engine. Adding data is slow, because the engine prepares it again.
     fn copy(&self, data: Option<&RegoValue>) -> Result<RuleEngine, String> {
         let mut engine = self.engine.clone();
         let added = data.map_or(Ok(()), |data| engine.engine.add_data(data.clone()));
@@ -223,11 +227,11 @@ impl LentEngine<'_> {
         self.input = input;
     }
 
-    /// The value of a rule for the input.
+    /// Evaluates a rule on the input.
     ///
     /// # Errors
-    /// It cannot be evaluated, or not in time. An engine that stopped in the middle may still have what a `with` put in the
-    /// place of the input, of data or of a function, so it is not asked again.
+    /// The rule cannot be evaluated, or not within the time limit. The engine is dropped then: it may still have
+    /// values that a `with` put in place of the input, of data or of a function.
     pub(crate) fn evaluate(&mut self, path: &str) -> Result<RegoValue, String> {
         let mut engine = match self.engine.take() {
             Some(engine) => engine,
@@ -248,7 +252,7 @@ impl Drop for LentEngine<'_> {
         if let Some(mut engine) = self.engine.take()
             && self.data.is_none()
         {
-            // Another stack does not see this one's input, and its memory is free.
+            // Removes the input before the clone is reused: no stack sees another's input, and the memory is freed.
             engine.set_input(RegoValue::Undefined);
             self.of.spare().push(engine);
         }
@@ -259,13 +263,13 @@ pub(super) fn too_slow() -> String {
     format!("it took longer than {} s", RULE_TIME.as_secs())
 }
 
-/// A source without the lines that are comments: their words read nothing.
+/// Returns a source without comment lines, whose words read nothing.
 pub(crate) fn without_comments(source: &str) -> String {
     let lines = source.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The part of an error that says what and where, in one line.
+/// Returns the first lines of an error, which say what is wrong and where, joined to one line.
 pub(super) fn first_lines(text: &str) -> String {
     let lines: Vec<_> = text
         .lines()

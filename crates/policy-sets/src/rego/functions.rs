@@ -1,14 +1,14 @@
-//! Rego functions that are not the engine's own: those that Rego had before OPA 1.0, a verb of `sprintf`, and one that is
-//! refused. What a function costs is limited by the worker that evaluates it.
+//! Further Rego functions: those that existed before OPA 1.0, a verb of `sprintf`, and a random function that is
+//! refused. The limits of the worker process also cover the cost of functions.
 
 use regorus::{Engine, Value as RegoValue};
 
-/// Error of a function whose value would differ at each evaluation.
+/// The error of a function that would return a different value at each evaluation.
 #[derive(Debug, thiserror::Error)]
 #[error("random numbers are not available: a rule must give the same result each time")]
 struct Random;
 
-/// The items of a set or a list.
+/// Returns the items of a set or a list.
 pub(crate) fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoValue> + '_>> {
     match value {
         RegoValue::Set(items) => Some(Box::new(items.iter())),
@@ -17,17 +17,17 @@ pub(crate) fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoVa
     }
 }
 
-/// Adds what the engine lacks.
+/// Adds missing functions.
 pub(super) fn add(engine: &mut Engine) {
     let random = |_: Vec<RegoValue>| Err(Random.into());
-    // It is the first extension of this name, which is the only way in which this fails.
+    // Only a second extension of the same name could fail.
     let _ = engine.add_extension("rand.intn".to_owned(), 2, Box::new(random));
-    // As in OPA it is true. What it is given goes nowhere.
+    // As in OPA, `trace` returns true. Its argument is dropped.
     replaced(engine, "trace", 1, "true", |arguments| arguments);
 }
 
-/// Adds `%q` to `sprintf` for rules in this source. A format that stands in the source is looked at here, and not at
-/// each call.
+/// Adds `%q` to `sprintf`, unless all formats in the source are literals without it: then the slower version is not
+/// necessary.
 pub(super) fn add_quotes(engine: &mut Engine, source: &str) {
     let literal = |rest: &str| rest.trim_start().starts_with(['"', '`']);
     let mut formats = source.split("sprintf(").skip(1);
@@ -36,7 +36,7 @@ pub(super) fn add_quotes(engine: &mut Engine, source: &str) {
     }
 }
 
-/// Functions that Rego had before OPA 1.0.
+/// Adds the functions that Rego had before OPA 1.0.
 pub(super) fn add_old(engine: &mut Engine) {
     for (name, arity, body) in [
         ("any", 1, "true in input[0]"),
@@ -51,7 +51,7 @@ pub(super) fn add_old(engine: &mut Engine) {
     }
 }
 
-/// Writes `%q` as `%s` of a quoted text: the function does not know it.
+/// Replaces `%q` with `%s` and quotes the argument, because the engine's `sprintf` does not support `%q`.
 fn with_quotes(arguments: Vec<RegoValue>) -> Vec<RegoValue> {
     let [RegoValue::String(format), RegoValue::Array(values)] = &arguments[..] else {
         return arguments;
@@ -77,7 +77,8 @@ fn with_quotes(arguments: Vec<RegoValue>) -> Vec<RegoValue> {
     vec![RegoValue::from(text), RegoValue::from(values)]
 }
 
-/// Makes a function of an expression over the list `input` of its arguments, which another engine evaluates.
+/// Adds a function whose body is an expression over the list `input` of its arguments. Another engine evaluates the
+/// body.
 fn replaced(
     engine: &mut Engine,
     name: &str,

@@ -1,12 +1,12 @@
-//! Numbers as OPA computes with them: Go's `big.Float` with 64 bits. Each result is rounded to the nearest such number, to the
-//! even one of two. OPA writes it as the shortest decimal that is read as the same number.
+//! Numbers with OPA's arithmetic: Go's `big.Float` with a mantissa of 64 bits, rounded half to even. OPA prints a
+//! number as the shortest decimal that parses to the same number.
 
-/// The longest fraction that is read: ten to this power fits in 128 bits.
+/// The maximum number of decimal places: a power of ten with this exponent fits in 128 bits.
 const MOST_PLACES: u32 = 38;
-/// Exponents of two beyond this are not computed with.
+/// The maximum binary exponent; numbers beyond it are refused.
 const MOST_EXPONENT: i32 = 400;
 
-/// A number: `mantissa` times two to the `exponent`. The first bit of the mantissa is set, but for zero.
+/// A number `mantissa * 2^exponent`. The highest bit of the mantissa is set, except for zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GoFloat {
     negative: bool,
@@ -14,18 +14,18 @@ pub(super) struct GoFloat {
     exponent: i32,
 }
 
-/// A number for an engine that knows whole numbers and those of 53 bits.
+/// A result in a form that the engine can hold: an integer, or an `f64`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum GoNumber {
     Whole(i128),
-    /// OPA writes this number as this text, too.
+    /// OPA prints exactly this number.
     Exact(f64),
-    /// The nearest number, where OPA has more digits.
+    /// The nearest `f64`; OPA's number has more digits.
     Near(f64),
 }
 
 impl GoFloat {
-    /// A whole number. `None` if it has more than 64 bits.
+    /// Creates a number from an integer; `None` if it has more than 64 bits.
     pub(super) fn whole(number: i128) -> Option<Self> {
         let size = number.unsigned_abs();
         u64::try_from(size).ok()?;
@@ -61,7 +61,8 @@ impl GoFloat {
         if large.mantissa == 0 || small.mantissa == 0 {
             return Some(if large.mantissa == 0 { small } else { large });
         }
-        // Sixty-two more bits have place. What is below them counts as a bit.
+        // There is room for 62 more bits. All lower bits of the smaller number are combined into one, which is
+        // enough for rounding.
         let apart = (large.exponent - small.exponent).unsigned_abs();
         let shift = apart.min(62);
         let below = (apart - shift).min(63);
@@ -91,14 +92,14 @@ impl GoFloat {
         Self::rounded(negative, product, 1, self.exponent + other.exponent)
     }
 
-    /// `None` also for a division by zero.
+    /// Divides two numbers; `None` for a division by zero, and for a result that is too large or too small.
     pub(super) fn divide(self, other: Self) -> Option<Self> {
         let negative = self.negative != other.negative;
         let exponent = self.exponent - other.exponent;
         Self::rounded(negative, self.mantissa.into(), other.mantissa.into(), exponent)
     }
 
-    /// The number for an engine. `None` if it is whole and has more than 64 bits.
+    /// Converts the number for the engine; `None` for an integer of more than 64 bits.
     pub(super) fn number(self) -> Option<GoNumber> {
         let places = self.exponent.unsigned_abs();
         let is_whole = self.mantissa == 0 || self.exponent >= 0 || self.mantissa.trailing_zeros() >= places;
@@ -119,14 +120,14 @@ impl GoFloat {
         })
     }
 
-    /// The nearest number to a fraction of whole numbers, times two to the exponent. `None` for a denominator that is zero or
-    /// has more than 127 bits, and for a number that is too large or too small.
+    /// Returns `numerator / denominator * 2^exponent`, rounded to 64 bits. `None` if the denominator is zero or has
+    /// 128 bits, or if the result is too large or too small.
     fn rounded(negative: bool, numerator: u128, denominator: u128, mut exponent: i32) -> Option<Self> {
         if denominator == 0 || denominator.leading_zeros() == 0 || exponent.abs() > MOST_EXPONENT {
             return None;
         }
         let (mut quotient, mut rest) = (numerator / denominator, numerator % denominator);
-        // Two bits more than are kept say, with the rest, where it is rounded to.
+        // Two more bits than the mantissa has, together with the remainder, decide about the rounding.
         while rest != 0 && quotient >> 66 == 0 {
             rest *= 2;
             quotient = quotient * 2 + u128::from(rest >= denominator);
@@ -153,7 +154,7 @@ impl GoFloat {
                 mantissa += 1;
             }
         }
-        // A mantissa of ones was rounded up.
+        // Rounding up a mantissa of ones gave a 65th bit.
         let carry = (mantissa >> 64).min(1);
         Some(Self {
             negative,
@@ -171,7 +172,7 @@ mod tests {
         GoFloat::decimal(number).unwrap()
     }
 
-    /// What OPA gives for each is asked by `tests/it/policy/opa_table.rs`.
+    /// `tests/it/policy/opa_table.rs` compares the same expressions with OPA.
     #[test]
     fn a_result_is_exact_near_or_whole() {
         let sum = |a: f64, b: f64| of(a).add(of(b)).unwrap().number().unwrap();
@@ -204,13 +205,13 @@ mod tests {
         assert_eq!(GoFloat::whole(i128::from(u64::MAX) + 1), None);
         let most = GoFloat::whole(u64::MAX.into()).unwrap();
         assert_eq!(most.number(), Some(GoNumber::Whole(u64::MAX.into())));
-        // It has 65 bits.
+        // The result has 65 bits.
         assert_eq!(most.add(of(1.0)).unwrap().number(), None);
         assert_eq!(GoFloat::decimal(1e-60), None);
         assert_eq!(GoFloat::decimal(f64::INFINITY), None);
     }
 
-    /// The bits that are left out are just a half; what is left of the division decides.
+    /// The bits that are cut off are exactly one half, so the remainder of the division decides.
     #[test]
     fn a_half_is_rounded_to_the_even_number_and_a_little_more_up() {
         let half = ((1_u128 << 65) | 2) * 3;

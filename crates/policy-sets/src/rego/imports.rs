@@ -1,9 +1,9 @@
-//! Calls of imported functions. The engine resolves an import for values, but not for the function of a call: so
-//! `import data.lib.units` with `units.bytes(x)` is read as `data.lib.units.bytes(x)`. Lines stay where they are.
+//! Resolves calls of imported functions. The engine resolves an import for values but not for calls. So with
+//! `import data.lib.units`, `units.bytes(x)` is rewritten to `data.lib.units.bytes(x)`. Line numbers stay the same.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// A source in which calls have their full paths.
+/// Returns a source in which calls of imported functions have their full paths.
 pub(super) fn with_full_calls(source: &str) -> Cow<'_, str> {
     let imports = imports(source);
     if imports.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn with_full_calls(source: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The paths below `data` by the name that they have in the source.
+/// Returns the imported paths below `data`, by their name in the source.
 fn imports(source: &str) -> BTreeMap<&str, &str> {
     let lines = source.lines().filter_map(|line| {
         let words: Vec<_> = line.split('#').next()?.split_whitespace().collect();
@@ -39,7 +39,7 @@ fn imports(source: &str) -> BTreeMap<&str, &str> {
     lines.filter(|(_, path)| path.starts_with("data.")).collect()
 }
 
-/// The length of the token at the start: a name, a text, a comment, or one character.
+/// Returns the length of the first token: a name, a string, a comment, or one character.
 fn token(rest: &str, first: char) -> usize {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     match first {
@@ -59,7 +59,7 @@ fn token(rest: &str, first: char) -> usize {
     }
 }
 
-/// Returns true if what follows a name makes it a call: further names, then a parenthesis.
+/// Returns true if a call follows: further names, then a parenthesis.
 fn is_call(mut after: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     while let Some(rest) = after.strip_prefix('.') {

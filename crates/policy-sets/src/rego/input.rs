@@ -1,4 +1,4 @@
-//! The views of a plan document that rules get as their input.
+//! The inputs of Rego rules, as views of the plan document.
 
 use regorus::Value as RegoValue;
 use serde_json::{Map, Value, json};
@@ -15,10 +15,10 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 
-/// Keys of Terraform's own plan that [`terraform_plan`] has not.
+/// Keys of Terraform's plan that [`terraform_plan`] does not produce.
 const MISSING_KEYS: [&str; 4] = ["configuration", "resource_drift", "relevant_attributes", "checks"];
 
-/// The Kubernetes objects that the stack wants, as conftest gets manifests.
+/// Returns the desired Kubernetes objects of the stack, in the form in which conftest gets manifests.
 pub(crate) fn objects(document: &StackDocument) -> impl Iterator<Item = (&DocumentResource, &Value)> {
     let resources = document.resources.iter();
     resources
@@ -26,7 +26,7 @@ pub(crate) fn objects(document: &StackDocument) -> impl Iterator<Item = (&Docume
         .filter_map(|resource| Some((resource, resource.after.as_ref()?)))
 }
 
-/// The whole document, without some resources.
+/// Returns the whole document, without some resources.
 pub(crate) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> RegoValue {
     let resources = document.resources.iter();
     let resources = resources.filter(|resource| !without.iter().any(|other| other.id == resource.id));
@@ -42,7 +42,8 @@ pub(crate) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> R
     with_fields(&rest, [("resources", RegoValue::from(resources))])
 }
 
-/// A resource of the plan document. The object that it creates is also the value of its change.
+/// Converts a resource of the document. A created object is both `after` and the value of its change, and is
+/// converted once.
 fn plan_resource(resource: &DocumentResource) -> RegoValue {
     let side = |value: &Option<Value>| value.as_ref().map_or(RegoValue::Null, rego_value);
     let (before, after) = (side(&resource.before), side(&resource.after));
@@ -88,7 +89,7 @@ fn plan_resource(resource: &DocumentResource) -> RegoValue {
     )
 }
 
-/// The Terraform resources in the form of `terraform show -json`, without some of them.
+/// Returns the Terraform resources in the form of `terraform show -json`, without some of them.
 pub(crate) fn terraform_plan(document: &StackDocument, without: &[&DocumentResource]) -> Value {
     let resources: Vec<_> = document
         .resources
@@ -115,16 +116,17 @@ pub(crate) fn terraform_plan(document: &StackDocument, without: &[&DocumentResou
         "resource_changes": changes,
         "planned_values": {"root_module": {"resources": values.collect::<Vec<_>>()}},
         "prior_state": {"format_version": "1.0", "values": {"root_module": {"resources": prior.collect::<Vec<_>>()}}},
-        // Konverge writes values into its module, so that there are neither variables nor outputs.
+        // Konverge writes all values into the generated module, so there are neither variables nor outputs.
         "variables": {},
         "output_changes": {},
     })
 }
 
-/// The document without the fields of Kubernetes objects that are null; `None` if no policy sees one. An API server drops most
-/// of them before a policy sees the object, and keeps others, by the type of the field.
+/// Returns the document without null fields in Kubernetes objects; `None` if no policy would see one. Before a
+/// policy sees an object, an API server drops most null fields but keeps some, depending on the type of the field.
 pub(crate) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
-    // About what stays there is no request; but a Namespace is `namespaceObject` in those about what is in it.
+    // An unchanged resource gives no request, but an unchanged Namespace is the `namespaceObject` of requests for
+    // its objects.
     let is_namespace = |object: &Option<Value>| {
         object
             .as_ref()
@@ -171,7 +173,8 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// A key of Terraform's plan that a rule reads and that this input lacks. It would be undefined there, and the rule
+/// Returns a key of Terraform's plan that a rule reads and this input lacks. Reading it would be undefined, and the
+/// rule would silently find nothing.
 /// would find nothing.
 pub(crate) fn missing_terraform_key(source: &str) -> Option<&'static str> {
     let source = without_comments(source);
@@ -221,7 +224,7 @@ fn resource_change(resource: &DocumentResource) -> Value {
     Value::Object(value)
 }
 
-/// Address, type, name and provider. The id of a Terraform resource is `namespace:provider:type:name`.
+/// Returns address, type, name and provider. The id of a Terraform resource is `namespace:provider:type:name`.
 fn named(resource: &DocumentResource) -> Map<String, Value> {
     let name = resource.id.name();
     let mut value = Map::new();
@@ -240,7 +243,7 @@ fn named(resource: &DocumentResource) -> Map<String, Value> {
     value
 }
 
-/// Sets `true` at a path; lists become maps by index, which reads the same in rules.
+/// Sets `true` at a path. Lists become maps with the index as key, which rules read in the same way.
 fn mark(value: &mut Value, path: &str) {
     let mut at = value;
     for key in FieldPath::new(path).components() {

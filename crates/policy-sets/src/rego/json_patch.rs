@@ -1,4 +1,4 @@
-//! A JSON Patch (RFC 6902) as OPA applies it: a path is also a list of keys.
+//! A JSON Patch (RFC 6902) with OPA's extension: a path may also be a list of keys.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use konverge_base::model::field_path::unescape;
 /// Applies one operation.
 ///
 /// # Errors
-/// It is none, or its path or its test fails. The document may be changed in part then.
+/// An invalid operation or path, or a failed `test`. The document may be partly changed then.
 pub(super) fn apply(document: &mut Value, patch: &Value) -> Result<(), String> {
     let steps = |key: &str| steps(&patch[key]).ok_or_else(|| format!("`{key}` is not a path"));
     let value = || {
@@ -40,7 +40,7 @@ pub(super) fn apply(document: &mut Value, patch: &Value) -> Result<(), String> {
     }
 }
 
-/// The keys of a path.
+/// Splits a path into its keys.
 fn steps(path: &Value) -> Option<Vec<String>> {
     match path {
         Value::String(text) if text.is_empty() => Some(Vec::new()),
@@ -53,7 +53,7 @@ fn steps(path: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// Parses an index of a list: a number without a sign and without zeros before it.
+/// Parses an index of a list: digits without a sign and without leading zeros.
 fn list_index(key: &str) -> Option<usize> {
     let is_plain = key == "0" || key.starts_with(|c: char| ('1'..='9').contains(&c));
     key.parse().ok().filter(|_| is_plain)

@@ -1,6 +1,6 @@
-//! Rules in Rego with conftest's conventions: the rules `deny`, `violation` and `warn`, each with an optional
-//! suffix (`deny_latest`), are sets of messages, or of objects with `msg`. The rule `exception` holds lists of
-//! suffixes that do not count for the input.
+//! Rego rules with conftest's conventions: the rules `deny`, `violation` and `warn`, each with an optional suffix
+//! (`deny_latest`), are sets of messages, or of objects with `msg`. The rule `exception` holds lists of suffixes
+//! whose rules are skipped for the input.
 
 mod builtins;
 mod definitions;
@@ -36,10 +36,10 @@ use crate::{
 use konverge_base::model::RepoPath;
 use konverge_config::{RegoVersion, StackGlob};
 
-/// The end of the names of files that hold tests.
+/// The suffix of file names that hold tests.
 const TESTS: &str = "_test.rego";
 
-/// The rules of a set.
+/// The Rego rules of a policy set.
 pub(super) struct RegoRules {
     engine: PreparedEngine,
     rules: Vec<RegoRule>,
@@ -48,14 +48,14 @@ pub(super) struct RegoRules {
 }
 
 struct RegoRule {
-    /// The path for the engine, such as `data.main.deny_latest`.
+    /// The path to query in the engine, such as `data.main.deny_latest`.
     path: String,
-    /// The name in findings, such as `main.deny_latest`.
+    /// The name of the rule in findings, such as `main.deny_latest`.
     name: String,
-    /// Suffix by which a rule `exception` names the rule: `latest`, or empty.
+    /// The suffix by which an `exception` rule refers to the rule: `latest`, or empty.
     suffix: String,
     severity: Severity,
-    /// The path of the `exception` rule of its package, if there is one.
+    /// The path of the `exception` rule in the same package, if there is one.
     exception: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl RegoRules {
     /// Parses the rules.
     ///
     /// # Errors
-    /// A file is not Rego or not data, or there is no rule.
+    /// A file that is neither Rego nor data, or no rule at all.
     pub(super) fn load(
         files: &[PolicyFile],
         data: &[PolicyFile],
@@ -109,7 +109,8 @@ impl RegoRules {
         }
         let paths = rules.iter().map(|rule| rule.path.as_str()).collect();
         let definitions = Definitions::find(&rules_files, data, version, &paths);
-        // The engine orders the statements of all rules for its first evaluation, and its clones keep that.
+        // The first evaluation makes the engine order the statements of all rules. Clones made after it keep the
+        // order.
         let _ = engine.evaluate(&rules[0].path);
         Ok(Self {
             engine: PreparedEngine::new(engine),
@@ -119,18 +120,18 @@ impl RegoRules {
         })
     }
 
-    /// The words in the source.
+    /// Returns the words in the source of all rules.
     pub(super) fn mentions(&self) -> &Mentions {
         &self.mentions
     }
 
-    /// The names of the rules.
+    /// Returns the names and severities of the rules.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, Severity)> {
         self.rules.iter().map(|rule| (rule.name.as_str(), rule.severity))
     }
 
-    /// Starts evaluations for a stack: a session evaluates one input after another. As in conftest the rules find
-    /// the file of the input in `data.conftest.file`: here it is the `stack.yaml`, below the root of the repository.
+    /// Starts a session, which evaluates one input after another for a stack. As in conftest, `data.conftest.file`
+    /// names the file of the input: here the path of `stack.yaml` in the repository.
     pub(super) fn session(&self, folder: &RepoPath) -> RegoSession<'_> {
         let file = json!({"conftest": {"file": {"name": "stack.yaml", "dir": format!("/{folder}")}}});
         let file = self.mentions.has_word("conftest").then(|| rego_value(&file));
@@ -145,7 +146,7 @@ impl RegoRules {
     }
 }
 
-/// Data is prepared again, which takes its time.
+/// Takes a clone of an engine. With data that is slow, because the engine prepares the data again.
 fn lend<'e>(engine: &'e PreparedEngine, data: Option<&RegoValue>) -> Result<LentEngine<'e>, String> {
     data.map_or_else(|| Ok(engine.lend()), |data| engine.lend_with(data.clone()))
 }
@@ -155,7 +156,7 @@ fn sources(files: &[PolicyFile]) -> String {
     texts.join("\n")
 }
 
-/// The tests of a set (`test_…` in `*_test.rego`) that are not true.
+/// Runs the tests of a set (`test_…` in `*_test.rego`), and returns those that are not true.
 pub(super) fn failed_tests(
     files: &[PolicyFile],
     data: &[PolicyFile],
@@ -196,22 +197,23 @@ pub(super) fn failed_tests(
     found
 }
 
-/// Evaluates inputs one after another.
+/// Evaluates the rules on one input after another.
 pub(super) struct RegoSession<'r> {
-    /// Or why no rule can be evaluated.
+    /// The engine, or the reason why no rule can be evaluated.
     engine: Result<LentEngine<'r>, String>,
-    /// Value of `data.conftest`: the file of the input.
+    /// The value of `data.conftest`, with the file of the input.
     file: Option<RegoValue>,
     definitions: Option<&'r Definitions>,
-    /// The engine of the definitions, once an input has an unknown value.
+    /// The engine with separate definitions. Created when an input first has an unknown value.
     separate: Option<LentEngine<'r>>,
     rules: &'r [RegoRule],
-    /// The rules that took too long for an input. They deny, so they are not tried on the other inputs.
+    /// The rules that exceeded the time limit on an input. They have denied, so they are not evaluated on further
+    /// inputs.
     slow: BTreeSet<&'r str>,
 }
 
 impl RegoSession<'_> {
-    /// The findings of all rules for an input.
+    /// Evaluates all rules on an input.
     pub(super) fn findings(&mut self, input: RegoValue) -> Vec<RuleFinding> {
         let engine = match &mut self.engine {
             Ok(engine) => engine,
@@ -229,7 +231,7 @@ impl RegoSession<'_> {
             {
                 match excepted(engine, path) {
                     Ok(names) => drop(silenced.insert(path, names)),
-                    // An exception that cannot be evaluated excepts nothing.
+                    // An exception that cannot be evaluated skips no rule.
                     Err(why) => {
                         findings.push(RuleFinding::error(path, &why));
                         silenced.insert(path, BTreeSet::new());
@@ -256,8 +258,8 @@ impl RegoSession<'_> {
         findings
     }
 
-    /// The findings that an input has whatever its unknown values turn out to be: those of definitions that do not read
-    /// them. `reads` says whether words may read one.
+    /// Returns the findings that hold for any value of the unknown fields: those of definitions that do not read
+    /// them. `reads` returns true if a definition with these words may read an unknown value.
     pub(super) fn certain(
         &mut self,
         input: RegoValue,
@@ -278,6 +280,8 @@ impl RegoSession<'_> {
         for rule in self.rules {
             let silenced = match &rule.exception {
                 None => BTreeSet::new(),
+                // If the exception itself may read an unknown value, it is unknown which rules it silences, so
+                // nothing is certain.
                 Some(path) => {
                     let is_known = definitions
                         .exceptions
@@ -324,19 +328,19 @@ impl RegoRule {
     }
 }
 
-/// Returns true for a file with rules; conftest does not evaluate test files either.
+/// Returns true for a file with rules. Like conftest, rules in test files are not evaluated.
 fn is_rules(path: &str) -> bool {
     path.ends_with(".rego") && !path.ends_with(TESTS)
 }
 
-/// The names of the rules of each file, in the order in which the files were added.
+/// Returns the names of the rules of each file, in the order in which the files were added.
 fn rule_names(engine: &mut RuleEngine) -> Vec<BTreeSet<String>> {
     let modules = engine.modules().iter();
     let names = modules.map(|module| module.policy.iter().filter_map(|rule| rule_name(rule)).collect());
     names.collect()
 }
 
-/// The name of a rule that is not a function.
+/// Returns the name of a rule; `None` for a function.
 fn rule_name(rule: &Rule) -> Option<String> {
     let is_function = matches!(
         rule,
@@ -348,14 +352,14 @@ fn rule_name(rule: &Rule) -> Option<String> {
     head_name(rule).filter(|_| !is_function).map(|(name, ..)| name)
 }
 
-/// The packages with a rule `exception`.
+/// Returns the packages that have an `exception` rule.
 fn exception_rules(packages: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<String> {
     let of_files = packages.iter().zip(names);
     let with = of_files.filter(|(_, names)| names.contains("exception"));
     with.map(|(package, _)| package.clone()).collect()
 }
 
-/// The suffixes that do not count for this input.
+/// Returns the suffixes whose rules are skipped for this input.
 fn excepted(engine: &mut LentEngine<'_>, path: &str) -> Result<BTreeSet<String>, String> {
     let value = engine.evaluate(path)?;
     let lists = items(&value).ok_or_else(|| "`exception` is not a set of lists".to_owned());
@@ -415,8 +419,8 @@ fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
     }
 }
 
-/// Returns the other fields of a finding's object: conftest's metadata. A value that is not a string is written as
-/// JSON.
+/// Returns the additional fields of a finding, which conftest calls metadata. A value that is not a string is
+/// written as JSON.
 fn details(entry: &RegoValue) -> BTreeMap<String, String> {
     let RegoValue::Object(fields) = entry else {
         return BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Arithmetic and comparisons of Rego as OPA has them. OPA computes with 64 bits, and the engine has numbers of 53. Where OPA's
-//! result has more digits, the nearest number stands for it, with how far it may be from OPA's. If that decides a comparison,
-//! the rule is refused.
+//! Arithmetic and comparisons of Rego with OPA's results. OPA computes with 64 bits, the engine with the 53 bits of
+//! an `f64`. A result with more digits is represented by the nearest `f64`, together with the maximum difference
+//! from OPA's number. If that difference could decide a comparison, the rule is refused.
 
 use std::{
     cmp::Ordering,
@@ -20,7 +20,7 @@ use super::{
     go_float::{GoFloat, GoNumber},
 };
 
-/// The functions that operators are read as, and their signs.
+/// The functions that replace operators, with the operator's sign.
 pub(super) const ARITHMETIC: [(ArithOp, &str, &str); 5] = [
     (ArithOp::Add, "konverge_add", "+"),
     (ArithOp::Sub, "konverge_subtract", "-"),
@@ -37,27 +37,28 @@ pub(super) const COMPARISONS: [(BoolOp, &str, &str); 6] = [
     (BoolOp::Ne, "konverge_is_unequal", "!="),
 ];
 
-/// Each whole number up to here has a place in 53 bits.
+/// All integers up to this one fit in 53 bits.
 const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// The numbers that may differ from OPA's, by their bits, and how far. An evaluation stays in one thread, and copies of an
-/// engine share this.
+/// The numbers that may differ from OPA's: the bits of each `f64`, with the maximum difference. Kept for each
+/// thread, because one evaluation stays in one thread while clones of an engine share this value.
 #[derive(Clone, Default)]
 pub(super) struct InexactNumbers {
     by_thread: Arc<Mutex<HashMap<ThreadId, HashMap<u64, f64>>>>,
 }
 
 impl InexactNumbers {
-    /// Forgets what this thread computed before.
+    /// Forgets the inexact numbers of this thread, before a new evaluation.
     pub(super) fn forget(&self) {
         self.by_thread().remove(&thread::current().id());
     }
 
-    /// Adds the functions of operators, and those that add up and round.
+    /// Adds the functions that replace operators, and the functions that sum, multiply and round.
     pub(super) fn add_to(&self, engine: &mut Engine) {
         for (operator, name, _) in ARITHMETIC {
             let own = self.clone();
             extend(engine, name, 3, move |arguments| match (&operator, arguments) {
+                // `-` is also the difference of two sets.
                 (ArithOp::Sub, [RegoValue::Set(all), RegoValue::Set(without), _]) => {
                     let rest: BTreeSet<_> = all.difference(without).cloned().collect();
                     Ok(RegoValue::from(rest))
@@ -82,6 +83,8 @@ impl InexactNumbers {
         let own = self.clone();
         extend(engine, "product", 1, move |arguments| {
             let product = own.fold(arguments, &ArithOp::Mul, 1)?;
+            // OPA computes `product` with lower precision than `*`, so only exact integer results are certainly
+            // equal.
             let is_exact = whole(&product).is_some() && float(&product)?.abs() <= MOST_WHOLE;
             let mut items = arguments.first().and_then(items).into_iter().flatten();
             if is_exact && items.all(|item| whole(item).is_some()) {
@@ -126,7 +129,7 @@ impl InexactNumbers {
         self.by_thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the maximum difference of a number from OPA's; 0 for one that was not computed.
+    /// Returns the maximum difference of a number from OPA's; 0 if the number is exact.
     fn distance(&self, number: f64) -> f64 {
         let by_thread = self.by_thread();
         let own = by_thread.get(&thread::current().id());
@@ -138,8 +141,8 @@ impl InexactNumbers {
         !self.by_thread().contains_key(&thread::current().id())
     }
 
-    /// A number that may be so far from OPA's. It is moved away from one that somebody may have written, such as 1 or 0.1:
-    /// numbers with its bits count as inexact.
+    /// Registers an inexact number. Inexact numbers are recognized by their bits, so a number with few digits, such
+    /// as 1 or 0.1, is first moved a little: otherwise a literal with the same bits would count as inexact.
     fn inexact(&self, mut number: f64, mut distance: f64) -> RegoResult {
         let digits = format!("{number:e}");
         if digits.split('e').next().is_some_and(|digits| digits.len() <= 16) {
@@ -179,7 +182,7 @@ impl InexactNumbers {
                 GoNumber::Near(number) => self.inexact(number, step(number)),
             };
         }
-        // The 64 bits of a decimal that was not computed are not those of the number here either.
+        // A decimal literal has no registered difference, but its 64 bits in OPA also differ from this `f64`.
         let of = |number: f64, distance: f64| {
             if number.fract() == 0.0 {
                 distance
@@ -201,7 +204,7 @@ impl InexactNumbers {
         self.inexact(result, distance + step(result))
     }
 
-    /// Adds or multiplies the items of a set or a list.
+    /// Adds or multiplies all items of a set or a list.
     fn fold(&self, arguments: &[RegoValue], operator: &ArithOp, start: u64) -> RegoResult {
         let items = arguments.first().and_then(items);
         let mut items = items.ok_or(RegoDifference::Numbers)?;
@@ -210,7 +213,7 @@ impl InexactNumbers {
         })
     }
 
-    /// Rounds a number to a whole one.
+    /// Rounds a number to an integer.
     fn round(&self, number: &RegoValue, rounded: fn(f64) -> f64) -> RegoResult {
         let near = float(number)?;
         let distance = self.distance(near);
@@ -243,7 +246,7 @@ impl InexactNumbers {
         })
     }
 
-    /// The order of two values. In OPA an object is less than a set.
+    /// Compares two values. As in OPA, an object is less than a set.
     fn order(&self, a: &RegoValue, b: &RegoValue) -> Result<Ordering, RegoDifference> {
         match (a, b) {
             (RegoValue::Number(_), RegoValue::Number(_)) => {
@@ -289,10 +292,10 @@ impl InexactNumbers {
     }
 }
 
-/// The nearest number of 53 bits.
+/// Converts a value to an `f64`.
 ///
 /// # Errors
-/// It is not a number, or too large.
+/// A value that is no number, or a number that is too large.
 fn float(value: &RegoValue) -> Result<f64, RegoDifference> {
     value.as_number().map_err(|_| RegoDifference::Numbers)?;
     let near = value
@@ -301,12 +304,13 @@ fn float(value: &RegoValue) -> Result<f64, RegoDifference> {
     near.map_err(|_| RegoDifference::TooManyDigits)
 }
 
-/// Returns the maximum distance to the next number of 53 bits.
+/// Returns the distance to the next `f64`, at most.
 fn step(number: f64) -> f64 {
     number.abs() * f64::EPSILON
 }
 
-/// Returns true for a number with an exponent that is larger than the engine's whole numbers of 53 bits. OPA has its decimal.
+/// Returns true for a number in exponent notation beyond the integers of 53 bits, for which OPA has the exact
+/// decimal.
 fn is_large(value: &RegoValue) -> bool {
     value.as_f64().is_ok_and(|number| number.abs() > MOST_WHOLE)
 }
@@ -315,7 +319,7 @@ fn whole(value: &RegoValue) -> Option<i128> {
     value.as_i128().ok().filter(|_| !is_large(value))
 }
 
-/// `None` for a result that is not whole, or has more than 64 bits.
+/// Computes with integers; `None` if the result is not an integer or has more than 64 bits.
 fn compute_whole(operator: &ArithOp, a: i128, b: i128) -> Option<i128> {
     let result = match operator {
         ArithOp::Add => a.checked_add(b),
@@ -327,7 +331,7 @@ fn compute_whole(operator: &ArithOp, a: i128, b: i128) -> Option<i128> {
     result.filter(|result| u64::try_from(result.unsigned_abs()).is_ok())
 }
 
-/// As OPA computes. `None` for what it has no number for, or too large a one.
+/// Computes with OPA's floats; `None` if OPA's number does not exist or is too large.
 fn compute_float(operator: &ArithOp, a: &RegoValue, b: &RegoValue) -> Option<GoFloat> {
     let read = |value: &RegoValue| match whole(value) {
         Some(whole) => GoFloat::whole(whole),
@@ -363,7 +367,7 @@ mod tests {
         assert_eq!(compare(&numbers, &third, &BoolOp::Gt, 0.3), Some(true));
         assert_eq!(compare(&numbers, &third, &BoolOp::Eq, 0.5), Some(false));
         assert_eq!(compare(&numbers, &third, &BoolOp::Le, 1.0 / 3.0), None);
-        // A number that is computed from it is no better.
+        // A number that is computed from an inexact number is inexact too.
         let one = numbers
             .compute(&ArithOp::Mul, &third, &RegoValue::from(3_u64))
             .unwrap();

@@ -1,7 +1,9 @@
-//! Operators of Rego that differ from OPA's, read as calls of functions that do not: `a + b` becomes `konverge_add(a, b, 0)`.
-//! What the engine makes of a name for `walk` is refused. Lines stay where they are.
+//! Replaces Rego operators whose results differ from OPA's with calls of corrected functions: `a + b` becomes
+//! `konverge_add(a, b, 0)`. Also refuses an assignment of the result of `walk` to a single name, because the engine
+//! gets it wrong. Line numbers stay the same.
 //!
-//! The engine takes a name in the last place of a call for one that the call gives a value. So a 0 stands there.
+//! The last argument is a 0, because the engine would take a variable in the last place of a call for one that the
+//! call assigns.
 
 use std::collections::HashMap;
 
@@ -12,7 +14,7 @@ use regorus::{
 
 use super::numbers::{ARITHMETIC, COMPARISONS};
 
-/// A call that stands for an operator, by the places of bytes in the source.
+/// A call that replaces an operator, by byte offsets in the source.
 struct OperatorCall {
     function: &'static str,
     start: usize,
@@ -22,19 +24,20 @@ struct OperatorCall {
     sign: &'static str,
 }
 
-/// Replacement of `length` bytes at an offset of the source.
+/// A replacement of `length` bytes at an offset of the source.
 struct SourceChange {
     at: usize,
-    /// One place may have the end of a call and an operator behind it, or the starts of several, the outer one first.
+    /// The order of changes at the same offset: the end of a call comes before an operator, and an outer call
+    /// starts before an inner one.
     order: u8,
     length: usize,
     text: String,
 }
 
-/// A source that an engine has read, with calls in the place of operators. It has no new lines.
+/// Returns the source with calls in place of operators. Line breaks stay where they are.
 ///
 /// # Errors
-/// A name is given what `walk` finds; the text says where.
+/// The result of `walk` is assigned to a name; the text has the line.
 pub(super) fn with_calls(engine: &mut Engine, text: &str) -> Result<String, String> {
     let mut calls = OperatorCalls::default();
     for rule in engine.get_modules().iter().flat_map(|module| &module.policy) {
@@ -51,9 +54,10 @@ pub(super) fn with_calls(engine: &mut Engine, text: &str) -> Result<String, Stri
 #[derive(Default)]
 struct OperatorCalls {
     calls: Vec<OperatorCall>,
-    /// Unions that are items. `{f(a) | b}` would be a comprehension, and `{a - b | c}` is none.
+    /// Unions that are an item of a collection. `{f(a) | b}` would be parsed as a comprehension, but `{a - b | c}`
+    /// would not.
     unions: Vec<(usize, usize)>,
-    /// The line where a name is given what `walk` finds.
+    /// The line in which the result of `walk` is assigned to a name.
     walk: Option<u32>,
 }
 
@@ -87,7 +91,8 @@ impl OperatorCalls {
         }
     }
 
-    /// The values of `walk` are pairs, and a name alone takes none of them.
+    /// Records an assignment of `walk`: its results are pairs, and the engine would give a single name none of
+    /// them.
     fn add_walk(&mut self, value: &Expr) {
         if let Expr::Call { fcn, span, .. } = value
             && matches!(&**fcn, Expr::Var { span, .. } if span.text() == "walk")
@@ -144,7 +149,7 @@ impl OperatorCalls {
         self.add(item);
     }
 
-    /// Adds the operators of an expression: the outer one first.
+    /// Adds the operators of an expression, the outer one first.
     fn add(&mut self, expression: &Expr) {
         match expression {
             Expr::ArithExpr {
@@ -161,7 +166,7 @@ impl OperatorCalls {
             Expr::BoolExpr {
                 span, op, lhs, rhs, ..
             } => {
-                // A number is not compared there.
+                // With a text on one side no number is compared, so the operator can stay.
                 let is_text = |side: &Expr| {
                     matches!(
                         side,
@@ -177,6 +182,7 @@ impl OperatorCalls {
                 self.add(rhs);
             }
             Expr::AssignExpr { lhs, rhs, .. } => {
+                // An array on one side receives the pairs of `walk`; a single name would receive none.
                 for (name, value) in [(lhs, rhs), (rhs, lhs)] {
                     if !matches!(&**name, Expr::Array { .. }) {
                         self.add_walk(value);
@@ -251,10 +257,11 @@ impl OperatorCalls {
         };
         for (start, end) in self.unions {
             change(start, 2, 0, "(".to_owned());
-            // Behind the end of a call at the same place.
+            // At the same offset, the change belongs after the end of an inner call.
             change(end, 1, 0, ")".to_owned());
         }
         for call in &self.calls {
+            // The engine's position is checked against the source: a wrong one would corrupt the rule silently.
             let at = places.get(&call.operator).copied();
             let at = at.filter(|at| text[*at..].starts_with(call.sign));
             let at = at.ok_or_else(|| {
@@ -294,7 +301,7 @@ fn with_quote_behind(text: &str, end: usize) -> usize {
     end + usize::from(text[end..].starts_with(['"', '`']))
 }
 
-/// The first byte of each token, by its line and column as the engine counts them.
+/// Returns the offset of each token, by its line and column as the engine counts them.
 fn token_places(text: &str) -> Result<HashMap<(u32, u32), usize>, String> {
     let source = Source::from_contents(String::new(), text.to_owned()).map_err(|error| error.to_string())?;
     let mut lexer = Lexer::new(&source);
@@ -369,12 +376,12 @@ mod tests {
             );
             let expected = source.replace(body, calls);
             assert_eq!(read(&source).unwrap(), expected, "{body}");
-            // Read again it stays.
+            // A second pass changes nothing.
             assert_eq!(read(&expected).unwrap(), expected, "{body}");
         }
     }
 
-    /// The engine took the name for one that the call gives a value.
+    /// The engine took the name for a variable that the call assigns.
     #[test]
     fn a_loop_beside_a_name_in_a_call_is_one() {
         let mut engine = RuleEngine::new(RegoVersion::V1, "");

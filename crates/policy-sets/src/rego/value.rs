@@ -1,8 +1,9 @@
-//! Values of the plan document as values of the engine for Rego, without a copy of the document between the two. A value that
-//! stands in several places of an input is made once.
+//! Converts values of the plan document for the Rego engine without an intermediate copy. A value that occurs
+//! several times in an input is converted once.
 //!
-//! The engine's own conversion takes a map whose first key is `$serde_json::private::Number` for a number, and that of
-//! `serde_json` does so if a dependency turns on its `arbitrary_precision`. So the author of a key could hide other keys.
+//! The engine's own conversion interprets a map whose first key is `$serde_json::private::Number` as a number, and
+//! so does `serde_json` if a dependency enables `arbitrary_precision`. The author of such a key could hide other
+//! keys from the rules.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,7 +14,7 @@ use serde::{
 };
 use serde_json::Value;
 
-/// The value of the engine for a JSON value.
+/// Converts a JSON value.
 pub(crate) fn rego_value(value: &Value) -> RegoValue {
     match value {
         Value::Null => RegoValue::Null,
@@ -33,15 +34,15 @@ pub(crate) fn rego_value(value: &Value) -> RegoValue {
     }
 }
 
-/// The value of a JSON text.
+/// Converts a JSON text.
 ///
 /// # Errors
-/// It is not JSON.
+/// A text that is not JSON.
 pub(super) fn from_json(text: &str) -> Result<RegoValue, serde_json::Error> {
     serde_json::from_str(text).map(|PlainValue(value)| value)
 }
 
-/// A value in which no key means anything.
+/// A deserialized value in which no key has a special meaning.
 struct PlainValue(RegoValue);
 
 impl<'de> Deserialize<'de> for PlainValue {
@@ -100,7 +101,7 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 }
 
-/// Returns the map that `base` serializes to, with these fields in place of its own.
+/// Serializes `base` to a map, and replaces or adds these fields.
 pub(crate) fn with_fields<'f>(
     base: &impl Serialize,
     fields: impl IntoIterator<Item = (&'f str, RegoValue)>,

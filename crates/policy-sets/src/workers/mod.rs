@@ -1,5 +1,6 @@
-//! Policy sets, and scripts of readiness, in processes of their own: [`RuleWorkers`] keeps them ready, [`serve`] is what
-//! such a process does. A rule that takes too long, needs too much memory or crashes ends its process, and the set denies.
+//! Worker processes for policy sets and for readiness scripts: [`RuleWorkers`] is the pool, [`serve`] the code in
+//! such a process. A rule that takes too long, needs too much memory or crashes ends its process, and the set
+//! denies.
 
 mod pool;
 mod protocol;

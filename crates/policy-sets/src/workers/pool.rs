@@ -1,5 +1,5 @@
-//! [`RuleWorkers`]: workers that are kept ready. Not more run than there are processors. One that ends is replaced, and
-//! what it was asked for has no outcomes.
+//! [`RuleWorkers`]: a pool of worker processes, at most as many as processors. A worker that dies is replaced, and
+//! the request that it had gets no outcomes.
 
 use std::{
     collections::BTreeMap,
@@ -21,14 +21,15 @@ use konverge_base::model::{
     Digest, digest::DigestBuilder, health::HealthReport, plan_document::StackDocument,
 };
 
-/// After so many stacks on which a set was ended, it is not evaluated on others.
+/// The number of stacks on which the evaluation of a set may be stopped. After that the set is not evaluated on
+/// further stacks.
 const MOST_ENDED: u32 = 3;
-/// A worker with so many sets is replaced.
+/// The number of parsed sets after which a worker is replaced, which limits its memory.
 const MOST_SETS: usize = 64;
 
 type Outcomes = Result<Vec<RuleOutcome>, NoOutcomes>;
 
-/// Workers for rules. Cheap to clone; dropping the last clone ends them.
+/// A pool of workers for rules. Cheap to clone; dropping the last clone ends the workers.
 #[derive(Clone)]
 pub struct RuleWorkers {
     inner: Arc<Inner>,
@@ -42,7 +43,7 @@ struct Inner {
     failed: Mutex<FailedSets>,
 }
 
-/// The sets that failed before.
+/// Sets that failed before.
 #[derive(Default)]
 struct FailedSets {
     unreadable: BTreeMap<Digest, String>,
@@ -56,8 +57,8 @@ impl std::fmt::Debug for RuleWorkers {
 }
 
 impl RuleWorkers {
-    /// As many workers as processors, which start when there is work. `executable` is the `konverge` binary; `None` is
-    /// the one that runs.
+    /// Creates a pool of as many workers as processors, which start on demand. `executable` is the `konverge`
+    /// binary; `None` means the running one.
     pub fn new(executable: Option<PathBuf>, limits: RuleLimits) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -71,7 +72,8 @@ impl RuleWorkers {
         }
     }
 
-    /// The outcomes of each set on a document. A set that ends its worker has none; the others go on.
+    /// Evaluates each set on a document. A set that kills its worker has no outcomes; the next sets get a new
+    /// worker.
     pub async fn outcomes(&self, sets: &[&PolicySet], document: &Arc<StackDocument>) -> Vec<Outcomes> {
         let document = SentDocument::new(document, sets);
         let mut lent = self.lend().await;
@@ -83,7 +85,8 @@ impl RuleWorkers {
         all
     }
 
-    /// The tests of a set that fail. A set that cannot be read fails as a whole, as a test of `path`.
+    /// Runs the tests of a set, and returns those that fail. A set that cannot be parsed fails as a whole, as one
+    /// test of `path`.
     pub async fn failed_tests(&self, set: &PolicySet, path: &str) -> Vec<FailedTest> {
         let mut lent = self.lend().await;
         let failed = lent.failed_tests(set, path).await;
@@ -91,7 +94,7 @@ impl RuleWorkers {
         failed
     }
 
-    /// Runs a script of readiness on an object. The error is one sentence.
+    /// Runs a readiness script on an object. The error is one sentence.
     pub async fn run_script(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String> {
         let mut lent = self.lend().await;
         let request = || Request::Script {
@@ -99,6 +102,7 @@ impl RuleWorkers {
             object: object.clone(),
         };
         let mut answer = lent.call(request()).await;
+        // A kill from outside says nothing about the script, so it gets a second attempt.
         if matches!(answer, Err(WorkerEnd::Killed)) {
             answer = lent.call(request()).await;
         }
@@ -113,7 +117,7 @@ impl RuleWorkers {
         }
     }
 
-    /// The process ids of the idle workers.
+    /// Returns the process ids of the idle workers.
     pub fn idle_pids(&self) -> Vec<u32> {
         self.inner.idle().iter().filter_map(RuleWorker::pid).collect()
     }
@@ -137,7 +141,7 @@ impl Inner {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why a set that failed before is not tried again.
+    /// Returns the reason why a set that failed before is not tried again.
     fn earlier_failure(&self, set: Digest) -> Option<NoOutcomes> {
         let failed = self.failed();
         if let Some(why) = failed.unreadable.get(&set) {
@@ -157,7 +161,7 @@ impl Inner {
     }
 }
 
-/// A worker in use, or none yet.
+/// A worker that is in use, or a place for one that is not started yet.
 struct LentWorker<'pool> {
     inner: &'pool Inner,
     worker: Option<RuleWorker>,
@@ -180,6 +184,7 @@ impl LentWorker<'_> {
         }
         self.parse(set, source).await?;
         let mut answer = self.evaluate(set, document).await;
+        // A kill from outside says nothing about the set, so it gets a second attempt with a new worker.
         if answer == Err(WorkerEnd::Killed) {
             self.parse(set, source).await?;
             answer = self.evaluate(set, document).await;
@@ -190,7 +195,7 @@ impl LentWorker<'_> {
         })
     }
 
-    /// Evaluates a set that the worker has parsed.
+    /// Evaluates a set that the worker has already parsed.
     async fn evaluate(
         &mut self,
         set: &PolicySet,
@@ -239,7 +244,7 @@ impl LentWorker<'_> {
         }
     }
 
-    /// Makes the worker parse a set, unless it has.
+    /// Makes the worker parse a set, unless it has done so.
     async fn parse(&mut self, set: &PolicySet, source: &Arc<SetSource>) -> Result<(), NoOutcomes> {
         let digest = set.digest();
         let parsed = self.worker.as_ref().map(|worker| &worker.parsed);
@@ -262,7 +267,7 @@ impl LentWorker<'_> {
             }
             Ok(Answer::Unreadable(why)) => Err(self.inner.remember_unreadable(digest, why)),
             Ok(_) => Err(NoOutcomes::Unreadable(WorkerEnd::NoAnswer.to_string())),
-            // That may be different the next time.
+            // These failures do not come from the set, so it may be tried again on the next stack.
             Err(end @ (WorkerEnd::NotStarted(_) | WorkerEnd::Killed | WorkerEnd::Deadline(_))) => {
                 Err(NoOutcomes::Unreadable(end.to_string()))
             }
@@ -279,7 +284,7 @@ impl LentWorker<'_> {
         self.call(Request::Parse { set, source }).await
     }
 
-    /// The file that ends a worker when it is parsed alone.
+    /// Finds the file that kills a worker when it is parsed alone, to name it in the message.
     async fn file_at_fault(&mut self, source: &Arc<SetSource>) -> Option<String> {
         let paths: Vec<&str> = source.paths().collect();
         if let [only] = paths[..] {
@@ -296,7 +301,7 @@ impl LentWorker<'_> {
         None
     }
 
-    /// Asks the worker, and starts one if there is none.
+    /// Sends a request to the worker, which is started if necessary.
     async fn call(&mut self, request: Request) -> Result<Answer, WorkerEnd> {
         let worker = match &mut self.worker {
             Some(worker) => worker,

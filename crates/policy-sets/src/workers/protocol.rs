@@ -1,5 +1,5 @@
-//! The messages between us and a worker: JSON after its length in four bytes. What they hold is true values, so that
-//! nothing of them is logged.
+//! The messages between Konverge and a worker: JSON after its length in four bytes. Messages hold unmasked values,
+//! so nothing of them may be logged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,18 +10,19 @@ use super::sent_document::SentDocument;
 use crate::{FailedTest, RuleOutcome, SetSource};
 use konverge_base::model::{Digest, health::HealthReport};
 
-/// The maximum size of an answer in bytes.
+/// The maximum size of a worker's response in bytes.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
 
-/// A worker on a busy machine may take so long for what is within its limits.
+/// The extra wall-clock time of a worker, because on a busy machine even a request within its limits may take long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The limits of a worker.
+/// The resource limits of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleLimits {
-    /// The address space in bytes.
+    /// The maximum size of the address space in bytes.
     pub memory: u64,
-    /// The processor time to parse a set, and to evaluate it on a stack. A busy machine does not count.
+    /// The maximum processor time for parsing a set, and for evaluating it on a stack. Time that other processes
+    /// use does not count.
     pub time: Duration,
 }
 
@@ -35,29 +36,29 @@ impl Default for RuleLimits {
 }
 
 impl RuleLimits {
-    /// The time on the clock after which a worker is killed, whatever it does.
+    /// Returns the wall-clock time after which a worker is killed in any case.
     pub(super) fn deadline(self) -> Duration {
         self.time * 6 + PATIENCE
     }
 }
 
-/// What a worker is asked for.
+/// A request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Parse a set.
     Parse { set: Digest, source: Arc<SetSource> },
-    /// Evaluate a parsed set on a document; on the last one if there is none.
+    /// Evaluate a parsed set on a document. Without a document, the last one is used again.
     Evaluate {
         set: Digest,
         document: Option<SentDocument>,
     },
     /// Run the tests of a parsed set.
     Test { set: Digest },
-    /// Run a script of readiness on an object.
+    /// Run a readiness script on an object.
     Script { script: String, object: Value },
 }
 
-/// What a worker answers.
+/// The response of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Parsed,
@@ -65,8 +66,8 @@ pub(super) enum Answer {
     Unreadable(String),
     Outcomes(Vec<RuleOutcome>),
     FailedTests(Vec<FailedTest>),
-    /// The report of a script, or its error.
+    /// The report of a readiness script, or its error.
     Report(Result<Option<HealthReport>, String>),
-    /// The request cannot be read, or names what the worker does not have.
+    /// The request is invalid, or names something that the worker does not have.
     Refused,
 }

@@ -1,6 +1,6 @@
-//! [`SentDocument`]: a plan document on its way to a worker. A resource that is created has its object in `after` and in
-//! its change, one without changes in `before` and in `after`: such a value is sent once. Most rules see resources and not
-//! their changes: without a set that does, these are not sent.
+//! [`SentDocument`]: a plan document in the form that is sent to a worker. A created resource has the same object
+//! in `after` and in its change, an unchanged one in `before` and `after`: each such value is sent once. The
+//! changes are only sent if one of the sets reads changes, which most do not.
 
 use std::{
     borrow::Cow,
@@ -19,22 +19,22 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 
-/// A document that is sent, or was received.
+/// A document that is sent to a worker, or was received by one.
 #[derive(Debug, Clone)]
 pub(super) struct SentDocument {
     pub document: Arc<StackDocument>,
-    /// True if the changes of its resources are sent, too.
+    /// True if the changes of the resources are sent too.
     pub with_changes: bool,
 }
 
-/// What a worker has. It does not keep the document in our memory.
+/// The document that a worker has, without keeping that document alive in our memory.
 pub(super) struct KeptDocument {
     document: Weak<StackDocument>,
     with_changes: bool,
 }
 
 impl SentDocument {
-    /// The document as these sets need it.
+    /// Creates the document in the form that these sets need.
     pub(super) fn new(document: &Arc<StackDocument>, sets: &[&PolicySet]) -> Self {
         let mut sources = sets.iter().filter_map(|set| set.source().ok());
         Self {
@@ -43,7 +43,7 @@ impl SentDocument {
         }
     }
 
-    /// What a worker has that got it.
+    /// Returns a record of this document, for a worker that received it.
     pub(super) fn kept(&self) -> KeptDocument {
         KeptDocument {
             document: Arc::downgrade(&self.document),
@@ -51,7 +51,7 @@ impl SentDocument {
         }
     }
 
-    /// Returns true if a worker that has this needs no other.
+    /// Returns true if a worker with that document already has everything that this one contains.
     pub(super) fn is_in(&self, kept: &KeptDocument) -> bool {
         let is_same = Weak::as_ptr(&kept.document) == Arc::as_ptr(&self.document);
         is_same && (kept.with_changes || !self.with_changes)
@@ -91,16 +91,16 @@ struct SentChange<'a> {
     origin: Cow<'a, ChangeOrigin>,
 }
 
-/// A value, or where it stands already.
+/// A value, or a reference to an equal value that is sent elsewhere in the resource.
 #[derive(Serialize, Deserialize)]
 enum SentValue<'a> {
-    /// There is none.
+    /// There is no value.
     Absent,
-    /// The resource before the change.
+    /// The value equals the resource before the change.
     Before,
-    /// The resource after the change.
+    /// The value equals the resource after the change.
     After,
-    /// This one.
+    /// This value.
     Is(Cow<'a, Value>),
 }
 
@@ -109,7 +109,7 @@ impl<'a> SentValue<'a> {
         value.map_or(Self::Absent, |value| Self::Is(Cow::Borrowed(value)))
     }
 
-    /// Of a change: the whole resource is not sent again.
+    /// Encodes a value of a change. A value that equals the whole resource is sent as a reference.
     fn of_change(value: Option<&'a Value>, resource: &DocumentResource) -> Self {
         match value {
             Some(whole) if resource.before.as_ref() == Some(whole) => Self::Before,
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Values of an author that look like what stands for a value on the way.
+    /// Values that look like the references of the message format.
     #[test]
     fn a_value_that_looks_like_a_word_of_the_message_stays_a_value() {
         let looks = [
@@ -363,7 +363,8 @@ mod tests {
         let kept = sent(&one, true).kept();
         assert_eq!(Arc::strong_count(&one), 1);
         drop(one);
-        // Nothing else gets the place of a document that is still compared with.
+        // The weak reference keeps the allocation, so no other document can get the address of one that is still
+        // compared.
         assert!(!sent(&document(), true).is_in(&kept));
     }
 }

@@ -1,4 +1,5 @@
-//! [`serve`]: what a worker does. It confines itself first: it opens no file and no socket, and starts no process.
+//! [`serve`]: the code of a worker process. Before it reads a request, it enters a sandbox in which it can open no
+//! file or socket and start no process.
 
 use std::{
     collections::BTreeMap,
@@ -22,37 +23,37 @@ use crate::{SetRules, SetSource};
 use konverge_base::model::{Digest, health::HealthReport, plan_document::StackDocument};
 use konverge_sandbox::{SandboxError, SandboxLayers, SandboxMode, SandboxProfile};
 
-/// Why a worker stops.
+/// Reasons why a worker stops.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The limits are not as [`RuleLimits`] are written.
+    /// The limits are not valid [`RuleLimits`].
     #[error("the limits cannot be read: {0}")]
     Limits(serde_json::Error),
-    /// It could not confine itself.
+    /// The process could not enter its sandbox.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The kernel refused a limit of time.
+    /// The kernel refused to set the time limit.
     #[error("the limit of time: {0}")]
     Time(#[from] nix::Error),
-    /// The process that started it is gone.
+    /// The pipe to the parent process is closed or broken.
     #[error(transparent)]
     Pipe(#[from] io::Error),
-    /// An answer cannot be written as JSON.
+    /// A response cannot be written as JSON.
     #[error("an answer cannot be written: {0}")]
     Answer(serde_json::Error),
-    /// An answer has more than 4 GiB.
+    /// A response is longer than 4 GiB.
     #[error("an answer is too long")]
     TooLong,
 }
 
-/// Runs a script of readiness on an object, for as long as it takes.
+/// Runs a readiness script on an object, without a time limit of its own.
 pub type RunScript = fn(&str, &Value) -> Result<Option<HealthReport>, String>;
 
-/// Answers requests until the input ends. `limits` are [`RuleLimits`] as JSON.
+/// Serves requests until the input ends. `limits` are [`RuleLimits`] as JSON.
 ///
 /// # Errors
-/// The limits cannot be read or set, or the pipes fail. Layers of the sandbox that the kernel lacks are tolerated: no language of
-/// rules has a function that opens something.
+/// The limits cannot be parsed or set, or a pipe fails. A sandbox layer that the kernel does not support is no
+/// error: no rule language has a function that opens anything.
 pub fn serve(
     limits: &str,
     run_script: RunScript,
@@ -77,7 +78,7 @@ pub fn serve(
     Ok(())
 }
 
-/// A process that computes, and reads nothing.
+/// Returns the sandbox layers for a process that only computes and reads no files.
 fn layers(limits: RuleLimits) -> SandboxLayers {
     SandboxLayers {
         interpreter: PathBuf::new(),
@@ -94,16 +95,16 @@ fn layers(limits: RuleLimits) -> SandboxLayers {
     }
 }
 
-/// Makes the kernel end this process when it has used so much more processor time.
+/// Sets the processor time after which the kernel kills this process, from now on.
 fn limit_time(time: Duration) -> Result<(), ServeError> {
     let used: Duration = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into();
     let (_, most) = getrlimit(Resource::RLIMIT_CPU)?;
-    // It counts whole seconds.
+    // The limit counts the time since the start of the process, in whole seconds.
     let end = (used + time).as_secs() + 1;
     Ok(setrlimit(Resource::RLIMIT_CPU, end.min(most), most)?)
 }
 
-/// The next frame; `None` at the end.
+/// Reads the next frame; `None` at the end of the input.
 fn read(input: &mut dyn Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {
@@ -115,7 +116,7 @@ fn read(input: &mut dyn Read) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(frame))
 }
 
-/// What the worker keeps between requests.
+/// The state that a worker keeps between requests.
 #[derive(Default)]
 struct ServedRules {
     sets: BTreeMap<Digest, (Arc<SetSource>, SetRules)>,

@@ -16,7 +16,7 @@ use super::{
 };
 use konverge_base::{model::Digest, process::die_with_parent};
 
-/// The maximum of a worker's standard error that is read. It may hold values, and is not shown.
+/// The maximum of a worker's standard error that is read, in bytes. It may contain secrets, so it is never shown.
 const SAID: u64 = 64 << 10;
 
 /// A running worker; dropping it kills it.
@@ -25,27 +25,27 @@ pub(super) struct RuleWorker {
     requests: ChildStdin,
     answers: ChildStdout,
     limits: RuleLimits,
-    /// The sets that it has parsed.
+    /// The digests of the sets that the worker has parsed.
     pub(super) parsed: BTreeSet<Digest>,
-    /// The document that it has.
+    /// The last document that the worker received.
     pub(super) document: Option<KeptDocument>,
 }
 
-/// Why a request has no answer. The worker is gone.
+/// Reasons why a request has no response. The worker has ended in all cases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum WorkerEnd {
     NotStarted(String),
-    /// The limit of processor time.
+    /// The worker reached its limit of processor time.
     Time(Duration),
-    /// The clock.
+    /// The worker reached its wall-clock deadline.
     Deadline(Duration),
-    /// The limit of memory, in bytes.
+    /// The worker reached its memory limit, in bytes.
     Memory(u64),
     StackOverflow,
-    /// Something outside killed it.
+    /// Something outside killed the worker.
     Killed,
     Crashed,
-    /// It refused the request, or answered something else.
+    /// The worker refused the request, or sent an unexpected response.
     NoAnswer,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for WorkerEnd {
 }
 
 impl RuleWorker {
-    /// Starts a worker. What it says first is the answer to the first request.
+    /// Starts a worker. An error of the new process shows only in the first [`Self::call`].
     pub(super) fn start(executable: Option<&Path>, limits: RuleLimits) -> Result<Self, WorkerEnd> {
         let failed = |error: std::io::Error| WorkerEnd::NotStarted(error.to_string());
         let executable = match executable {
@@ -83,13 +83,13 @@ impl RuleWorker {
             .arg("__rules")
             .arg(settings)
             .env_clear()
-            // The allocator would reserve a GiB of the address space at once.
+            // By default the allocator reserves a GiB of the address space at once, which would exceed the limit.
             .env("MIMALLOC_ARENA_RESERVE", "64M")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            // We handle Ctrl-C ourselves.
+            // Its own process group: Ctrl-C reaches only this process, which ends its workers itself.
             .process_group(0);
         die_with_parent(&mut command);
         let mut child = command.spawn().map_err(failed)?;
@@ -106,14 +106,14 @@ impl RuleWorker {
         })
     }
 
-    /// Sends a request and waits for its answer. After an error the worker is unusable.
+    /// Sends a request and waits for the response. After an error the worker is unusable.
     pub(super) async fn call(&mut self, request: Request) -> Result<Answer, WorkerEnd> {
-        // A large document takes its time.
+        // Serializing a large document is slow, so it does not run on the async threads.
         let frame = tokio::task::spawn_blocking(move || frame(&request)).await;
         let frame = frame.ok().flatten().ok_or(WorkerEnd::NoAnswer)?;
         let deadline = self.limits.deadline();
         let exchange = async {
-            // A worker that has ended does not read: the answer says why.
+            // A failed write means that the worker has ended. The read below reports the reason.
             let _ = self.requests.write_all(&frame).await;
             let _ = self.requests.flush().await;
             self.read_answer().await
@@ -127,7 +127,7 @@ impl RuleWorker {
         }
     }
 
-    /// The process id, while it runs.
+    /// Returns the process id; `None` if the worker has ended.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
@@ -147,7 +147,7 @@ impl RuleWorker {
         serde_json::from_slice(&answer).map_err(|_| WorkerEnd::NoAnswer)
     }
 
-    /// Why it ended.
+    /// Waits for the end of the process, and returns its reason.
     async fn end(&mut self) -> WorkerEnd {
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
@@ -171,7 +171,7 @@ impl RuleWorker {
     }
 }
 
-/// A request as it is sent.
+/// Serializes a request with its length.
 fn frame(request: &Request) -> Option<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, request).ok()?;

@@ -1,4 +1,4 @@
-//! The start of a rollout: whether a change starts one, and with which stacks.
+//! The start of a rollout: decides if a commit starts one, and with which stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use konverge_base::model::{
 
 use super::rules::RolloutRules;
 
-/// A stack of a rollout that a commit changes.
+/// A stack that a commit changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedStack {
-    /// Its wave, from 0.
+    /// The wave of the stack, from 0.
     pub wave: usize,
-    /// Its record.
+    /// The record of the stack for the rollout.
     pub stack: RolloutStack,
 }
 
@@ -25,21 +25,21 @@ pub struct RolloutStart<'a> {
     pub name: &'a str,
     /// The commit.
     pub commit: &'a CommitId,
-    /// The rules of today.
+    /// The rules as they are configured now.
     pub rules: &'a RolloutRules,
     /// The stacks that the commit changes.
     pub changed: &'a BTreeMap<StackId, ChangedStack>,
     /// The newest record of the rollout.
     pub prior: Option<&'a RolloutRecord>,
-    /// The clocks.
+    /// The current time.
     pub now: ClockReading,
 }
 
-/// The stacks whose content is held: a rollout failed with it, and nothing has lifted that since. `now` are the contents that a
-/// commit brings.
+/// Returns the stacks whose content is held: an earlier rollout failed with this content, so it is not applied
+/// again. `now` has the contents that the new commit brings.
 ///
-/// A newer content of any stack of that rollout lifts it for all of them: the stacks of a change belong together. A push to
-/// other stacks does not.
+/// A new content of any stack of the failed rollout releases all stacks of that rollout, because they were changed
+/// together. A push that changes only other stacks releases nothing.
 pub fn held_stacks(
     prior: Option<&RolloutRecord>,
     now: &BTreeMap<StackId, Option<Digest>>,
@@ -66,16 +66,17 @@ pub fn held_stacks(
     held.map(|held| held.stack.clone()).collect()
 }
 
-/// The record of a new rollout; `None` if there is nothing to do, if an earlier one has not ended, or if everything is held.
+/// Returns the record of a new rollout; `None` if no stack changes, if an earlier rollout has not ended, or if all
+/// contents are held.
 ///
-/// `wave_of` says to which wave a stack of the earlier rollout belongs now. What that rollout has begun and not ended
-/// belongs to the new one too: nothing goes to a later wave that has not baked in an earlier one.
+/// `wave_of` returns the present wave of a stack of the earlier rollout. Stacks that the earlier rollout began and
+/// did not finish join the new one: no content reaches a later wave before it has baked in an earlier wave.
 pub fn begin(
     start: &RolloutStart<'_>,
     wave_of: impl Fn(&StackId, &RolloutStack) -> Option<usize>,
 ) -> Option<RolloutRecord> {
     let RolloutStart { changed, prior, .. } = *start;
-    // One that stopped without a failure waits for a person.
+    // A rollout that stopped without a failure waits for a person, so no new one replaces it.
     let has_failed = |prior: &RolloutRecord| {
         prior.phase == RolloutPhase::Stopped && prior.contents().all(|content| prior.held.contains(&content))
     };

@@ -2,14 +2,14 @@
 
 use konverge_base::model::rollout::{ClockReading, RolloutPhase, RolloutRecord};
 
-/// Command of a person to a rollout.
+/// A command that a person gives to a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutCommand {
     /// Stops the rollout where it is until it is resumed.
     Pause,
     /// Continues a paused rollout where it was, and a stopped one with the wave that failed.
     Resume,
-    /// Ends the rollout, and holds its commit: no later rollout brings the same contents.
+    /// Ends the rollout and holds its contents: no later rollout applies the same contents.
     Abort,
 }
 
@@ -30,10 +30,10 @@ pub enum RolloutCommandError {
     RollingBack,
 }
 
-/// Returns the record after a command of a person.
+/// Applies a command to a rollout and returns the changed record.
 ///
 /// # Errors
-/// The command makes no sense for the rollout as it is.
+/// The rollout does not accept the command in its present phase.
 pub fn command(
     record: &RolloutRecord,
     command: RolloutCommand,
@@ -47,14 +47,14 @@ pub fn command(
         ..record.clone()
     };
     match (command, record.phase) {
-        // The rollout is over, and a change is held that failed before it.
+        // After a rollout is over, a resume releases the contents that it holds.
         (RolloutCommand::Resume, phase) if phase.is_over() && !record.held.is_empty() => Ok(RolloutRecord {
             held: Default::default(),
             ..changed
         }),
         (_, phase) if phase.is_over() => Err(RolloutCommandError::Over),
         (_, RolloutPhase::RollingBack) => Err(RolloutCommandError::RollingBack),
-        // Or the next run, which may wait for the bake already, would begin again with the same commit.
+        // The contents are held, because otherwise the next run would begin a new rollout with the same commit.
         (RolloutCommand::Abort, _) => Ok(RolloutRecord {
             phase: RolloutPhase::Aborted,
             paused: false,
@@ -78,7 +78,8 @@ pub fn command(
     }
 }
 
-/// A stopped rollout applies its wave again. If its plans were approved, they must be approved again.
+/// Resumes a stopped rollout: its wave is applied again. If the plans of the wave were approved, the gate asks for
+/// a new approval first.
 fn resumed(record: &RolloutRecord, changed: RolloutRecord) -> RolloutRecord {
     let (wave, phase) = match record.wave.checked_sub(1) {
         Some(before) if !record.approved_now().is_empty() => (before, RolloutPhase::Gate),

@@ -1,5 +1,5 @@
-//! The time since a phase of a rollout began. No clock is trusted alone: two must agree, or this process has watched
-//! the time pass.
+//! The time since a phase of a rollout began. A single clock is never trusted: either two clocks agree, or this
+//! process itself has watched the time pass.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use konverge_base::model::rollout::ClockReading;
 pub enum ElapsedTime {
     /// At least this much time has passed.
     AtLeast(Duration),
-    /// A clock was set back, or one of the two readings has no second clock: the phase must begin again.
+    /// Unknown: a clock was set back, or one of the two readings has no second clock. The phase must begin again.
     Unknown,
 }
 
@@ -20,11 +20,12 @@ pub enum ElapsedTime {
 pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duration>) -> ElapsedTime {
     let watched_time = ElapsedTime::AtLeast(watched.unwrap_or(Duration::ZERO));
     let Some(server_now) = now.server else {
-        // Another run, or a later answer of GitHub, says more.
+        // Without GitHub's clock only the watched time is certain. A later run can know more.
         return watched_time;
     };
     let server = since.server.and_then(|start| between_answers(start, server_now));
     match (server, between(since.local, now.local), watched) {
+        // Either clock may be wrong, so the shorter time counts.
         (Some(server), Some(local), _) => {
             ElapsedTime::AtLeast(server.min(local).max(watched.unwrap_or(Duration::ZERO)))
         }
@@ -33,8 +34,8 @@ pub fn elapsed(since: &ClockReading, now: &ClockReading, watched: Option<Duratio
     }
 }
 
-/// Returns the time between two answers of GitHub. Its clock has whole seconds, so the later answer may seem to be
-/// earlier by less than a second: that counts as no time.
+/// Returns the time between two responses of GitHub. Its clock has whole seconds, so a later response may carry a
+/// time up to one second earlier; that counts as zero.
 fn between_answers(from: Timestamp, to: Timestamp) -> Option<Duration> {
     match between(to, from) {
         Some(back) if back < Duration::from_secs(1) => Some(Duration::ZERO),

@@ -1,4 +1,4 @@
-//! Reads the numbers of a gate: it passes, it fails, or it is unclear.
+//! Decides from measured numbers if a gate passes, fails, or is unclear.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use konverge_config::GateConfig;
 
 use super::step::GateReading;
 
-/// A number of a gate.
+/// The result of one query of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GateNumber {
     /// The query gave this number.
@@ -16,7 +16,7 @@ pub enum GateNumber {
     Missing(String),
 }
 
-/// Reads a gate from its numbers by name. Whatever is not certain is unclear, never a pass.
+/// Evaluates a gate on its numbers by name. An uncertain number makes the gate unclear, never passed.
 pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> GateReading {
     let mut known = BTreeMap::new();
     for name in gate.queries().into_keys() {
@@ -26,7 +26,7 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> G
             }
             Some(GateNumber::Is(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
             Some(GateNumber::Missing(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
-            None => return GateReading::Unclear(format!("`{name}` was not asked")),
+            None => return GateReading::Unclear(format!("the query `{name}` was not sent")),
         }
     }
     let shown: Vec<_> = known
@@ -44,7 +44,7 @@ pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> G
         (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => {
             GateReading::Unclear(format!("{why} ({shown})"))
         }
-        (Ok(Some(false)), ..) => GateReading::Unclear(format!("too little to judge by ({shown})")),
+        (Ok(Some(false)), ..) => GateReading::Unclear(format!("too little data for a decision ({shown})")),
         (_, Ok(Some(true)), _) => GateReading::Fail(shown),
         (.., Ok(Some(true))) => GateReading::Pass(shown),
         _ => GateReading::Unclear(format!("neither `pass` nor `fail` is true ({shown})")),

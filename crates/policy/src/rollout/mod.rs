@@ -1,5 +1,5 @@
-//! Rollouts: which stacks may go now. Pure functions from the record of a rollout, what is seen of its stacks and gates,
-//! and clocks. The caller reads and writes the records, each change as a document of its own.
+//! Rollouts: which stacks may be applied now. Pure functions of the record of a rollout, the observed stacks and
+//! gates, and the clocks. The caller reads and writes the records; each change is a new document.
 
 mod begin;
 mod commands;

@@ -1,5 +1,4 @@
-//! The plans of the next wave, which an approval stands for. The jobs of several environments make them, each its
-//! own.
+//! The plans of the next wave, which one approval covers. Each environment's job makes the plans of its own stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +8,14 @@ use konverge_base::model::{Digest, StackId, digest::DigestBuilder, rollout::Roll
 /// The plans of the next wave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextPlans {
-    /// Their digests.
+    /// The digest of the plan of each stack.
     pub digests: BTreeMap<StackId, Digest>,
     /// The stacks that no job has planned yet.
     pub missing: BTreeSet<StackId>,
 }
 
 impl NextPlans {
-    /// The plans in a record. A plan that this run made itself replaces the one in the record.
+    /// Collects the plans in a record. A plan that this run made replaces the recorded one.
     pub fn new(record: &RolloutRecord, own: Option<&BTreeMap<StackId, Digest>>) -> Self {
         let mut plans = Self {
             digests: BTreeMap::new(),
@@ -35,10 +34,10 @@ impl NextPlans {
         plans
     }
 
-    /// Returns the digest that somebody approves; `None` if a plan is missing.
+    /// Returns the digest that a person approves; `None` if a plan is missing.
     ///
-    /// It covers the plans of the next wave, the gate, the wave, the rollout, the commit, and the time since when the
-    /// gate asks. So an approval does not outlive a pause, a resume or a phase that begins again.
+    /// The digest covers the plans of the next wave, the gate, the wave, the rollout, the commit, and the time when
+    /// the gate first asked. So an approval becomes invalid after a pause, a resume or a repeated phase.
     pub fn approval(&self, record: &RolloutRecord, gate: &str) -> Option<Digest> {
         if !self.missing.is_empty() {
             return None;
@@ -57,7 +56,7 @@ impl NextPlans {
         Some(digest.finish())
     }
 
-    /// Lists the stacks whose plan is not the one in the record.
+    /// Returns the stacks whose plan differs from the recorded one.
     pub(super) fn changed<'a>(&'a self, record: &'a RolloutRecord) -> impl Iterator<Item = &'a StackId> {
         let is_other = |(id, digest): &(&StackId, &Digest)| {
             record.planned.get(*id).is_some_and(|planned| planned != *digest)

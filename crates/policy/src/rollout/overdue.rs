@@ -1,5 +1,5 @@
-//! Decides whether a rollout should have gone on long ago. A trigger that does not come cannot report that, so every
-//! run does.
+//! Decides if a rollout should have advanced long ago. The run that should advance it may never be triggered and so
+//! cannot report that; therefore every other run checks.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
 
 use super::rules::RolloutRules;
 
-/// Time after the end of a bake or of a deadline from which a rollout is overdue.
+/// The time after the end of a bake or of a deadline at which a rollout becomes overdue.
 const GRACE: Duration = Duration::from_secs(3600);
 
 /// Returns the time at which the bake of the current wave ends, by the clock of the machine that wrote the record;

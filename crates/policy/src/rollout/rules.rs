@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use konverge_base::model::Digest;
 use konverge_config::{AtOnce, GateConfig, OnFailure, RolloutConfig, Span};
 
-/// The rules of a rollout.
+/// The configured rules of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutRules {
     /// The digest of the configuration.
     pub digest: Digest,
     /// The waves in their order.
     pub waves: Vec<WaveRules>,
-    /// True if the stacks of a wave that fails get what they had before.
+    /// True if the stacks of a failed wave are rolled back to their earlier content.
     pub rolls_back: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct GateRules {
 }
 
 impl RolloutRules {
-    /// The rules of a configured rollout.
+    /// Creates the rules of a configured rollout.
     pub fn from_config(rollout: &RolloutConfig, gates: &BTreeMap<String, GateConfig>) -> Self {
         let waves = rollout.waves.iter().map(|wave| WaveRules {
             at_once: wave.at_once,

@@ -68,7 +68,7 @@ impl SimulatedWorld {
 
     /// What must hold when a rollback has ended: nothing of the failed wave and of later ones has the commit.
     pub(super) fn check_rolled_back(&self, record: &RolloutRecord) {
-        if !record.why.ends_with("have what they had before") {
+        if !record.why.ends_with("are rolled back") {
             return;
         }
         for (wave, id, stack) in record.stacks() {

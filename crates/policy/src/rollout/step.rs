@@ -1,4 +1,4 @@
-//! The next step of a rollout: apply, wait, record that it has advanced, roll back, or nothing.
+//! The next step of a rollout: apply, wait, advance the record, roll back, or nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,32 +19,32 @@ use super::{
     rules::{RolloutRules, WaveRules},
 };
 
-/// Maximum time for which a stack of a wave may be seen unready after the bake. Then the rollout stops.
+/// The maximum time for which a stack may be unready after the bake. After that the rollout stops.
 const READY_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Facts about a rollout that this run has looked up.
 #[derive(Debug, Clone)]
 pub struct RolloutFacts<'a> {
-    /// The rules of today; `None` if the rollout is no longer configured.
+    /// The rules as they are configured now; `None` if the rollout is no longer configured.
     pub rules: Option<&'a RolloutRules>,
-    /// Its stacks that do not have its commit yet; during a rollback, those that do not have their earlier content
-    /// again.
+    /// The stacks that do not have the rollout's commit yet; during a rollback, the stacks that do not have their
+    /// earlier content again.
     pub pending: &'a BTreeSet<StackId>,
-    /// Its stacks whose apply failed in this run, with the reason.
+    /// The stacks whose apply failed in this run, with the reasons.
     pub failed: &'a BTreeMap<StackId, String>,
-    /// Its stacks whose plan is not the approved one. This run applied nothing of them.
+    /// The stacks whose plan differs from the approved one. This run applied nothing to them.
     pub changed: &'a BTreeSet<StackId>,
-    /// Readiness of the stacks of the current wave; `None` if nobody looked yet. A stack that is missing here cannot
-    /// be seen by this run: the job of its environment sees it.
+    /// Readiness of the stacks of the current wave; `None` if this run did not check. A stack is missing if this
+    /// run cannot reach it: the job of its environment checks it.
     pub health: Option<&'a BTreeMap<StackId, StackReadiness>>,
-    /// Readings of the gates of the current wave. A gate that is missing here was not asked.
+    /// Readings of the gates of the current wave. A missing gate was not evaluated.
     pub gates: &'a BTreeMap<String, GateReading>,
-    /// The plans of the next wave that this run made; `None`: no gate asked for its approval. The jobs of other environments
-    /// make the others.
+    /// The plans of the next wave that this run made; `None` if no gate needs them for an approval. Jobs of other
+    /// environments make the remaining plans.
     pub planned: Option<&'a BTreeMap<StackId, Digest>>,
-    /// The clocks.
+    /// The current time by all clocks.
     pub now: ClockReading,
-    /// Time for which this process has watched the phase, if it wrote the record itself.
+    /// The time since this process itself wrote the record of the phase, by its monotonic clock.
     pub watched: Option<Duration>,
 }
 
@@ -53,22 +53,22 @@ pub struct RolloutFacts<'a> {
 pub enum StackReadiness {
     /// All objects are ready.
     Ready,
-    /// Some objects are not ready, or it is unknown.
+    /// Some objects are not ready, or their readiness is unknown.
     Unready(String),
     /// Some objects failed.
     Failed(String),
 }
 
-/// Answer of a gate.
+/// The result of evaluating a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateReading {
     /// The gate passes.
     Pass(String),
-    /// Somebody approved with this digest, which stands for the plans of the next wave.
+    /// Somebody approved this digest, which covers the plans of the next wave.
     Approved(Digest),
     /// The gate does not pass.
     Fail(String),
-    /// The gate gives no certain answer: no number, too little traffic, or no response.
+    /// The gate is neither passed nor failed: no number, too little traffic, or no response.
     Unclear(String),
     /// Nobody has approved yet.
     Unapproved(String),
@@ -77,29 +77,30 @@ pub enum GateReading {
 /// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolloutStep {
-    /// Apply stacks of the current wave.
+    /// Apply these stacks of the current wave.
     Apply {
         /// The stacks of the wave that do not have the commit.
         stacks: BTreeSet<StackId>,
-        /// Maximum number of them that are applied at the same time, in the order of `after`.
+        /// The maximum number of these stacks that are applied at the same time. Those that `after` orders still
+        /// wait for each other.
         at_once: usize,
     },
-    /// Give these stacks what they had before.
+    /// Roll these stacks back to their earlier content.
     RollBack(BTreeSet<StackId>),
-    /// Write this record: until it is written, the rollout has not advanced.
+    /// Write this record. The rollout has not advanced until it is written.
     Advance(Box<RolloutRecord>),
-    /// Wait.
+    /// Wait; a later run decides again.
     Wait {
-        /// Reason of the wait.
+        /// The kind of the wait.
         reason: WaitReason,
         /// Time at which the wait ends by itself, if that is known.
         until: Option<Timestamp>,
-        /// The reason for people.
+        /// The reason as a sentence for people.
         why: String,
     },
-    /// Nothing continues until a person resumes or aborts the rollout.
+    /// Do nothing until a person resumes or aborts the rollout.
     Hold,
-    /// The rollout has ended.
+    /// Do nothing: the rollout has ended.
     End,
 }
 
@@ -137,7 +138,7 @@ pub fn step(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     }
 }
 
-/// Reason of the stop if the rules are not those that the rollout began with.
+/// The reason of a stop because the configured rules changed since the rollout began.
 const EDITED: &str = "konverge.yaml has other rules for this rollout than at its start";
 
 fn wait(reason: WaitReason, until: Option<Timestamp>, why: String) -> RolloutStep {
@@ -163,7 +164,7 @@ fn stop(record: &RolloutRecord, seen: &RolloutFacts<'_>, rolls_back: bool, why: 
     })
 }
 
-/// Returns the readings of the gates as text, if they were asked.
+/// Returns the readings of the gates that were evaluated, as text.
 fn measured(seen: &RolloutFacts<'_>) -> BTreeMap<String, String> {
     let said = seen.gates.iter().map(|(name, reading)| {
         let said = match reading {
@@ -183,6 +184,7 @@ fn names<'a>(stacks: impl Iterator<Item = &'a StackId>) -> String {
 fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
     let stacks = || record.failing().map(|(id, _)| id);
     let failed = stacks().find_map(|id| Some((id, seen.failed.get(id)?)));
+    // A failed rollback is not repeated. The rollout stops, so that a person looks at the stacks.
     if let Some((id, why)) = failed {
         let why = format!("{}; {id} was not rolled back: {why}", record.why);
         return stop(record, seen, false, why);
@@ -194,7 +196,7 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
             record,
             seen,
             false,
-            format!("{}; its stacks have what they had before", record.why),
+            format!("{}; its stacks are rolled back", record.why),
         )
     } else {
         RolloutStep::RollBack(todo)
@@ -203,13 +205,13 @@ fn roll_back(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
 
 /// Reasons why a wave is not known to be ready.
 enum Unready {
-    /// This run sees a stack unready.
+    /// This run has seen an unready stack.
     Seen(String),
-    /// Only another job can see a stack of the wave.
+    /// A stack of the wave can be checked only by the job of another environment.
     Unseen(String),
 }
 
-/// The current wave of a rollout that runs.
+/// The current wave of a running rollout.
 struct RunningWave<'a> {
     record: &'a RolloutRecord,
     seen: &'a RolloutFacts<'a>,
@@ -223,6 +225,7 @@ impl RunningWave<'_> {
             .record
             .current()
             .find_map(|id| Some((id, self.seen.failed.get(id)?)));
+        // Failures come first: after one, nothing more of the wave may be applied.
         if let Some((id, why)) = failed {
             return self.fail(format!("the apply of {id} failed: {why}"));
         }
@@ -243,6 +246,7 @@ impl RunningWave<'_> {
         if let Some(step) = self.regression() {
             return step;
         }
+        // A wave without stacks has nothing to observe, so it passes the bake at once.
         let bake = match self.record.current().count() {
             0 => Duration::ZERO,
             _ => self.wave.bake,
@@ -264,6 +268,8 @@ impl RunningWave<'_> {
                 format!("{} bakes", self.record.wave_title()),
             );
         }
+        // The time is over, but the wave passes only when all its stacks are known to be ready. Until then this run
+        // records its own readings, because another job may have to decide with them.
         let ready = self.ready();
         match self.unready() {
             None => advance(RolloutRecord {
@@ -301,10 +307,13 @@ impl RunningWave<'_> {
         };
         let ready = self.ready();
         if !self.record.ready.is_subset(&ready) {
-            // Another job must not take it for ready any more.
+            // The recorded readiness is outdated. Without this write, another job would still trust it and let the
+            // wave pass.
             return self.note(ready, self.record.planned.clone(), self.record.why.clone());
         }
         let next = NextPlans::new(self.record, self.seen.planned);
+        // A gate that fails, or has no result at its deadline, fails the wave at once. All other readings are
+        // collected, so that the message names everything that the rollout waits for.
         let mut approvals = BTreeSet::new();
         let mut waits = Vec::new();
         for gate in &self.wave.gates {
@@ -316,14 +325,16 @@ impl RunningWave<'_> {
                 }
                 Some(GateReading::Approved(_)) => waits.push((
                     WaitReason::Approval,
-                    format!("gate `{name}`: other plans were approved than those of now"),
+                    format!("gate `{name}`: the approval is for other plans than the present ones"),
                 )),
                 Some(GateReading::Fail(why)) => {
                     return self.fail(format!("gate `{name}` does not pass: {why}"));
                 }
                 Some(GateReading::Unclear(why)) => {
                     if gate.deadline.is_some_and(|deadline| passed > deadline) {
-                        return self.fail(format!("gate `{name}` was unclear until its deadline: {why}"));
+                        return self.fail(format!(
+                            "gate `{name}` had no clear result until its deadline: {why}"
+                        ));
                     }
                     waits.push((WaitReason::Gate, format!("gate `{name}`: {why}")));
                 }
@@ -335,20 +346,22 @@ impl RunningWave<'_> {
                 }
                 None => waits.push((
                     WaitReason::Gate,
-                    format!("gate `{name}` was not asked by this run"),
+                    format!("gate `{name}` was not evaluated by this run"),
                 )),
             }
         }
+        // The objects may have become unready while the rollout waited for its gates.
         match self.unready() {
             None => {}
             Some(Unready::Seen(why)) if self.is_unready_too_long() => {
-                return self.fail(format!("not ready any more: {why}"));
+                return self.fail(format!("no longer ready: {why}"));
             }
             Some(Unready::Seen(why) | Unready::Unseen(why)) => waits.push((WaitReason::Gate, why)),
         }
         let reason = waits.iter().map(|(reason, _)| *reason).min();
         match reason {
             None => self.next_wave(next, approvals),
+            // Changed facts are recorded before waiting: the digest to approve and the other jobs depend on them.
             Some(_)
                 if ready != self.record.ready
                     || next.digests != self.record.planned
@@ -372,17 +385,18 @@ impl RunningWave<'_> {
         }
     }
 
-    /// The stacks of the wave that do not have the commit.
+    /// Returns the stacks of the wave that do not have the commit.
     fn todo(&self) -> impl Iterator<Item = &StackId> {
         self.record.current().filter(|id| self.seen.pending.contains(*id))
     }
 
-    /// Returns the step back if a stack lost the commit again or its objects failed.
+    /// Returns a step back if a stack of the wave lost the commit, or fails the rollout if objects of a stack
+    /// failed.
     fn regression(&self) -> Option<RolloutStep> {
         if self.todo().next().is_some() {
             return Some(self.enter(
                 RolloutPhase::Applying,
-                "a stack of the wave does not have the commit any more",
+                "the commit is no longer applied to a stack of the wave",
             ));
         }
         self.record
@@ -397,7 +411,7 @@ impl RunningWave<'_> {
     fn unready(&self) -> Option<Unready> {
         let Some(health) = self.seen.health else {
             let id = self.record.current().next()?;
-            return Some(Unready::Unseen(format!("whether {id} is ready was not checked")));
+            return Some(Unready::Unseen(format!("the readiness of {id} was not checked")));
         };
         let mut unseen = None;
         for id in self.record.current() {
@@ -412,10 +426,10 @@ impl RunningWave<'_> {
                 }
             }
         }
-        unseen.map(|id| Unready::Unseen(format!("the job of its environment must see {id} ready")))
+        unseen.map(|id| Unready::Unseen(format!("the job of its environment must report {id} as ready")))
     }
 
-    /// The stacks of the wave that are ready: as this run sees them, or as the job of their environment wrote.
+    /// Returns the ready stacks of the wave: by the check of this run, or else as another job recorded them.
     fn ready(&self) -> BTreeSet<StackId> {
         let is_ready = |id: &&StackId| match self.seen.health.and_then(|health| health.get(*id)) {
             Some(readiness) => *readiness == StackReadiness::Ready,
@@ -424,8 +438,7 @@ impl RunningWave<'_> {
         self.record.current().filter(is_ready).cloned().collect()
     }
 
-    /// Returns the times since when stacks are unready. A look that sees a stack unready starts its time, and one
-    /// that sees it ready ends it.
+    /// Returns when each unready stack was first seen unready. Seeing the stack ready removes its entry.
     fn unready_since(&self) -> BTreeMap<StackId, ClockReading> {
         let mut since = BTreeMap::new();
         for id in self.record.current() {
@@ -443,12 +456,12 @@ impl RunningWave<'_> {
         since
     }
 
-    /// Returns true if this run sees stacks unready that were ready, or the other way round.
+    /// Returns true if this run saw a stack become ready or unready.
     fn saw_a_change(&self) -> bool {
         self.unready_since() != self.record.unready_since
     }
 
-    /// Returns true if this run sees a stack unready that was seen unready long ago, and never ready since.
+    /// Returns true if a stack that this run sees unready has been unready for longer than [`READY_DEADLINE`].
     fn is_unready_too_long(&self) -> bool {
         let is_seen = |id: &StackId| {
             let readiness = self.seen.health.and_then(|health| health.get(id));
@@ -460,13 +473,13 @@ impl RunningWave<'_> {
         })
     }
 
-    /// Returns true if the wave has stacks that this run cannot see.
+    /// Returns true if this run cannot check all stacks of the wave.
     fn sees_a_part(&self) -> bool {
         let is_seen = |id: &StackId| self.seen.health.is_some_and(|health| health.contains_key(id));
         !self.record.current().all(is_seen)
     }
 
-    /// Writes down for the other jobs what is ready, and what the plans of the next wave are. The phase continues.
+    /// Records the ready stacks and the plans of the next wave for the other jobs. The phase does not change.
     fn note(&self, ready: BTreeSet<StackId>, planned: BTreeMap<StackId, Digest>, why: String) -> RolloutStep {
         advance(RolloutRecord {
             ready,
@@ -477,8 +490,8 @@ impl RunningWave<'_> {
         })
     }
 
-    /// Returns the step back to the gate before the wave if a plan is not the approved one. Nothing failed, but
-    /// nothing more is applied.
+    /// Returns the rollout to the gate before the wave if a plan differs from the approved one. That is no failure,
+    /// but nothing more is applied.
     fn ask_again(&self) -> Option<RolloutStep> {
         let before = self.record.wave.checked_sub(1)?;
         let changed = names(self.record.current().filter(|id| self.seen.changed.contains(*id)));
@@ -487,7 +500,7 @@ impl RunningWave<'_> {
                 wave: before,
                 phase: RolloutPhase::Gate,
                 since: self.seen.now,
-                why: format!("the approval counts no more: the plan of {changed} has changed since"),
+                why: format!("the approval is no longer valid: the plan of {changed} has changed"),
                 approved: self.record.other_approvals(),
                 planned: BTreeMap::new(),
                 ready: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! The pages of the person who is signed in.
+//! The pages about the person who is signed in.
 
 use maud::{Markup, html};
 
@@ -8,12 +8,13 @@ use super::{
 };
 use crate::{PortalPerson, site_path};
 
-/// The token that a form of this site carries, so that no other site can send it.
+/// Renders the hidden field with the CSRF token of a form.
 pub(super) fn token(csrf: &str) -> Markup {
     html! { input type="hidden" name="csrf" value=(csrf); }
 }
 
-/// Who is signed in, what they may do, and the way out. `roles` are pairs of a role and a glob.
+/// Renders who is signed in, their roles, and the button to sign out. `roles` are pairs of a role and a glob of
+/// stacks.
 pub fn account(person: &PortalPerson, roles: &[(&str, &str)], csrf: &str) -> String {
     let main = html! {
         dl.record {
@@ -41,7 +42,7 @@ pub fn account(person: &PortalPerson, roles: &[(&str, &str)], csrf: &str) -> Str
     .render()
 }
 
-/// The page after signing out.
+/// Renders the page after signing out.
 pub fn signed_out() -> String {
     let main = html! {
         p { "You are signed out here. The login provider may still know you." }

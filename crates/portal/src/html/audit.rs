@@ -1,4 +1,4 @@
-//! The audit: who asked for what.
+//! The page of the audit log: who requested which operation.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use super::{
 use crate::{AUDIT_ROWS, AuditDocument, AuditEntry, RequestOutcome, site_path};
 use konverge_report::plural;
 
-/// The page.
+/// Renders the page.
 pub fn audit(audit: &AuditDocument) -> String {
     let main = html! {
         p.facts {

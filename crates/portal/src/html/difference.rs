@@ -10,7 +10,7 @@ use super::{
 use crate::{SerialChange, StateDifference};
 use konverge_report::plural;
 
-/// The page.
+/// Renders the page.
 pub fn difference(difference: &StateDifference) -> String {
     let title = format!(
         "{}: serial {} to {}",

@@ -1,46 +1,46 @@
-//! The frame of every page.
+//! The layout that all pages share.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::parts::line;
 use crate::site_path;
 
-/// The content security policy of every page: only our own style and script, and no address but our own.
+/// The content security policy of every page: styles, scripts and forms only from the portal itself.
 pub const SECURITY: &str =
     "default-src 'none'; style-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'";
 
-/// Other sites learn no address of a page. Its own forms tell where they come from: with `no-referrer` their origin would
-/// be `null`.
+/// The referrer policy: other sites do not learn the URLs of pages. It is not `no-referrer`, because then the
+/// portal's own forms would be sent with the origin `null` and be refused.
 pub const REFERRER: &str = "same-origin";
 
-/// Who answers the requests of a page.
+/// The program that serves a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageMode {
-    /// Files: what depends on the address is done by the script.
+    /// Static files. The script does everything that depends on the URL's query.
     Static,
-    /// `konverge serve`: it filters and searches by itself.
+    /// `konverge serve`, which filters and searches on the server.
     Served,
-    /// `konverge serve` with a login: it has pages of the person too.
+    /// `konverge serve` with a login. It also has pages about the person.
     Personal,
 }
 
 impl PageMode {
-    /// Returns true if `konverge serve` answers.
+    /// Returns true for `konverge serve`.
     pub(super) fn is_served(self) -> bool {
         self != Self::Static
     }
 }
 
-/// A page before it has its frame.
+/// The content of a page, without the layout.
 pub(super) struct Page<'a> {
     pub title: &'a str,
-    /// The number of folders between the page and the root.
+    /// The number of folders between the root and the page.
     pub depth: usize,
-    /// The address of the page in the navigation.
+    /// The path of the page, to mark it in the navigation.
     pub place: &'a str,
-    /// True if the page can load itself again.
+    /// True if the page can reload itself.
     pub refreshes: bool,
-    /// True if the page loads the names of all stacks.
+    /// True if the page loads the search data of all stacks.
     pub with_search_data: bool,
     pub mode: PageMode,
     pub main: Markup,
@@ -97,8 +97,8 @@ impl Page<'_> {
     }
 }
 
-/// The links that let a page load itself again. The server answers with a header that a browser obeys; a static page needs
-/// the script for it.
+/// Renders the links that make a page reload itself. A server does it with a `Refresh` header; a static page needs
+/// the script.
 fn refresh(mode: PageMode) -> Markup {
     html! {
         p.refresh #refresh hidden[!mode.is_served()] {
@@ -107,7 +107,7 @@ fn refresh(mode: PageMode) -> Markup {
     }
 }
 
-/// A page that says what went wrong.
+/// Renders an error page.
 pub fn failure(title: &str, message: &str, hints: &[String], depth: usize) -> String {
     let main = html! {
         p.notice { (super::parts::prose(message)) }

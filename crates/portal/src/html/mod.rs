@@ -1,5 +1,5 @@
-//! The pages. Each is complete without script; the script filters, searches and says how old a time is. Nothing is
-//! loaded from elsewhere, and text from others is data only.
+//! The HTML pages. Each is complete without the script, which only filters, searches and shows how old a time is.
+//! Nothing is loaded from other hosts, and text by others is always escaped.
 
 mod account;
 mod audit;
@@ -31,7 +31,7 @@ pub use trends::trends;
 /// The script of all pages.
 pub const SCRIPT: &str = include_str!("portal.js");
 
-/// The styles of all pages: those of the preview's page, and what the portal adds.
+/// Returns the styles of all pages: those of the preview page, and the portal's own.
 pub fn style() -> String {
     format!("{}{}", konverge_report::html::STYLE, include_str!("portal.css"))
 }

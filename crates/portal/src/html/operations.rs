@@ -1,4 +1,4 @@
-//! What can be asked for: the operations on a stack, the freeze of all applies, and the answer.
+//! The pages of operations: forms for the operations on a stack, the freeze of all applies, and the result.
 
 use maud::{Markup, html};
 
@@ -10,10 +10,11 @@ use super::{
 use crate::{OperationAnswer, Overview, PortalOperation, RequestOutcome, StackDetails, site_path};
 use konverge_report::escape;
 
-/// The longest reason that a form takes.
+/// The maximum length of a reason in a form.
 const LONGEST_REASON: u32 = 500;
 
-/// The operations on a stack. `csrf` is the token of the forms; without one the person may only look.
+/// Renders the operations on a stack. `csrf` is the token for the forms; without it the person has no permission
+/// for operations, and the page has no forms.
 pub fn operations(view: &StackDetails, csrf: Option<&str>) -> String {
     let id = view.row.id.as_str();
     let main = html! {
@@ -79,8 +80,8 @@ fn reason() -> Markup {
     html! { label.search { "Reason " input name="reason" required maxlength=(LONGEST_REASON) autocomplete="off"; } }
 }
 
-/// The page that stops all applies, and lets them run again. `csrf` is the token of its form; without one the person may
-/// only look.
+/// Renders the page that stops all applies, and lets them run again. `csrf` is the token for the form; without it
+/// the page has no form.
 pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
     let operation = match overview.freeze {
         Some(_) => PortalOperation::Unfreeze,
@@ -115,7 +116,7 @@ pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
     .render()
 }
 
-/// The answer to a request, so many folders below the root.
+/// Renders the result of a request, on a page `depth` folders below the root.
 pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
     let root = "../".repeat(depth);
     let main = html! {

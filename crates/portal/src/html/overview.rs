@@ -1,4 +1,4 @@
-//! The overview: every stack under its worst condition.
+//! The overview page: all stacks, grouped by their worst condition.
 
 use maud::{Markup, html};
 
@@ -10,11 +10,11 @@ use crate::{Overview, OverviewRow, StackCondition, site_path};
 use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
-/// The number of stacks that are as applied up to which they are shown at once.
+/// The number of healthy stacks up to which their list is open.
 const OPEN: usize = 40;
 
-/// The page. `condition` and `text` are the filter of the address, which has already been used on `overview`;
-/// `total` is the overview without it.
+/// Renders the page. `overview` has the stacks that match the filter of the URL (`condition` and `text`), `total`
+/// has all stacks.
 pub fn overview(
     overview: &Overview,
     total: &Overview,
@@ -75,14 +75,15 @@ fn facts(overview: &Overview) -> Markup {
     }
 }
 
-/// The number of stacks of each condition. Each links to its stacks.
+/// Renders the number of stacks with each condition, as a link to them.
 fn counts(overview: &Overview, current: Option<StackCondition>) -> Markup {
     html! {
         nav.counts aria-label="Conditions" {
             @for condition in StackCondition::ALL {
                 @let count = overview.count(condition);
                 @if count > 0 {
-                    // Without script a static page goes to the section; the filter shows every stack with the condition.
+                    // Without the script, a static page jumps to the section. With the script, or on a server, the
+                    // filter also finds stacks that have the condition but a worse one too.
                     a href={ (site_path::OVERVIEW) "?condition=" (condition.key()) "#" (condition.key()) }
                         aria-current=[(current == Some(condition)).then_some("true")] {
                         strong { (count) } " " (condition.words())
@@ -93,7 +94,7 @@ fn counts(overview: &Overview, current: Option<StackCondition>) -> Markup {
     }
 }
 
-/// The filter. A static page has it only with script.
+/// Renders the filter. On a static page it is shown only with the script.
 fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, text: &str) -> Markup {
     html! {
         form.filter #filter method="get" action=(site_path::OVERVIEW) role="search" hidden[mode == PageMode::Static] {
@@ -158,7 +159,8 @@ fn row(row: &OverviewRow, forge: Option<&RepositoryPages>) -> Markup {
     }
 }
 
-/// When and by whom, in one paragraph, and how it was at the last look. `with_time`: when that was.
+/// Renders the facts of a stack in one paragraph: who applied it and when, and the result of the last drift check.
+/// `with_time` adds the time of that check.
 pub(super) fn row_facts(row: &OverviewRow, forge: Option<&RepositoryPages>, with_time: bool) -> Markup {
     html! {
         p.facts {

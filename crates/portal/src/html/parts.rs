@@ -1,4 +1,4 @@
-//! The small parts that several pages use.
+//! Small parts that several pages use.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -10,12 +10,12 @@ use konverge_report::time;
 use crate::{LeaseView, LookView, StackCondition, Writer, operation::shell_word};
 use konverge_base::model::{CommitId, health::Health};
 
-/// A time. The script adds how long ago it was.
+/// Renders a time. The script adds its age.
 pub(super) fn moment(at: Timestamp) -> Markup {
     html! { time datetime=(at.strftime("%Y-%m-%dT%H:%M:%SZ")) { (time(at)) } }
 }
 
-/// Who did it, and where that can be looked at. The address of a run is a link if it is one of the repository.
+/// Renders the actor and the run of a write. The run is a link if it belongs to the repository.
 pub(super) fn writer(writer: &Writer, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         (linked(forge.and_then(|forge| forge.actor(&writer.run, &writer.actor)), line(&writer.actor)))
@@ -23,7 +23,7 @@ pub(super) fn writer(writer: &Writer, forge: Option<&RepositoryPages>) -> Markup
     }
 }
 
-/// A run: a link with these words, or else its address as a text.
+/// Renders a run: a link with this text, or else the URL as plain text.
 pub(super) fn run(run: &str, words: &str, forge: Option<&RepositoryPages>) -> Markup {
     match forge.and_then(|forge| forge.run(run)) {
         Some(_) => linked(Some(run.to_owned()), html! { (words) }),
@@ -31,7 +31,7 @@ pub(super) fn run(run: &str, words: &str, forge: Option<&RepositoryPages>) -> Ma
     }
 }
 
-/// People whom the forge knows by these names.
+/// Renders the names of people, as links to the forge.
 pub(super) fn people(names: &[String], forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @for (index, name) in names.iter().enumerate() {
@@ -59,7 +59,7 @@ pub(super) fn commit(commit: &CommitId, forge: Option<&RepositoryPages>) -> Mark
     )
 }
 
-/// Links a text to the page, if there is one.
+/// Renders a text as a link to a page, if there is one.
 fn linked(page: Option<String>, shown: Markup) -> Markup {
     html! {
         @match page {
@@ -69,7 +69,7 @@ fn linked(page: Option<String>, shown: Markup) -> Markup {
     }
 }
 
-/// The live objects by their health. `with_time`: when they were looked at.
+/// Renders the number of live objects by health. `with_time` adds the time of the check.
 pub(super) fn health(look: &LookView, with_time: bool) -> Markup {
     html! {
         @if let Some(counts) = look.health {
@@ -103,14 +103,14 @@ pub(super) fn badge(condition: StackCondition) -> Markup {
     html! { span.badge.(class) { (condition.words()) } }
 }
 
-/// Shows what a reader must know.
+/// Renders notices.
 pub(super) fn notices(notices: &[String]) -> Markup {
     html! {
         @for notice in notices { p.notice { (prose(notice)) } }
     }
 }
 
-/// Who holds the lease, and the way out.
+/// Renders the holder of a lease, and how to end the lease.
 pub(super) fn lease(lease: &LeaseView, stack: &str, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         p {
@@ -121,7 +121,7 @@ pub(super) fn lease(lease: &LeaseView, stack: &str, forge: Option<&RepositoryPag
     }
 }
 
-/// The lines of a difference.
+/// Renders the lines of a difference.
 pub(super) fn diff_lines(lines: &[String]) -> Markup {
     html! {
         pre.diff tabindex="0" {

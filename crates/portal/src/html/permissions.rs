@@ -1,4 +1,4 @@
-//! Who may do what, as konverge.yaml of the default branch says.
+//! The page of permissions: who may do what, according to `konverge.yaml` on the default branch.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use super::{
 use crate::{Permission, PermissionSubject, PermissionsDocument, site_path};
 use konverge_forge::RepositoryPages;
 
-/// The page; `None`: there is no default branch here.
+/// Renders the page. `None` means that there is no default branch to read from.
 pub fn permissions(
     document: Option<&PermissionsDocument>,
     forge: Option<&RepositoryPages>,

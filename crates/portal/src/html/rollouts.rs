@@ -1,4 +1,4 @@
-//! How far the rollouts are: waves, the end of a bake, what gates say, what waits for whom.
+//! The page of rollouts: their waves, the end of a bake, the readings of gates, and who must approve.
 
 use maud::{Markup, html};
 
@@ -13,7 +13,7 @@ use konverge_base::model::{StackId, rollout::RolloutPhase};
 use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
-/// The page.
+/// Renders the page.
 pub fn rollouts(document: &RolloutsDocument, forge: Option<&RepositoryPages>, mode: PageMode) -> String {
     let main = html! {
         (notices(&document.notices))
@@ -40,11 +40,11 @@ fn section(rollout: &RolloutView, forge: Option<&RepositoryPages>) -> Markup {
             @match &rollout.progress {
                 RolloutProgress::NeverBegun { .. } => {
                     h2 { (line(&rollout.rollout)) }
-                    p.facts { "It was never begun: no change of its stacks was merged since it is configured." }
+                    p.facts { "It has not started: no change of its stacks was merged since it was configured." }
                 }
                 RolloutProgress::Begun(begun) => {
                     h2 { (line(&rollout.rollout)) " " (phase(begun)) }
-                    @if !rollout.configured { p.notice { "konverge.yaml has it no longer." } }
+                    @if !rollout.configured { p.notice { "It is no longer in konverge.yaml." } }
                     (self::begun(begun, forge))
                 }
             }
@@ -68,7 +68,7 @@ fn phase(begun: &BegunRollout) -> Markup {
 fn begun(begun: &BegunRollout, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @if begun.overdue {
-            p.notice { "It is overdue: no run has moved it on. A run of the workflow does, by " (code("repository_dispatch")) " of the type " (code("konverge-continue")) "." }
+            p.notice { "It is overdue: no run has continued it. Start a run of the workflow by " (code("repository_dispatch")) " of the type " (code("konverge-continue")) "." }
         }
         p.facts {
             "Wave " (begun.wave) " of " (begun.waves.len()) " · commit " (commit(&begun.commit, forge))

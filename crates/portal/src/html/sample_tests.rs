@@ -60,7 +60,8 @@ fn row(stack: &str, conditions: &[StackCondition]) -> OverviewRow {
         }),
         look: None,
         error: has(StackCondition::Unreadable).then(|| {
-            "document `stacks/media%2Fdev/state/0000000012` is damaged: its checksum does not fit".to_owned()
+            "document `stacks/media%2Fdev/state/0000000012` is damaged: its checksum does not match"
+                .to_owned()
         }),
     }
 }
@@ -127,7 +128,7 @@ fn history() -> Vec<HistoryRow> {
             },
         })),
     };
-    let unreadable = "its checksum does not fit: it was truncated or edited".to_owned();
+    let unreadable = "its checksum does not match: it was truncated or edited".to_owned();
     let mut rows: Vec<_> = (11..=12)
         .rev()
         .map(|serial| HistoryRow {

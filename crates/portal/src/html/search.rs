@@ -1,4 +1,4 @@
-//! The search: a form, the answer, and the kinds to walk through without script.
+//! The search pages: a form, the result, and lists of all names by kind, which work without the script.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::{SearchIndex, SearchResult, site_path};
 use konverge_base::model::StackId;
 use konverge_report::{escape, plural};
 
-/// The number of stacks that are linked beside a name.
+/// The maximum number of stacks that are linked beside a name.
 const STACKS: usize = 50;
-/// The number of names on the page of a kind. A browser needs seconds for more.
+/// The maximum number of names on the page of a kind. A browser needs seconds to render more.
 const NAMES: usize = 5000;
 
-/// The page; `result` is the answer to `text`, which a static page lets the script find.
+/// Renders the page. `result` is the result for `text`; on a static page it is `None`, and the script searches.
 pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&SearchResult>) -> String {
     let unnamed: usize = index.unnamed.values().sum();
     let main = html! {
@@ -65,10 +65,11 @@ pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&S
     .render()
 }
 
-/// The name of the page of the images. No kind of an API or of a provider is without a colon.
+/// The file name of the page of images. It cannot clash with a kind, because every kind of an API or a provider
+/// contains a colon.
 const IMAGES: &str = "images";
 
-/// The page of a kind, or of the images; `None` if no stack has such a resource.
+/// Renders the page of a kind, or of the images; `None` if no stack has such a resource.
 pub fn kind(index: &SearchIndex, kind: &str) -> Option<String> {
     let (title, names) = match index.kinds.get(kind) {
         Some(names) => (kind, names),
@@ -79,7 +80,7 @@ pub fn kind(index: &SearchIndex, kind: &str) -> Option<String> {
 }
 
 impl SearchIndex {
-    /// The pages that list names: of each kind, and of the images.
+    /// Returns the pages that list names: one for each kind, and one for images.
     pub fn listings(&self) -> impl Iterator<Item = &str> {
         let images = (!self.images.is_empty()).then_some(IMAGES);
         let kinds = self
@@ -128,13 +129,13 @@ fn links<'a>(stacks: impl Iterator<Item = &'a StackId>, depth: usize) -> Markup 
     }
 }
 
-/// The names of all stacks as a script, which a page can load from a file too.
+/// Renders the search data of all stacks as a script, because a page that was opened from a file cannot load JSON.
 pub fn search_data(index: &SearchIndex) -> String {
     let paths: Vec<_> = index.stacks.iter().map(site_path::stack).collect();
     let data = serde_json::json!({
         "stacks": index.stacks, "paths": paths, "kinds": index.kinds, "images": index.images,
     });
-    // In an object of a script `__proto__` would be more than a name; in JSON it is one.
+    // A JSON string is used, because in an object literal a key `__proto__` would set the prototype.
     let literal = serde_json::Value::String(escape::json(&data.to_string())).to_string();
     format!(
         "globalThis.konvergeNames = JSON.parse({});\n",

@@ -28,31 +28,32 @@ use konverge_report::{
     plural,
 };
 
-/// The number of resources whose attributes are on the page.
+/// The maximum number of resources whose attributes are shown.
 const WITH_ATTRIBUTES: usize = 200;
 /// The number of resources up to which their list is open.
 const OPEN: usize = 60;
-/// The number of unchanged lines around a change inside a text.
+/// The number of unchanged lines that are shown around a change in a text.
 const AROUND: usize = 2;
 
-/// The data of a page.
+/// The content of the page of a stack.
 #[derive(Debug, Clone)]
 pub struct StackPage<'a> {
     /// The stack.
     pub view: &'a StackDetails,
-    /// The pairs of serials whose difference has a page; any two in a served page.
+    /// The pairs of serials whose difference has a static page. A server can show any pair.
     pub differences: &'a [(u64, u64)],
-    /// The number of older serials that are kept and not on the page.
+    /// The number of older serials that are kept but not shown.
     pub older: usize,
-    /// Who answers the requests of the page.
+    /// The program that serves the page.
     pub mode: PageMode,
 }
 
-/// The page.
+/// Renders the page.
 pub fn stack(page: &StackPage<'_>) -> String {
     let view = page.view;
     let (id, forge) = (view.row.id.as_str(), view.forge.as_ref());
-    // A static page is not written again at each look that saw nothing to tell: the overview has its time.
+    // A static page leaves out the time of a check without findings, so that the file does not change at each
+    // check. The overview has that time.
     let with_time = page.mode.is_served() || !view.row.is_calm();
     let main = html! {
         p.conditions { @for condition in &view.row.conditions { (badge(*condition)) " " } }
@@ -89,7 +90,8 @@ pub fn stack(page: &StackPage<'_>) -> String {
     .render()
 }
 
-/// Shows what drift checks and previews saw: objects that are not ready, the drift, the changes that are not applied.
+/// Renders the findings of drift checks and previews: objects that are not ready, drift, and changes that are not
+/// applied yet.
 fn seen(seen: &SeenStack, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @if !seen.unready.is_empty() {
@@ -136,7 +138,7 @@ fn seen(seen: &SeenStack, forge: Option<&RepositoryPages>) -> Markup {
     }
 }
 
-/// The changes of each resource.
+/// Renders the changes of each resource.
 fn changes(difference: &SeenDifference) -> Markup {
     let mut resources: BTreeMap<_, Vec<&ReviewUnit>> = BTreeMap::new();
     for unit in &difference.units {
@@ -258,7 +260,7 @@ fn history(page: &StackPage<'_>) -> Markup {
     }
 }
 
-/// Two serials to compare.
+/// Renders the form to select two serials to compare.
 fn choice(rows: &[HistoryRow]) -> Markup {
     let select = |label: &str, name: &str, chosen: usize| {
         html! {
@@ -298,8 +300,8 @@ fn history_row(row: &HistoryRow, forge: Option<&RepositoryPages>) -> Markup {
     }
 }
 
-/// An apply record: how it ended, and on whose review. `forge` is given of a run of the repository: elsewhere a name may be
-/// that of an account of some machine.
+/// Renders an apply record: the result and the reviewers. Pass `forge` only if the run belongs to the repository:
+/// elsewhere a name may be an account of some machine, which must not become a link to a user of the forge.
 fn record(record: &ApplyRecord, forge: Option<&RepositoryPages>) -> Markup {
     let result = serde_json::to_value(record.result).unwrap_or_default();
     let grounds = &record.grounds;
@@ -343,7 +345,7 @@ fn record(record: &ApplyRecord, forge: Option<&RepositoryPages>) -> Markup {
     }
 }
 
-/// The lines of a resource of a difference; what is too long is said.
+/// Renders the changed lines of a resource, with a note if there are too many to show.
 pub(super) fn changed_lines(lines: &[String]) -> Markup {
     html! {
         @if lines.is_empty() { p.facts { "Its lines are not on this page: there are too many." } }

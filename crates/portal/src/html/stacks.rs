@@ -1,4 +1,4 @@
-//! The table of all stacks: project, environment, how each stands, when it was applied, since when it drifts.
+//! The table of all stacks: project, environment, conditions, time of the last apply, start of the drift.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use super::{
 use crate::{Overview, OverviewRow, StackOrder, site_path};
 use konverge_report::plural;
 
-/// The page in an order.
+/// Renders the page in this order.
 pub fn stacks(overview: &Overview, order: StackOrder, mode: PageMode) -> String {
     let mut rows: Vec<_> = overview.stacks.iter().collect();
     order.sort(&mut rows);
@@ -34,7 +34,7 @@ pub fn stacks(overview: &Overview, order: StackOrder, mode: PageMode) -> String 
     .render()
 }
 
-/// The words of the columns, with the order of each that sorts.
+/// The titles of the columns. A column with an order can be sorted by.
 const COLUMNS: [(&str, Option<StackOrder>); 6] = [
     ("Project", Some(StackOrder::Project)),
     ("Environment", Some(StackOrder::Environment)),

@@ -1,4 +1,4 @@
-//! Four numbers over the last weeks, as pictures that need no script, and as a table.
+//! The page of trends: four numbers over the last weeks, as SVG charts and as a table.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use super::layout::{Page, PageMode};
 use crate::{TrendWeek, Trends, site_path};
 use konverge_report::age;
 
-/// The width of a picture, for all weeks together.
+/// The width of a chart.
 const WIDTH: usize = 390;
 /// The height of the highest bar.
 const HEIGHT: u64 = 90;
-/// The space above the bars, for the highest value.
+/// The space above the highest bar, for its value.
 const TOP: u64 = 18;
 
-/// A number by week.
+/// One number by week.
 struct Trend<'a> {
     title: &'a str,
-    /// The meaning of the number, and what it is of.
+    /// The explanation below the title: what the number measures.
     says: &'a str,
     class: &'a str,
     value: fn(&TrendWeek) -> Option<u64>,
@@ -63,7 +63,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// The page.
+/// Renders the page.
 pub fn trends(trends: &Trends, mode: PageMode) -> String {
     let main = html! {
         p.facts { "The last " (trends.weeks.len()) " weeks, each from Monday in UTC; the last one is not over. From what applies and drift checks record." }
@@ -99,7 +99,7 @@ fn figure(trend: &Trend<'_>, weeks: &[TrendWeek]) -> Markup {
     }
 }
 
-/// A bar for each week. A week without a record has none, and one with nothing has a line.
+/// Renders a chart with a bar for each week. A week without data has no bar; a week with the value 0 has a line.
 fn picture(trend: &Trend<'_>, weeks: &[TrendWeek]) -> Markup {
     let most = weeks.iter().filter_map(trend.value).max().unwrap_or(0);
     let step = WIDTH / weeks.len().max(1);
@@ -114,7 +114,7 @@ fn picture(trend: &Trend<'_>, weeks: &[TrendWeek]) -> Markup {
             @if most > 0 { text x="0" y="12" { "at most " ((trend.words)(most)) } }
             @for (index, week) in weeks.iter().enumerate() {
                 @if let Some(value) = (trend.value)(week) {
-                    // A bar that is more than nothing is seen, however small it is.
+                    // A value above 0 must be visible, however small it is.
                     @let height = match value { 0 => 0, value => (value.saturating_mul(HEIGHT) / most.max(1)).max(2) };
                     rect x=(index * step + 3) y=(base - height) width=(step - 6) height=(height) rx="2" {
                         title { "Week of " (week.monday) ": " ((trend.words)(value)) }

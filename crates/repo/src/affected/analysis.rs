@@ -11,21 +11,21 @@ use super::{
 use crate::konfig::{Changes, FileTreeView, Layout};
 use konverge_base::model::{Digest, RepoPath, file_source::Source, stack::Stack};
 
-/// An analyzed revision. Analyses of two revisions share what is equal.
+/// An analyzed revision. Two analyses share the data that is equal in both.
 pub struct Analysis {
     pub(super) tree: FileTreeView,
     pub(super) layout: Arc<Layout>,
     pub(super) rules: CoreRules,
     pub(super) graph: Arc<ImportGraph>,
-    /// The digest of each node.
+    /// The digest of each node of the import graph.
     pub(super) nodes: Arc<Vec<Digest>>,
-    /// Parallel to `layout.stacks`.
+    /// The inputs of each stack, parallel to `layout.stacks`.
     pub(super) inputs: Vec<Arc<StackInputs>>,
-    /// Parallel to `layout.stacks`: the settings of `konverge.yaml` that concern the stack.
+    /// The digest of the settings in `konverge.yaml` that concern each stack, parallel to `layout.stacks`.
     pub(super) config: Vec<Option<Digest>>,
-    /// Parallel to `layout.stacks`: the part of a workspace that concerns the stack.
+    /// The part of a workspace that concerns each stack, parallel to `layout.stacks`.
     pub(super) workspaces: Vec<Option<WorkspaceInput>>,
-    /// Parallel to `layout.stacks`.
+    /// The input digest of each stack, parallel to `layout.stacks`.
     pub(super) digests: Vec<Digest>,
 }
 
@@ -79,8 +79,8 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// Determines the inputs as [`Analysis::analyze`] does, but reuses the analysis of another revision. Only the
-    /// readers of changed paths are resolved again. The result is the same.
+    /// Determines the inputs as [`Analysis::analyze`] does, but reuses the analysis of another revision: only nodes
+    /// that read a changed path are resolved again. The result is the same.
     ///
     /// # Errors
     /// See [`Analysis::new`].
@@ -93,6 +93,7 @@ impl Analysis {
         index: &ScanCache,
     ) -> Result<Self, AffectedError> {
         let rules = CoreRules::for_version(core_version);
+        // With other rules of the core, or if a path leads elsewhere now, every import may resolve differently.
         if rules != before.rules || !changes.shape_kept {
             return Self::analyze(tree, layout, core_version, index);
         }
@@ -109,7 +110,7 @@ impl Analysis {
                 None => Arc::new(StackInputs::collect(&tree, Arc::make_mut(&mut graph), stack)),
             })
             .collect();
-        // Nodes keep their numbers, so that both graphs can be compared by number. Changed nodes and those of new
+        // Nodes keep their numbers, so that both graphs can be compared by number. Only changed nodes and those of new
         // stacks are resolved again.
         let mut empty = before.graph.changed_nodes(&changes.paths);
         empty.extend(before.graph.nodes.len()..graph.nodes.len());
@@ -139,12 +140,13 @@ impl Analysis {
             workspaces,
             digests: Vec::new(),
         };
+        // A stack whose own files and whose imports are the same has the same digest, so it is not computed again.
         let digests = known.iter().enumerate().map(|(at, known)| match known {
             Some(known) if analysis.compiles_as(at, before) => before.digests[*known],
             _ => analysis.digest(at),
         });
         analysis.digests = digests.collect();
-        // Unreachable nodes stay in the graph. Before they are the greater part of it, it is rebuilt.
+        // Unreachable nodes stay in the graph. It is rebuilt before they become the larger part of it.
         let grown = analysis.graph.nodes.len() > before.graph.nodes.len();
         if grown && analysis.graph.nodes.len() > 2 * analysis.reachable_nodes().len() {
             let Self { tree, layout, .. } = analysis;
@@ -153,8 +155,8 @@ impl Analysis {
         Ok(analysis)
     }
 
-    /// Adds a digest of the settings in `konverge.yaml` that concern each stack (its cluster, for example);
-    /// `None` if there are none.
+    /// Adds the digest of the settings in `konverge.yaml` that concern each stack (its cluster, for example). `of`
+    /// returns `None` if there are none.
     #[must_use]
     pub fn with_config(mut self, of: impl Fn(&Stack) -> Option<Digest>) -> Self {
         for at in 0..self.inputs.len() {
@@ -167,7 +169,7 @@ impl Analysis {
         self
     }
 
-    /// Adds the part of a workspace that concerns each stack; `None` if it is not generated from one.
+    /// Adds the part of a workspace that concerns each stack. `of` returns `None` for a stack without a workspace.
     #[must_use]
     pub fn with_workspaces(mut self, of: impl Fn(&Stack) -> Option<WorkspaceInput>) -> Self {
         for at in 0..self.inputs.len() {
@@ -180,28 +182,28 @@ impl Analysis {
         self
     }
 
-    /// The nodes that at least one stack reaches.
+    /// Returns the nodes that at least one stack reaches.
     pub(super) fn reachable_nodes(&self) -> BTreeSet<NodeId> {
         let entries = self.inputs.iter().flat_map(|inputs| &inputs.entries);
         self.graph.reachable(entries.copied())
     }
 
-    /// The layout of the revision.
+    /// Returns the layout of the revision.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The files of the revision.
+    /// Returns the files of the revision.
     pub fn tree(&self) -> &FileTreeView {
         &self.tree
     }
 
-    /// The version of the KCL core that every digest is for.
+    /// Returns the version of the KCL core that every digest is for.
     pub fn core(&self) -> &str {
         self.rules.version()
     }
 
-    /// The digest over everything that may influence a stack's Spec.
+    /// Returns the digest over everything that may influence a stack's Spec.
     ///
     /// # Errors
     /// The stack does not belong to this revision.
@@ -219,8 +221,8 @@ impl Analysis {
         stacks.binary_search_by(|stack| stack.folder.cmp(folder)).ok()
     }
 
-    /// Returns the index of the same stack in this analysis, if its description is equal and none of its own files
-    /// differs.
+    /// Returns the index of the stack `at` of `layout` in this analysis, if its definition is equal and none of its own
+    /// files differs.
     fn knows(&self, layout: &Arc<Layout>, at: usize, changes: &Changes) -> Option<usize> {
         let found = if Arc::ptr_eq(layout, &self.layout) {
             at
@@ -233,7 +235,7 @@ impl Analysis {
         same.then_some(found)
     }
 
-    /// Returns true if the entries of a stack give the same result as in another analysis.
+    /// Returns true if the entries of a stack compile to the same result as in another analysis.
     fn compiles_as(&self, at: usize, other: &Self) -> bool {
         let entries = &self.inputs[at].entries;
         let same = |entry: &usize| self.nodes[*entry] == other.nodes[*entry];

@@ -1,4 +1,4 @@
-//! Cache files. A checksum is verified when they are read.
+//! Reads and writes cache files. Each has a checksum, which is verified when the file is read.
 
 use std::{
     io::ErrorKind,
@@ -11,7 +11,7 @@ use konverge_base::{atomic_file, model::Digest};
 /// The maximum size in bytes. A larger file was not written by Konverge and is ignored.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// The body between the header and the checksum; `None` for a missing, damaged or incompatible file.
+/// Returns the body between the header and the checksum; `None` for a missing, damaged or incompatible file.
 pub(super) fn read(path: &Path, header: &[u8]) -> Option<Vec<u8>> {
     let metadata = std::fs::metadata(path)
         .ok()
@@ -32,7 +32,7 @@ pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<
     atomic_file::write(path, &with_checksum(header, body))
 }
 
-/// The number of cache files in a folder, and their total size in bytes.
+/// Returns the number of cache files in a folder, and their total size in bytes.
 ///
 /// # Errors
 /// The folder cannot be listed.
@@ -40,7 +40,7 @@ pub fn count_cache_files(folder: &Path) -> std::io::Result<(u64, u64)> {
     each(folder, |_, _| Ok(true))
 }
 
-/// Deletes the files that were not written for this long: their repositories are probably gone. Returns their
+/// Deletes the files that were not written for this long, because their repositories are probably gone. Returns their
 /// number and total size in bytes.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub fn prune_cache_files(folder: &Path, unwritten_for: Duration) -> std::io::Res
     each(folder, |path, metadata| {
         let old = now.duration_since(metadata.modified()?).unwrap_or_default() >= unwritten_for;
         if old {
-            // Another process may delete the file first.
+            // Another process may have deleted the file in the meantime.
             unless_gone(std::fs::remove_file(path))?;
         }
         Ok(old)

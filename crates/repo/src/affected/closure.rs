@@ -1,5 +1,5 @@
-//! [`Closure`]: the files that a compilation may read, to be laid out for the core. The core cannot read any
-//! other file, so a gap in the analysis gives an error and never an outdated Spec.
+//! [`Closure`]: the files that a compilation may read. Only these are copied into the core's working folder, so if the
+//! analysis misses a file, the compilation fails; it never uses an outdated Spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,24 @@ use konverge_base::model::{
     stack::Stack,
 };
 
-/// Everything that the compilation of a stack may read.
+/// The files and folders that the compilation of a stack may read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Closure {
-    /// Sorted by path.
+    /// The files, sorted by path.
     pub files: Vec<ClosureFile>,
-    /// Folders that must exist even if no file of the closure is in them: KCL allows the import of a folder
+    /// The folders that must exist even if the closure has no file in them: KCL allows the import of a folder
     /// without KCL files.
     pub folders: Vec<RepoPath>,
 }
 
-/// One file to lay out.
+/// One file of a closure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosureFile {
-    /// The file.
+    /// The path of the file.
     pub path: RepoPath,
-    /// The content; for a link, its target.
+    /// The id of the content; for a link, of its target.
     pub blob: BlobId,
-    /// A regular file, or a link that stays inside the repository.
+    /// The kind: a regular file, or a link that stays inside the repository.
     pub kind: FileKind,
 }
 
@@ -69,7 +69,7 @@ fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> 
         );
         if let ResolvedImport::Package(folder) | ResolvedImport::EntryFolder(folder) = &node.place {
             folders.insert(folder.clone());
-            // A folder named like a file breaks the load; it must do so in the worker's folder too.
+            // A folder with the name of a KCL file makes the core fail, so the copy must have such a folder too.
             let named_like_files = tree.children(folder).into_iter();
             folders.extend(
                 named_like_files
@@ -80,8 +80,11 @@ fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> 
     }
     for (kind, path, _) in &inputs.files {
         match kind {
+            // The file of an entry is in a node already. The link to it is not, but the core opens the entry by that
+            // path.
             InputKind::Entry => files.extend(link(path)),
             InputKind::Module => {
+                // The core looks for `kcl.mod` itself, to find the root of a package.
                 if let Some((real, entry)) = tree.file(path) {
                     files.extend(link(path));
                     files.insert(real, (entry.blob, FileKind::File));

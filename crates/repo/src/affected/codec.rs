@@ -1,6 +1,6 @@
-//! [`Encode`]: the binary format of caches. Numbers are little endian and lists are prefixed with their
-//! length. A path is written once and then referred to by its number. Invalid input gives `None`, never a
-//! panic.
+//! [`Encode`]: the binary format of caches. Numbers are little endian, and lists are prefixed with their
+//! length. Each path is stored once and then referred to by its number. Decoding invalid input returns `None` and never
+//! panics.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use konverge_base::model::{Digest, RepoPath, file_source::BlobId};
 
-/// Writes bytes.
+/// The output of an encoder.
 #[derive(Default)]
 pub(super) struct ByteWriter {
     body: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct ByteWriter {
     known: HashMap<RepoPath, u32>,
 }
 
-/// Reads bytes.
+/// The input of a decoder.
 pub(super) struct ByteReader<'a> {
     rest: &'a [u8],
     paths: Vec<RepoPath>,
@@ -24,13 +24,13 @@ pub(super) struct ByteReader<'a> {
 
 /// A type with a binary encoding.
 pub(super) trait Encode: Sized {
-    /// Appends the encoding.
+    /// Appends the encoding of the value.
     fn put(&self, out: &mut ByteWriter);
-    /// Decodes a value from the front.
+    /// Decodes a value from the start of the input.
     fn take(from: &mut ByteReader<'_>) -> Option<Self>;
 }
 
-/// Encodes a value, with its paths in front.
+/// Encodes a value, preceded by the table of its paths.
 pub(super) fn bytes_of(value: &impl Encode) -> Vec<u8> {
     let mut out = ByteWriter::default();
     value.put(&mut out);
@@ -40,7 +40,7 @@ pub(super) fn bytes_of(value: &impl Encode) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a value that must use all bytes.
+/// Decodes a value. Returns `None` if it does not use all bytes.
 pub(super) fn value_of<T: Encode>(bytes: &[u8]) -> Option<T> {
     let mut from = ByteReader {
         rest: bytes,
@@ -82,7 +82,7 @@ macro_rules! numbers {
 }
 numbers!(u8, u32);
 
-/// Encodes a struct as its fields in order.
+/// Implements [`Encode`] for a struct: its fields in order.
 macro_rules! encode_fields {
     ($type:path { $($field:ident),* $(,)? }) => {
         impl $crate::affected::codec::Encode for $type {
@@ -99,7 +99,7 @@ macro_rules! encode_fields {
 }
 pub(super) use encode_fields;
 
-/// Encodes an enum as the number of its case: first those without data, then those with one value.
+/// Implements [`Encode`] for an enum: the number of the variant, first those without data, then those with one value.
 macro_rules! encode_cases {
     ($type:path: $($plain:ident),* $(; $($holding:ident),*)?) => {
         impl $crate::affected::codec::Encode for $type {
@@ -239,7 +239,7 @@ impl<T: Encode> Encode for Vec<T> {
     }
     fn take(from: &mut ByteReader<'_>) -> Option<Self> {
         let count = u32::take(from)? as usize;
-        // A damaged list may claim any length: reserve no more than what can be left in the input.
+        // A damaged list may claim any length, so no more memory is reserved than the rest of the input can hold.
         let mut values = Vec::with_capacity(count.min(from.rest.len()));
         for _ in 0..count {
             values.push(T::take(from)?);
@@ -278,7 +278,7 @@ impl<A: Encode, B: Encode, C: Encode> Encode for (A, B, C) {
     }
 }
 
-/// As JSON text: there are few of them.
+/// Encodes a JSON value as text, because there are few such values.
 impl Encode for Value {
     fn put(&self, out: &mut ByteWriter) {
         self.to_string().put(out);

@@ -1,4 +1,4 @@
-//! The differences between versions of the KCL core in what a compilation reads.
+//! The differences between versions of the KCL core that influence which files a compilation reads.
 
 use konverge_base::model::kcl_modules::SYSTEM_MODULES;
 
@@ -6,14 +6,15 @@ use konverge_base::model::kcl_modules::SYSTEM_MODULES;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreRules {
     version: String,
-    /// Since 0.13.0 a path whose first name is a system module means that module, whatever follows.
+    /// Since 0.13.0: an import path whose first name is a system module means that module, whatever follows the name.
     pub system_by_first_name: bool,
-    /// Since 0.13.2 a file reads only in its own folder.
+    /// Since 0.13.2: code can read data files only in the folder of its own file.
     pub reads_own_folder_only: bool,
 }
 
 impl CoreRules {
-    /// The rules of a version such as `0.13.2`. An invalid version gets the most cautious rules.
+    /// Returns the rules of a version such as `0.13.2`. An invalid version gets the rules under which most files are
+    /// read.
     pub fn for_version(version: &str) -> Self {
         let mut numbers = version
             .trim_start_matches('v')
@@ -28,7 +29,7 @@ impl CoreRules {
         }
     }
 
-    /// Version of the core.
+    /// Returns the version of the core.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -44,7 +45,7 @@ impl CoreRules {
     }
 }
 
-/// Returns true if a module allows a file to read others at run time.
+/// Returns true if the module lets KCL code read files while it is evaluated.
 pub(super) fn reads_files(first_name: &str) -> bool {
     matches!(first_name, "file" | "crypto")
 }

@@ -1,4 +1,4 @@
-//! Data files: files that a program may read at run time, which no import shows.
+//! Data files: files that KCL code may read while it is evaluated, without an import.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use konverge_base::model::{
     file_source::{BlobId, FileKind},
 };
 
-/// Returns the paths that a file may read: files that it names, or whole folders.
+/// Returns the paths that a KCL file may read: the files that it names, or whole folders.
 pub(super) fn readable(
     tree: &FileTreeView,
     rules: &CoreRules,
@@ -36,14 +36,14 @@ pub(super) fn readable(
     })
 }
 
-/// The path of a name, unless it leaves the folder or passes a link.
+/// Returns the path of a named file; `None` if the path leaves the folder or contains a link.
 fn plainly_below(tree: &FileTreeView, folder: &RepoPath, name: &str) -> Option<RepoPath> {
     let path = folder.join(name).filter(|_| !name.contains(".."))?;
     let straight = tree.resolve(&path)?.links.is_empty();
     straight.then_some(path)
 }
 
-/// A file, or every file below a folder, with links and their targets.
+/// Returns a file, or every file below a folder, including links and their targets.
 pub(super) fn files(tree: &FileTreeView, readable: &RepoPath) -> Vec<(RepoPath, BlobId, FileKind)> {
     let all = tree.source().files();
     let mut found = Vec::new();

@@ -41,7 +41,8 @@ impl Analysis {
         let mut stacks = Vec::new();
         for (at, stack) in self.layout.stacks.iter().enumerate() {
             let broken = self.inputs[at].error.is_some();
-            // By identity; by folder only if the identity is unknown, or changed without another stack taking the old one.
+            // A stack is matched by its identity. The folder is used only if the identity is unknown, or if it changed
+            // and no other stack took the old one.
             let before = known.get(&stack.id).or_else(|| {
                 let same_place = lying.get(&stack.folder)?;
                 let old = &base.layout.stacks[*same_place];
@@ -59,7 +60,7 @@ impl Analysis {
             let old = &base.layout.stacks[before];
             let moved = old.folder != stack.folder;
             let renamed = old.id != stack.id && !broken;
-            // Tests are no input of the Spec, so the digest does not have them.
+            // Stack tests are not inputs of the Spec, so the digest does not cover them.
             let tests = test_files::changed(&base.tree, old, &self.tree, stack);
             let same_inputs = base.digests[before] == self.digests[at] && tests.is_empty();
             if same_inputs && !moved && !broken && !renamed {
@@ -67,6 +68,7 @@ impl Analysis {
             }
             let mut why = difference.reasons(before, at);
             why.extend(tests);
+            // A file that moved with its stack looks changed, but its content is the same, so it is no reason.
             if moved {
                 why.retain(|reason| !moved_with_stack(&reason.path, old, stack));
                 why.push(InputReason {
@@ -85,7 +87,7 @@ impl Analysis {
             stacks.push(answer(stack, id, InputChange::Modified, why));
         }
         for (at, stack) in base.layout.stacks.iter().enumerate() {
-            // A folder that is still there, but no longer defines a stack, was not removed.
+            // A folder that still exists but no longer defines a stack was excluded, not removed.
             let left_out = self.layout.leaves_out(&stack.folder);
             if known.get(&stack.id) == Some(&at) && !met.contains(&at) && !left_out {
                 let why = own_file(stack, InputKind::Stack);
@@ -102,7 +104,8 @@ impl Analysis {
         }
     }
 
-    /// Adds the stacks that read outputs of affected ones, directly or not. The chain begins at the stack that is read.
+    /// Adds the stacks that read outputs of affected stacks, directly or indirectly. Their chain begins at the stack
+    /// that they read.
     fn add_readers(&self, stacks: &mut Vec<AffectedStack>) {
         let readers = self.layout.readers();
         if readers.is_empty() {
@@ -115,6 +118,7 @@ impl Analysis {
                 .enumerate()
                 .map(|(at, stack)| (stack.id.clone(), at)),
         );
+        // The list grows while it is walked, so that readers of readers are found as well.
         let mut at = 0;
         while at < stacks.len() {
             let (id, folder) = (stacks[at].id.clone(), stacks[at].stack.clone());
@@ -127,7 +131,7 @@ impl Analysis {
                     chain: vec![folder.clone(), reader.folder.clone()],
                 };
                 match known.get(&reader.id) {
-                    // A reader that changed by itself has reasons of its own, which come first.
+                    // A reader that is affected by itself already has reasons, and these come first.
                     Some(&known) if stacks[known].why.len() < MAX_REASONS => stacks[known].why.push(why),
                     Some(_) => {}
                     None => {
@@ -140,8 +144,8 @@ impl Analysis {
         }
     }
 
-    /// Returns why the identity of a stack differs from the base: a stack with the same names was added or removed, or
-    /// konverge.yaml changed.
+    /// Returns the reasons why the identity of a stack differs from the base: a stack with the same names was added or
+    /// removed, or konverge.yaml changed.
     fn why_renamed(&self, base: &Analysis, old: &Stack, new: &Stack) -> Vec<InputReason> {
         let same_names = |stack: &&Stack| stack.names == old.names || stack.names == new.names;
         let others = |of: &'_ Analysis, without: &Analysis| -> Vec<RepoPath> {

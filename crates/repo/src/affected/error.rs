@@ -6,7 +6,7 @@ use konverge_base::{
     model::{RepoPath, file_source::SourceError, stack::SetupError},
 };
 
-/// The inputs of one or all stacks are unknown.
+/// The error for inputs of one or all stacks that are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AffectedError {
     /// An object is missing or damaged.

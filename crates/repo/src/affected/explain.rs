@@ -13,11 +13,11 @@ use konverge_base::model::{
     affected::{InputKind, InputReason},
 };
 
-/// The maximum number of reasons per stack; the shortest chains are kept. A change that affects everything
-/// needs no complete list.
+/// The maximum number of reasons per stack, those with the shortest chains. If a change affects everything, a complete
+/// list would not help the reader.
 pub(super) const MAX_REASONS: usize = 50;
 
-/// The maximum number of files in all chains of a stack, unless the first chain alone has more.
+/// The maximum number of files in all chains of a stack together. The first chain is always complete.
 const MAX_LINKS: usize = 2000;
 
 /// The differences between two analyses.
@@ -29,12 +29,12 @@ pub(super) struct AnalysisDiff<'a> {
     after: Side<'a>,
 }
 
-/// Every path whose entry differs.
+/// The paths whose entries differ between the two revisions.
 struct Changed {
     paths: HashSet<RepoPath>,
-    /// The same paths, sorted by name, so that the files of a folder are adjacent.
+    /// The paths sorted by name, so that the files of a folder are adjacent.
     sorted: Vec<RepoPath>,
-    /// The paths below a folder whose name ends in `.k`.
+    /// The paths below a folder whose name ends in `.k`: to KCL such a folder looks like a file.
     odd: Vec<RepoPath>,
 }
 
@@ -54,7 +54,7 @@ impl Changed {
         self.paths.contains(path)
     }
 
-    /// The path itself, then all paths below it, by name.
+    /// Returns the path itself if it changed, then all changed paths below it, by name.
     fn paths_below(&self, path: &RepoPath) -> impl Iterator<Item = &RepoPath> {
         let below = if path.is_root() {
             String::new()
@@ -71,19 +71,19 @@ impl Changed {
     }
 }
 
-/// The nodes of one revision that are missing or different in the other.
+/// The nodes of one revision that are missing or different in the other revision.
 struct Side<'a> {
     analysis: &'a Analysis,
     differs: Vec<bool>,
     /// The nodes that the other revision does not have at all.
     new: Vec<bool>,
-    /// The maximum number of changed files to search for from an entry. Some of them are skipped later as
-    /// entries themselves; enough reasons still remain.
+    /// The number of changed files after which the search from an entry ends. Some of them are entries and are skipped
+    /// later, so it is larger than the number of reasons.
     enough: usize,
     reached: Mutex<HashMap<NodeId, Arc<Reach>>>,
 }
 
-/// The changed files that an entry reaches. Each step points to the one before it, so memory is proportional to the
+/// The changed files that an entry reaches. Each step points to the step before it, so memory is proportional to the
 /// visited part of the graph. Full chains are built only for the reported reasons.
 #[derive(Default)]
 struct Reach {
@@ -91,11 +91,11 @@ struct Reach {
     found: Vec<ImportChain>,
 }
 
-/// A node on the path from an entry.
+/// A visited node.
 struct Step {
-    /// The step before, and the file in it that imports this one; `None` for the entry.
+    /// The previous step, and the file of its node that imports this one; `None` for the entry.
     from: Option<(usize, RepoPath)>,
-    /// The number of files between it and the entry.
+    /// The number of imports between the entry and this node.
     length: usize,
 }
 
@@ -103,18 +103,18 @@ struct Step {
 struct ImportChain {
     kind: InputKind,
     path: RepoPath,
-    /// The file that reads it at run time.
+    /// The file that reads the changed file while it is evaluated, if the changed file is data.
     reader: Option<RepoPath>,
     step: usize,
 }
 
 impl Reach {
-    /// The number of files in the chain of a changed file.
+    /// Returns the number of files in the chain of a changed file.
     fn length(&self, found: &ImportChain) -> usize {
         1 + usize::from(found.reader.is_some()) + self.steps[found.step].length
     }
 
-    /// The files through which the entry reaches a changed file: that file first, the entry last.
+    /// Returns the files through which the entry reaches a changed file: that file first, the entry last.
     fn chain<'s>(&'s self, found: &'s ImportChain) -> impl Iterator<Item = &'s RepoPath> {
         let mut at = found.step;
         let importers = std::iter::from_fn(move || {
@@ -126,16 +126,16 @@ impl Reach {
     }
 }
 
-/// A path from a changed file to a stack.
+/// The chain from a changed file to a stack.
 enum ChainEnd {
-    /// One of the stack's own files.
+    /// The changed file is one of the stack's own files. Holds the chain.
     Own(Vec<RepoPath>),
-    /// A file that an entry reaches, by its index there.
+    /// An entry reaches the changed file. Holds the index in [`Reach::found`].
     Reached(Arc<Reach>, usize),
 }
 
 impl ChainEnd {
-    /// The number of files, including the stack's folder.
+    /// Returns the number of files in the chain, including the stack's folder.
     fn length(&self) -> usize {
         match self {
             Self::Own(chain) => chain.len(),
@@ -150,7 +150,7 @@ impl ChainEnd {
         }
     }
 
-    /// Returns true if this path is shorter than another one, or equally long and first by name.
+    /// Returns true if this chain is shorter than another one, or equally long and earlier by name.
     fn is_before(&self, other: &Self, folder: &RepoPath) -> bool {
         let by_names = || self.chain(folder).cmp(other.chain(folder));
         self.length().cmp(&other.length()).then_with(by_names).is_lt()
@@ -168,7 +168,7 @@ impl<'a> AnalysisDiff<'a> {
         }
     }
 
-    /// The reasons for one stack, by its indices in both revisions.
+    /// Returns the reasons for one stack, given by its indices in both revisions.
     pub(super) fn reasons(&self, before: usize, after: usize) -> Vec<InputReason> {
         let (old, new) = (&self.base.inputs[before], &self.head.inputs[after]);
         let folder = &self.head.layout.stacks[after].folder;
@@ -206,7 +206,8 @@ impl<'a> AnalysisDiff<'a> {
             let edited = files.into_iter().rev().find(|file| self.changed.contains(file));
             match edited {
                 Some(file) => add(InputKind::Workspace, vec![file.clone(), folder.clone()]),
-                // Its own kcl.mod is a reason already, else konverge.yaml names another workspace.
+                // The stack's own `kcl.mod` or a secret file is a reason already. Otherwise konverge.yaml names another
+                // workspace.
                 None if found_module(&old.files, &new.files) || !secrets.is_empty() => {}
                 None => add(InputKind::Config, vec![config.clone(), folder.clone()]),
             }
@@ -226,9 +227,9 @@ impl<'a> AnalysisDiff<'a> {
                 (false, _) => edited
                     .iter()
                     .for_each(|path| add(kind, vec![(*path).clone(), folder.clone()])),
-                // A changed `kcl.mod` is already a reason of its own, above.
+                // The changed `kcl.mod` was added as a reason above.
                 (true, true) => {}
-                // The same files have another meaning: another reading order was configured.
+                // No settings file changed, but they are read in another order, which konverge.yaml decides.
                 (true, false) => add(InputKind::Config, vec![config.clone(), folder.clone()]),
             }
         }
@@ -246,7 +247,7 @@ impl<'a> AnalysisDiff<'a> {
                 }
             }
         }
-        // Both revisions: a removed file is reached only at the base, an added one only at the head.
+        // Both revisions are searched: a removed file is reachable only at the base, an added one only at the head.
         for (side, entries) in [(&self.after, &new.entries), (&self.before, &old.entries)] {
             for entry in entries {
                 let reach = side.find_chains(*entry, &self.changed);
@@ -256,7 +257,7 @@ impl<'a> AnalysisDiff<'a> {
                 }
             }
         }
-        // A file that is both imported and an entry counts as an entry.
+        // A file that is both an entry and imported is reported as an entry only.
         let is_entry = |path: &RepoPath| found.contains_key(&(path.clone(), InputKind::Entry));
         let told = found
             .iter()
@@ -279,7 +280,7 @@ impl<'a> AnalysisDiff<'a> {
     }
 }
 
-/// The items that only one of two lists has. For most stacks the lists are equal.
+/// Returns the items that only one of two lists has. The lists are equal for most stacks.
 fn symmetric_difference<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a T> {
     if old == new {
         return Vec::new();
@@ -304,7 +305,7 @@ fn found_module(
 
 impl<'a> Side<'a> {
     fn compare(analysis: &'a Analysis, other: &Analysis) -> Self {
-        // A graph that was updated from another one may still contain unreachable nodes.
+        // A graph that was derived from another revision may still contain unreachable nodes, which do not count.
         let there = other.reachable_nodes();
         let counterparts: Vec<Option<NodeId>> = (0..analysis.graph.nodes.len())
             .map(|id| {
@@ -337,8 +338,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The changed files that an entry reaches, by the shortest path; the nearest ones if there are more than
-    /// can be reported. Only differing nodes are visited, so the cost follows the change.
+    /// Returns the changed files that an entry reaches, each by its shortest chain; only the nearest ones if there are
+    /// too many to report. Only differing nodes are visited, so the time is proportional to the change.
     fn find_chains(&self, entry: NodeId, changed: &Changed) -> Arc<Reach> {
         let known = |reached: &HashMap<NodeId, Arc<Reach>>| reached.get(&entry).map(Arc::clone);
         if let Some(known) = known(&self.reached.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -357,19 +358,20 @@ impl<'a> Side<'a> {
         }
         let graph = &self.analysis.graph;
         let mut seen = HashSet::from([entry]);
-        // The node of each step, in the order of steps: nearest first.
+        // The node of each step. Breadth-first search adds the nearest nodes first.
         let mut nodes = vec![entry];
         reach.steps.push(Step {
             from: None,
             length: 0,
         });
-        // Paths without a chain sort before others, and some found files were counted as such.
+        // The files that certainly belong to the nearest ones.
         let mut near: HashSet<RepoPath> = HashSet::new();
         let (mut counted, mut level_found) = (0, 0);
         let mut at = 0;
         while at < nodes.len() {
             if at > 0 && reach.steps[at].length > reach.steps[at - 1].length {
-                // Everything found before the last level has a shorter chain than anything found later.
+                // When a new level begins, the level before the last one is complete: files that are found from now on
+                // have longer chains.
                 near.extend(
                     reach.found[counted..level_found]
                         .iter()
@@ -395,7 +397,7 @@ impl<'a> Side<'a> {
         reach
     }
 
-    /// Collects the differences in one node.
+    /// Adds the changed files of one node.
     fn look_at(&self, id: NodeId, step: usize, changed: &Changed, found: &mut Vec<ImportChain>) {
         let node = &self.analysis.graph.nodes[id];
         let mut add = |kind: InputKind, path: &RepoPath, reader: Option<&RepoPath>| {
@@ -424,7 +426,7 @@ impl<'a> Side<'a> {
                 is_broken = true;
             }
         }
-        // A folder that was added or removed hides or uncovers a file of the same name, whatever it contains.
+        // An added or removed folder hides or uncovers a file of the same name, so any file in it is a reason.
         if let ResolvedImport::Package(folder) = &node.place
             && self.new[id]
             && !is_broken
@@ -443,7 +445,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Returns true if a changed path makes a child of a package that is named like a file but is not a file.
+/// Returns true if a changed path is inside a folder that is named like a KCL file in a package.
 fn is_broken_child(path: &RepoPath, folder: &RepoPath) -> bool {
     path.is_within(folder)
         && path.as_str()[folder.as_str().len()..]

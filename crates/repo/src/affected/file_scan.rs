@@ -1,4 +1,4 @@
-//! [`FileScan`]: everything that the analysis needs to know about a file's content, small enough to be cached
+//! [`FileScan`]: everything that the analysis needs to know about the content of a file. It is small enough to cache it
 //! for every file.
 
 use super::{
@@ -8,38 +8,38 @@ use super::{
     runtime_reads::ReadCall,
 };
 
-/// The references of a `.k` file to other files.
+/// The other files that a `.k` file refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileScan {
     /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
-    /// The import of a module that reads files, if there is one.
+    /// The import of a module that can read files, if there is one.
     pub reader_import: ReaderImport,
-    /// The files that it reads, if it imports such a module under its own name.
+    /// The files that the code reads, if it imports such a module under the module's own name.
     pub reads: RuntimeReads,
 }
 
-/// The way in which a file imports a module that reads other files at run time.
+/// The form in which a file imports a module that can read other files during evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ReaderImport {
-    /// It imports no such module.
+    /// There is no such import.
     #[default]
     Closed,
-    /// It imports one under the module's own name.
+    /// The module is imported under its own name.
     Open,
-    /// It imports one under another name, so its calls are unknown.
+    /// The module is imported under another name, so its calls are unknown.
     Renamed,
 }
 
-/// The files that a `.k` file reads at run time, as far as its own text shows.
+/// The files that a `.k` file reads during evaluation, as far as its text shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RuntimeReads {
-    /// It reads nothing while it runs.
+    /// The file reads nothing.
     #[default]
     Nothing,
-    /// These files, relative to its own folder; sorted.
+    /// The file reads these files, relative to its own folder; sorted.
     Named(Vec<String>),
-    /// Anything that the core allows.
+    /// The file may read everything that the core allows.
     Anything,
 }
 

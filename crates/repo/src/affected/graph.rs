@@ -1,5 +1,5 @@
-//! The import graph of one revision. Nodes are what an import loads (a package or a file); edges are imports.
-//! One graph serves all stacks and contains what they reach.
+//! The import graph of one revision. A node is a package or a file that an import loads; an edge is an import.
+//! One graph contains everything that the stacks of the revision reach.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use konverge_base::model::{
 
 pub(super) type NodeId = usize;
 
-/// A package or file, loaded in a context.
+/// A package or a file, with the context in which its imports are resolved.
 #[derive(Debug, Clone)]
 pub(super) struct PackageNode {
     pub(super) place: ResolvedImport,
@@ -27,11 +27,11 @@ pub(super) struct PackageNode {
     pub(super) files: Vec<NodeFile>,
     /// The imported nodes, each with the index of the importing file.
     pub(super) edges: Vec<(NodeId, usize)>,
-    /// Links on the path to the files and to their imports.
+    /// The symbolic links on the paths to the files and to their imports.
     pub(super) links: Vec<RepoPath>,
-    /// The files and whole folders that may be read at run time, each with the index of the reading file.
+    /// The files and folders that may be read during evaluation, each with the index of the reading file.
     pub(super) data: Vec<(RepoPath, usize)>,
-    /// The digest of its own content, without imports.
+    /// The digest of the node's own content, without its imports.
     pub(super) local: Digest,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct PackageNode {
 pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
-    /// The import of a module that reads files, if there is one, and the files that it then reads.
+    /// The import of a module that can read files, if there is one, and the files that it reads.
     pub(super) reader_import: ReaderImport,
     pub(super) reads: RuntimeReads,
 }
@@ -52,7 +52,7 @@ pub(super) struct ImportGraph {
     by_context: HashMap<ImportContext, usize>,
 }
 
-/// A node whose imports are unknown so far.
+/// A node whose imports are not resolved yet.
 struct UnlinkedNode {
     id: NodeId,
     digest: DigestBuilder,
@@ -68,7 +68,7 @@ impl ImportGraph {
         }
     }
 
-    /// Builds a graph from its contexts and nodes.
+    /// Creates a graph from its contexts and nodes.
     pub(super) fn from_parts(contexts: Vec<ImportContext>, nodes: Vec<PackageNode>) -> Self {
         let key = |(id, node): (usize, &PackageNode)| ((node.context, node.place.clone()), id);
         Self {
@@ -84,7 +84,7 @@ impl ImportGraph {
         }
     }
 
-    /// Returns true if all indices in the snapshot are within bounds.
+    /// Returns true if all indices in the graph are within bounds. A damaged snapshot may violate this.
     pub(super) fn is_consistent(&self) -> bool {
         self.nodes.iter().all(|node| {
             let files = node.files.len();
@@ -97,7 +97,7 @@ impl ImportGraph {
         })
     }
 
-    /// The node of a target; added if it is new. The caller then calls [`ImportGraph::complete`].
+    /// Returns the node of a target, and adds it if it is new. The caller must then call [`ImportGraph::complete`].
     pub(super) fn node(&mut self, context: &ImportContext, place: ResolvedImport) -> NodeId {
         let context = self.context(context);
         self.node_in(context, place)
@@ -129,8 +129,8 @@ impl ImportGraph {
         id
     }
 
-    /// The node for the same target in another revision's graph, where it has the number `there`. A graph
-    /// that was updated from another one uses the same numbers.
+    /// Returns the node for the same target in another revision's graph, where it has the number `there`. If one graph
+    /// was derived from the other, both numbers are the same.
     pub(super) fn counterpart(
         &self,
         context: &ImportContext,
@@ -147,7 +147,7 @@ impl ImportGraph {
         self.by_key.get(&(context, place.clone())).copied()
     }
 
-    /// The nodes that contain a changed file, or may read one at run time.
+    /// Returns the nodes that contain a changed file, or may read one during evaluation.
     pub(super) fn changed_nodes(&self, changed: &HashSet<RepoPath>) -> Vec<NodeId> {
         let reads = |node: &PackageNode| {
             node.data
@@ -171,8 +171,8 @@ impl ImportGraph {
         node.data.clear();
     }
 
-    /// Resolves the given nodes and all new nodes that they import, level by level: the files of a level are
-    /// read together.
+    /// Resolves these nodes and all new nodes that they import. The files of each level of imports are read
+    /// together.
     pub(super) fn complete(
         &mut self,
         empty: Vec<NodeId>,
@@ -232,7 +232,7 @@ impl ImportGraph {
                     }
                     match tree.file(&path) {
                         Some((path, entry)) => node.files.push(NodeFile::new(path, entry.blob)),
-                        // A folder named like a file, or a dangling link, breaks the load.
+                        // A folder that is named like a KCL file, or a dangling link, makes the core fail.
                         None => {
                             digest.part(b"broken").part(name.as_bytes());
                         }
@@ -268,7 +268,7 @@ impl ImportGraph {
             let folder = path.parent().unwrap_or_default();
             for (dots, import) in &facts.imports {
                 let resolution = resolve(tree, rules, &context, &folder, *dots, import);
-                // A missing file is an input, too: adding it changes the digest.
+                // The missing file is an input as well, so that adding it changes the digest.
                 if resolution.missing {
                     digest
                         .part(b"missing")
@@ -318,7 +318,7 @@ impl ImportGraph {
         seen
     }
 
-    /// The context and target of a node.
+    /// Returns the context and target of a node.
     pub(super) fn key(&self, id: NodeId) -> (&ImportContext, &ResolvedImport) {
         let node = &self.nodes[id];
         (&self.contexts[node.context], &node.place)

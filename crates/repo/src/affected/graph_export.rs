@@ -1,4 +1,4 @@
-//! The dependency graph of stacks, packages and files as data, DOT and Mermaid, and its parts upstream or
+//! The dependency graph of stacks, packages and files as data, DOT and Mermaid, and its parts upstream and
 //! downstream of a file.
 
 use std::{
@@ -11,21 +11,21 @@ use serde::Serialize;
 use super::{Analysis, graph::NodeId, resolve::ResolvedImport, shared_reads};
 use konverge_base::model::{RepoPath, affected::InputKind, text::is_hidden};
 
-/// The graph. The JSON has `"version":1`.
+/// The dependency graph. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GraphExport {
     /// Version of this format.
     pub version: u32,
-    /// Sorted by path and kind.
+    /// The nodes, sorted by path and kind.
     pub nodes: Vec<ExportNode>,
-    /// From dependent to dependency, sorted.
+    /// The edges from dependent to dependency, sorted.
     pub edges: Vec<ExportEdge>,
 }
 
 /// A stack, package or file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ExportNode {
-    /// The file or folder.
+    /// The path of the file or folder.
     pub path: RepoPath,
     /// The kind of the node.
     pub kind: NodeKind,
@@ -41,7 +41,7 @@ pub enum NodeKind {
     Package,
     /// A file.
     File,
-    /// A folder whose files may be read at run time.
+    /// A folder whose files may be read during evaluation.
     Data,
 }
 
@@ -55,7 +55,7 @@ pub struct ExportEdge {
 }
 
 impl Analysis {
-    /// The whole graph of this revision, as far as stacks reach.
+    /// Returns the graph of everything that the stacks of this revision reach.
     pub fn picture(&self) -> GraphExport {
         let mut edges = BTreeSet::new();
         for (stack, inputs) in self.layout.stacks.iter().zip(&self.inputs) {
@@ -157,7 +157,7 @@ impl GraphExport {
             next.entry(at).or_default().push((to, edge));
         }
         let hit = |node: &ExportNode| match node.kind {
-            // A data folder matches every file in it.
+            // A data folder stands for every file in it.
             NodeKind::Data => focus
                 .iter()
                 .any(|path| path.is_within(&node.path) || node.path.is_within(path)),
@@ -181,7 +181,7 @@ impl GraphExport {
         part
     }
 
-    /// The union of both graphs.
+    /// Returns the union of both graphs.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut nodes: BTreeSet<_> = self.nodes.iter().chain(&other.nodes).cloned().collect();
@@ -194,7 +194,7 @@ impl GraphExport {
         }
     }
 
-    /// The graph in Graphviz's DOT language.
+    /// Returns the graph in Graphviz's DOT language.
     pub fn dot(&self) -> String {
         let mut text = String::from("digraph konverge {\n  rankdir=LR;\n  node [shape=box];\n");
         for node in &self.nodes {
@@ -223,7 +223,7 @@ impl GraphExport {
         text
     }
 
-    /// The graph in Mermaid, as GitHub renders it in Markdown.
+    /// Returns the graph in Mermaid, as GitHub renders it in Markdown.
     pub fn mermaid(&self) -> String {
         let ids: BTreeMap<_, _> = self
             .nodes
@@ -273,8 +273,8 @@ fn node(path: &RepoPath, kind: NodeKind) -> ExportNode {
     }
 }
 
-/// A DOT string: quotes and backslashes are escaped, hidden characters are shown, and the runner's `##[` is
-/// broken up.
+/// Formats a DOT string: quotes and backslashes are escaped, hidden characters are made visible, and `##[` is
+/// split, because GitHub's runner would read it as a workflow command.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.replace("##[", "#\u{2009}#[").chars() {

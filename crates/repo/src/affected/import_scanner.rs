@@ -1,16 +1,16 @@
-//! The import scanner: finds the packages that a KCL file imports by its tokens only.
+//! The import scanner: finds the imports of a KCL file by its tokens, without a parser.
 //!
 //! It follows the lexical rules of KCL 0.13 (`lexer/src/lib.rs`, `parser/src/parser/stmt.rs
-//! parse_import_stmt`). An import is a token sequence, not a line. It counts at bracket depth 0 only. Strings
-//! and comments hide their content. For a file that is not valid KCL the scanner may find more than the core,
-//! never less.
+//! parse_import_stmt`). An import is a sequence of tokens, not a line, and counts only outside of brackets. The
+//! content of strings and comments is skipped. For a file that is not valid KCL the scanner may find more imports
+//! than the core, but never fewer.
 
 use super::runtime_reads::{self, ReadCall};
 
 /// One import statement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Import {
-    /// The leading dots: 0 is absolute, 1 the file's own folder, 2 its parent, …
+    /// The number of leading dots: 0 for an absolute path, 1 for the file's own folder, 2 for its parent, …
     pub dots: u32,
     /// The names joined by dots, as written.
     pub path: String,
@@ -19,12 +19,12 @@ pub struct Import {
 }
 
 impl Import {
-    /// The first name of the path.
+    /// Returns the first name of the path.
     pub fn first(&self) -> &str {
         self.path.split('.').next().unwrap_or_default()
     }
 
-    /// The name by which the file uses the import.
+    /// Returns the name by which the file uses the import.
     pub fn used_as(&self) -> &str {
         self.alias
             .as_deref()
@@ -35,9 +35,9 @@ impl Import {
 /// The result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ScanResult {
-    /// In the order of the file.
+    /// The imports, in the order of the file.
     pub(super) imports: Vec<Import>,
-    /// The uses of the words `file` and `crypto`, whether the modules are imported or not.
+    /// The uses of the words `file` and `crypto`, even if these modules are not imported.
     pub(super) uses: Vec<ReadCall>,
 }
 
@@ -49,7 +49,7 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
 /// Finds the imports of a file and its uses of the modules that read files.
 pub(super) fn scan_imports(bytes: &[u8]) -> ScanResult {
     let mut found = ScanResult::default();
-    // Most files of a monorepo import little: without these words there is nothing to scan for.
+    // Most files of a monorepo import little: without these words there is nothing to find.
     let worth = std::str::from_utf8(bytes).map_or(true, |text| {
         ["import", "file", "crypto"]
             .iter()
@@ -64,7 +64,7 @@ pub(super) fn scan_imports(bytes: &[u8]) -> ScanResult {
             scanner.end_line();
             continue;
         }
-        // Most bytes are ordinary: only the others take the slow path.
+        // Most bytes are ordinary characters, so they are handled here and the others below.
         if matches!(byte, b' ' | b'\t' | 0x0b | 0x0c) {
             scanner.at += 1;
             continue;
@@ -124,29 +124,29 @@ pub(super) fn scan_imports(bytes: &[u8]) -> ScanResult {
     found
 }
 
-/// A position in a file, and what is known about it.
+/// A position in a file, with the state of the scan.
 pub(super) struct Scanner<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
     depth: u32,
-    /// The start of the current logical line.
+    /// The position at which the current logical line starts.
     line_start: usize,
-    /// The first byte of the last token; a line end at the start.
+    /// The first byte of the last token; a line end at the start of the file.
     last: u8,
     block: Block,
 }
 
-/// The indented body of `if …:`, `schema …:`, `check:` and the like: an import in it loads nothing.
+/// The indented body of `if …:`, `schema …:`, `check:` and similar lines. An import in it loads nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Block {
     None,
-    /// The line before ended with a colon.
+    /// The previous line ended with a colon.
     Opened,
     Inside,
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts at the beginning, after a byte order mark.
+    /// Creates a scanner at the start of the file, after a byte order mark.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Self {
@@ -163,7 +163,7 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Called at a line end outside brackets: the next token begins a new logical line.
+    /// Ends a logical line. Called at a line end outside of brackets.
     fn end_line(&mut self) {
         self.at += 1;
         if self.depth > 0 {
@@ -176,8 +176,8 @@ impl<'a> Scanner<'a> {
         self.line_start = self.at;
     }
 
-    /// Called at the first token of a logical line. A body is what is indented below an opening line at the
-    /// top level.
+    /// Begins a logical line at its first token. The lines that are indented below an opening line at the top level are
+    /// its body.
     fn begin_line(&mut self) {
         let indented = self.at > self.line_start;
         self.block = match self.block {
@@ -206,8 +206,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips a string that starts here. Triple quotes span lines; single quotes end at the line end at the
-    /// latest. A backslash escapes the next byte in raw strings as well.
+    /// Skips the string that starts here. A string in triple quotes may span lines; one in single quotes ends at the
+    /// line end at the latest. A backslash escapes the next byte, even in a raw string.
     pub(super) fn string(&mut self) {
         let quote = self.bytes[self.at];
         let triple = self.bytes[self.at..].starts_with(&[quote; 3]);
@@ -232,7 +232,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Returns whether the character here is a blank, and its width in bytes. Blanks are Unicode's white
+    /// Returns true if the character here is a blank, and its width in bytes. Blanks are Unicode's white
     /// space and direction marks, but not line ends.
     pub(super) fn skip_blanks(&self) -> (bool, usize) {
         let rest = &self.bytes[self.at..];
@@ -253,7 +253,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips blanks and continued lines, which may stand between the tokens of an import.
+    /// Skips blanks and line continuations, which may be between the tokens of an import.
     pub(super) fn blanks(&mut self) {
         loop {
             match self.bytes.get(self.at..) {
@@ -271,7 +271,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Parses what follows the keyword: `DOTS? NAME (. NAME)* (as NAME)?`.
+    /// Parses the rest of an import, after the keyword: `DOTS? NAME (. NAME)* (as NAME)?`.
     fn import(&mut self) -> Option<Import> {
         let mut dots = 0;
         self.blanks();

@@ -1,11 +1,11 @@
 //! Finds member accesses (`name.member`) in a KCL file by its tokens, with their positions.
 //!
-//! It follows the lexical rules of [`super::scan()`]: comments and strings hide their content, except `${…}`
+//! It follows the lexical rules of [`super::scan()`]: the content of comments and strings is skipped, except `${…}`
 //! in a string, which is code.
 
 use super::import_scanner::Scanner;
 
-/// One `name.member`, where the name is not itself a member.
+/// One `name.member` whose name is not itself a member of something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberAccess {
     /// The name before the dot.
@@ -18,7 +18,7 @@ pub struct MemberAccess {
     pub column: u32,
 }
 
-/// The maximum nesting of code in strings. Deeper strings are treated as plain text: they do not occur in practice, and
+/// The maximum nesting of code in strings. Deeper strings are skipped as plain text: they do not occur in practice, and
 /// each level uses stack space.
 const DEPTH: usize = 16;
 
@@ -34,7 +34,7 @@ pub fn members(bytes: &[u8]) -> Vec<MemberAccess> {
         for byte in &bytes[seen..at] {
             match byte {
                 b'\n' => (line, column) = (line + 1, 1),
-                // The continuation bytes of a character.
+                // These are continuation bytes of a multi-byte character.
                 0x80..0xc0 => {}
                 _ => column += 1,
             }
@@ -56,7 +56,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Scans code up to its end, or, inside `strings` nested strings, before the closing brace.
+    /// Scans code to its end; inside a string (`strings` is the nesting depth) up to the closing brace.
     fn code(&mut self, strings: usize) {
         let mut braces = 0_usize;
         let mut last = b'\n';
@@ -87,8 +87,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Reads a word, and the member after it if there is one. Returns what the token was: its last byte for a
-    /// sign, its only letter for the `r` of a raw string.
+    /// Reads a word and the member after it, if there is one. Returns a byte that identifies the token: the byte of a
+    /// sign or of a word of one letter (such as the `r` before a raw string), and `a` for any other word.
     fn word_or_sign(&mut self, byte: u8, last: u8) -> u8 {
         let at = self.scanner.at;
         let Some(word) = self.scanner.name() else {

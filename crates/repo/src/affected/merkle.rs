@@ -1,12 +1,12 @@
-//! The Merkle digests of the import graph. The digest of a node covers its content and everything that it
-//! imports, directly or not. An import cycle is treated as one node.
+//! The Merkle digests of the import graph. The digest of a node covers its content and all direct and indirect
+//! imports. The nodes of an import cycle are treated as one node.
 
 use petgraph::{algo::kosaraju_scc, graph::DiGraph};
 
 use super::graph::{ImportGraph, NodeId};
 use konverge_base::model::{Digest, digest::DigestBuilder};
 
-/// The digest of every node, by id.
+/// Returns the digest of every node, by id.
 pub(super) fn digests(graph: &ImportGraph) -> Vec<Digest> {
     let mut shape: DiGraph<(), (), u32> = DiGraph::with_capacity(graph.nodes.len(), graph.nodes.len() * 2);
     let ids: Vec<_> = graph.nodes.iter().map(|_| shape.add_node(())).collect();
@@ -17,15 +17,15 @@ pub(super) fn digests(graph: &ImportGraph) -> Vec<Digest> {
     }
     let mut digests = vec![Digest::of_bytes(b""); graph.nodes.len()];
     let mut group_of = vec![usize::MAX; graph.nodes.len()];
-    // Components come in reverse topological order: a dependency before its dependents.
+    // The components come in reverse topological order, so the digests of dependencies are known.
     for (number, group) in kosaraju_scc(&shape).into_iter().enumerate() {
         let members: Vec<NodeId> = group.iter().map(|id| id.index()).collect();
         for member in &members {
             group_of[*member] = number;
         }
         let mut own: Vec<Digest> = members.iter().map(|member| graph.nodes[*member].local).collect();
-        // Sorted: the numbers of nodes differ between a graph that was updated and one that was built anew, and the
-        // digest must not.
+        // Sorted, because the numbers of nodes differ between a derived graph and one that was built from scratch, but
+        // the digests must be equal.
         own.sort_unstable();
         let mut outside: Vec<Digest> = members
             .iter()

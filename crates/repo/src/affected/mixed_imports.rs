@@ -1,5 +1,5 @@
-//! Files that a program imports both by themselves and with their package. A file that is imported by itself
-//! does not see the names of its siblings. With both kinds in one program, the core (0.13.2) compiles or
+//! Finds files that a program imports both as single files and as part of their package. A file that is imported alone
+//! does not see the names of its siblings. If one program has both kinds of import, the core (0.13.2) compiles or
 //! rejects it unpredictably.
 
 use std::collections::HashSet;
@@ -7,19 +7,19 @@ use std::collections::HashSet;
 use super::{AffectedError, Analysis, resolve::ResolvedImport};
 use konverge_base::model::{RepoPath, stack::Stack};
 
-/// A file that is imported by itself in a program that also imports its package.
+/// A file that is imported alone by a program that also imports its package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MixedImport {
-    /// The importing file.
+    /// The file with the import.
     pub by: RepoPath,
     /// The imported file.
     pub file: RepoPath,
-    /// The package, imported somewhere in the program.
+    /// The package, which the program imports elsewhere.
     pub package: RepoPath,
 }
 
 impl Analysis {
-    /// The mixed imports of a stack's program.
+    /// Returns the mixed imports of a stack's program.
     ///
     /// # Errors
     /// The stack does not belong to this revision.

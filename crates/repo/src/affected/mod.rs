@@ -1,11 +1,11 @@
-//! Determines which stacks a change affects, and why, from two revisions: without a checkout and without
+//! Determines the stacks that a change affects, and why, by comparing two revisions: without a checkout and without
 //! compiling.
 //!
 //! Every stack has an input digest: a Merkle hash over everything that its compilation may read. A stack is
 //! affected if its digests differ. [`scan`] finds the imports of a file, [`ScanCache`] caches them by
 //! content, [`Analysis`] resolves them to packages and files with KCL's own rules, and
 //! [`compare`](Analysis::compare) explains each difference by the shortest chain from the changed file to the
-//! stack. The second revision is derived from the first by what differs ([`Analysis::after`]), and the first
+//! stack. The second revision is derived from the first by their differences ([`Analysis::after`]), and the first
 //! from the cache of an earlier run ([`Snapshot`]).
 
 mod analysis;

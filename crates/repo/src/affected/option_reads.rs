@@ -1,5 +1,5 @@
-//! Finds the options that a KCL file reads, by its tokens. It follows the lexical rules of [`super::scan()`]: comments and
-//! strings hide their content.
+//! Finds the options that a KCL file reads, by its tokens. It follows the lexical rules of [`super::scan()`]: the
+//! content of comments and strings is skipped.
 
 use super::import_scanner::Scanner;
 
@@ -10,7 +10,7 @@ pub struct OptionRead {
     pub name: String,
     /// The line, from 1.
     pub line: u32,
-    /// True if the call gives a value for the case that nobody sets the option.
+    /// True if the call has a default for an option that is not set.
     pub has_default: bool,
 }
 
@@ -50,8 +50,8 @@ pub fn option_reads(bytes: &[u8]) -> Vec<OptionRead> {
     found
 }
 
-/// Parses `("NAME" …)` and an `or` after it: the name, and whether there is another value. The default is the fourth
-/// argument, or one with its name.
+/// Parses `("NAME" …)` and an `or` after it. Returns the name, and true if there is a default: the fourth
+/// argument, an argument named as the default, or the value after `or`.
 fn call(scanner: &mut Scanner<'_>) -> Option<(String, bool)> {
     scanner.blanks();
     if scanner.peek() != Some(b'(') {

@@ -1,4 +1,4 @@
-//! Resolves an import to what it loads, by KCL's rules (`parser/src/lib.rs get_pkg_kfile_list`,
+//! Resolves an import to the files that it loads, by KCL's rules (`parser/src/lib.rs get_pkg_kfile_list`,
 //! `config/src/vfs.rs fix_import_path`).
 
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::core_compat::CoreRules;
 use crate::konfig::FileTreeView;
 use konverge_base::model::RepoPath;
 
-/// The roots at which the imports of a file are looked up.
+/// The roots in which the imports of a file are looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ImportContext {
-    /// The package root of absolute imports.
+    /// The package root for absolute imports.
     pub(super) root: RepoPath,
     /// The external packages of the whole program, by name.
     pub(super) packages: Arc<Vec<(String, RepoPath)>>,
@@ -19,22 +19,22 @@ pub(super) struct ImportContext {
 /// The target of an import: real paths, with links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ResolvedImport {
-    /// A file given as an entry, or imported as a module.
+    /// A file that is an entry, or that is imported as a module.
     File(RepoPath),
-    /// An imported folder: its `.k` files without tests and without a leading `_`.
+    /// An imported folder: its `.k` files, except tests and files with a leading `_`.
     Package(RepoPath),
-    /// A folder given as an entry: files with a leading `_` count.
+    /// A folder that is an entry. Files with a leading `_` are included.
     EntryFolder(RepoPath),
 }
 
 /// The result of resolving one import.
 #[derive(Debug, Default)]
 pub(super) struct Resolution {
-    /// The loaded targets, each with the context of its own imports (`None`: the importing file's).
+    /// The loaded targets, each with the context for its own imports (`None`: that of the importing file).
     pub(super) loads: Vec<(Option<ImportContext>, ResolvedImport)>,
-    /// The links on the path.
+    /// The symbolic links on the path.
     pub(super) links: Vec<RepoPath>,
-    /// True if nothing was found: an added file may change that.
+    /// True if nothing was found. Adding the file would change that.
     pub(super) missing: bool,
 }
 

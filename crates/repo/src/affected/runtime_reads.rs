@@ -1,18 +1,18 @@
-//! Classifies the uses of the words `file` and `crypto`: a call that reads one file with a literal name, or
-//! something that cannot be determined without running it.
+//! Classifies the uses of the words `file` and `crypto` in KCL code: calls that read one file with a literal name, and
+//! uses whose effect is known only when the code is evaluated.
 
-/// One use of a module that reads files.
+/// One use of a module that can read files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReadCall {
-    /// It only computes and reads nothing.
+    /// The use reads nothing.
     Pure,
-    /// It reads the file of this name.
+    /// The use reads the file with this name.
     Reads(String),
-    /// It may read anything.
+    /// The use may read any file.
     Unclear,
 }
 
-/// The calls whose result depends on the one file in their first argument.
+/// The calls that read exactly the file in their first argument.
 const READS_ONE: [(&[u8], &[u8]); 4] = [
     (b"file", b"read"),
     (b"file", b"exists"),
@@ -20,28 +20,28 @@ const READS_ONE: [(&[u8], &[u8]); 4] = [
     (b"crypto", b"filesha256"),
 ];
 
-/// The calls of `crypto` that depend on their arguments only.
+/// The functions of `crypto` that read no file.
 const PURE: [&[u8]; 8] = [
     b"md5", b"sha1", b"sha224", b"sha256", b"sha384", b"sha512", b"blake3", b"uuid",
 ];
 
-/// Returns true if a word is a module that reads files.
+/// Returns true if a word is the name of a module that can read files.
 pub(super) fn is_reader(word: &[u8]) -> bool {
     matches!(word, b"file" | b"crypto")
 }
 
-/// Classifies the use of a module by the text after its name.
+/// Classifies the use of a module by the text after the module's name.
 pub(super) fn classify_call(module: &[u8], rest: &[u8]) -> ReadCall {
     call(module, rest).unwrap_or(ReadCall::Unclear)
 }
 
-/// Classifies the uses in a string: the core executes what is in `${…}`.
+/// Classifies the uses in a string, because the core evaluates the code in `${…}`.
 pub(super) fn inside(string: &[u8]) -> Option<ReadCall> {
     let holds = |word: &[u8]| string.windows(word.len()).any(|window| window == word);
     (holds(b"${") && (holds(b"file") || holds(b"crypto"))).then_some(ReadCall::Unclear)
 }
 
-/// Parses `. name (`; for a call that reads a file also `"plain text"` and then `,` or `)`.
+/// Parses `. name (`; for a call that reads a file also the literal file name and then `,` or `)`.
 fn call(module: &[u8], rest: &[u8]) -> Option<ReadCall> {
     let rest = skip_blanks(skip_blanks(rest).strip_prefix(b".")?);
     let end = rest

@@ -1,4 +1,4 @@
-//! [`ScanCache`]: the scan results of `.k` files by content. It is safe to delete; the next run is slower.
+//! [`ScanCache`]: the scan results of `.k` files, by content. Deleting the cache file is safe; the next run is slower.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,35 +15,35 @@ use konverge_base::model::{
     file_source::{BlobId, Listing, Source, SourceError},
 };
 
-/// The number of threads that read and scan: as many as CI machines have cores.
+/// The number of threads that read and scan. CI machines usually have two cores.
 const SCANNERS: usize = 2;
 
-/// Up to this many unknown contents are scanned again instead of reading the cache file.
+/// The number of unknown contents up to which they are scanned again, because reading the cache file would take longer.
 const FEW: usize = 24;
 
-/// The number of contents up to which nothing is evicted (a file of some hundred kilobytes).
+/// The number of contents up to which nothing is evicted (a cache file of a few hundred kilobytes).
 const MODEST: usize = 4096;
 
-/// Scan results by content; shared by all revisions of a run, stored in a file between runs.
+/// The scan results by content. All revisions of a run share them, and a file keeps them between runs.
 #[derive(Default)]
 pub struct ScanCache {
     facts: Mutex<HashMap<BlobId, Arc<FileScan>>>,
-    /// The file of an earlier run, until it is read.
+    /// The cache file of an earlier run, until it is read.
     unread: Mutex<Option<PathBuf>>,
     grown: AtomicBool,
-    /// The contents that [`ScanCache::learn_beside`] has yet to scan, the next last.
+    /// The contents that [`ScanCache::learn_beside`] still has to scan, in batches; the next batch is the last.
     wanted: Mutex<Vec<Vec<BlobId>>>,
-    /// Held for reading while a thread scans: the cache can be written once all threads are done.
+    /// Held for reading by each thread that scans. Whoever locks it for writing knows that all threads are done.
     learning: RwLock<()>,
 }
 
 impl ScanCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A cache with the results of an earlier run.
+    /// Creates a cache with the results of an earlier run.
     pub(super) fn open(path: PathBuf) -> Self {
         Self {
             unread: Mutex::new(Some(path)),
@@ -51,15 +51,15 @@ impl ScanCache {
         }
     }
 
-    /// The path of a repository's scan cache among the caches of this machine.
+    /// Returns the path of a repository's scan cache among the caches of this machine.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         let repository = repository.canonicalize().ok()?;
         let key = Digest::of_bytes(repository.as_os_str().as_encoded_bytes()).short();
         Some(caches.join("affected").join(format!("{key}.index")))
     }
 
-    /// The cache of a file, which is read only when that is worth it. A missing, damaged or incompatible file
-    /// gives an empty cache.
+    /// Creates a cache from a file, which is read only when enough results are needed. A missing, damaged or
+    /// incompatible file gives an empty cache.
     pub fn load(path: &Path) -> Self {
         Self::open(path.to_owned())
     }
@@ -67,7 +67,7 @@ impl ScanCache {
     /// Writes the cache if it has grown.
     ///
     /// # Errors
-    /// The folder cannot be written. Results never depend on this.
+    /// The folder cannot be written. The results of the analysis do not depend on the cache file.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         if !self.has_grown() {
             return Ok(());
@@ -76,28 +76,28 @@ impl ScanCache {
         scan_cache_file::write(path, &self.sorted_entries())
     }
 
-    /// The number of files that it knows.
+    /// Returns the number of files with a known result.
     pub fn len(&self) -> usize {
         self.read_file();
         self.lock().len()
     }
 
-    /// Returns true if it knows no file.
+    /// Returns true if no result is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns true if it gained enough to be worth saving since it was created, loaded or saved.
+    /// Returns true if the cache has gained enough results to be worth saving.
     pub fn has_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed)
     }
 
-    /// Resets the growth after a save.
+    /// Marks the cache as saved.
     pub(super) fn is_saved(&self) {
         self.grown.store(false, Ordering::Relaxed);
     }
 
-    /// The scan result of each content, in order. Unknown ones are read and scanned in parallel.
+    /// Returns the scan result of each content, in order. Unknown contents are read and scanned in parallel.
     ///
     /// # Errors
     /// An object is missing or damaged.
@@ -111,7 +111,7 @@ impl ScanCache {
         if !unknown.is_empty() {
             let learned = learn(source, &unknown)?;
             self.lock().extend(learned);
-            // While the file is unread there are too few to write it again.
+            // While the cache file is unread, there are only few new results: not enough to write the file again.
             let read = self.unread().is_none();
             self.grown.fetch_or(read, Ordering::Relaxed);
         }
@@ -122,8 +122,8 @@ impl ScanCache {
             .collect())
     }
 
-    /// Does some work, and meanwhile scans the contents that the work will probably ask for. A content that
-    /// cannot be read is left to the code that asks for it.
+    /// Runs `work`, and meanwhile scans the contents that it will probably need. A content that cannot be read is
+    /// skipped here: the code that needs it reports the error.
     pub fn learn_beside<T>(&self, source: &dyn Source, blobs: &[BlobId], work: impl FnOnce() -> T) -> T {
         let unknown = self.unknown_after_all(blobs);
         if unknown.len() <= FEW {
@@ -138,7 +138,7 @@ impl ScanCache {
         })
     }
 
-    /// Helps [`ScanCache::learn_beside`] until nothing is left.
+    /// Helps [`ScanCache::learn_beside`] until all contents are scanned.
     fn learn_wanted(&self, source: &dyn Source) {
         loop {
             let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);
@@ -156,8 +156,8 @@ impl ScanCache {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Evicts the contents that none of these revisions has, once they are the majority. So the file stays in
-    /// proportion to the repository, and most of what a branch removed for a while is still known.
+    /// Evicts the contents that none of these revisions has, once they are the majority. The file thus stays in
+    /// proportion to the repository, while files that a branch removed only for a while mostly stay known.
     pub fn drop_unused(&self, revisions: &[Listing]) {
         let mut known = self.lock();
         if known.len() <= MODEST {
@@ -171,7 +171,7 @@ impl ScanCache {
         }
     }
 
-    /// Returns the contents without a scan result. If they are more than a few, the cache file is read first.
+    /// Returns the contents without a scan result. If there are more than a few, the cache file is read first.
     fn unknown_after_all(&self, blobs: &[BlobId]) -> Vec<BlobId> {
         let unknown = self.unknown(blobs);
         if unknown.len() <= FEW {
@@ -182,7 +182,8 @@ impl ScanCache {
     }
 
     fn unknown(&self, blobs: &[BlobId]) -> Vec<BlobId> {
-        // In the order of their paths: neighbours in the tree are often stored as deltas of one another.
+        // Sorted by path: neighbours in the tree are often stored as deltas of one another, which git then reads
+        // faster.
         let known = self.lock();
         let mut met = HashSet::new();
         let unknown = blobs
@@ -203,7 +204,7 @@ impl ScanCache {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns everything known, sorted by content id.
+    /// Returns all results, sorted by content id.
     pub(super) fn sorted_entries(&self) -> Vec<(BlobId, Arc<FileScan>)> {
         let mut all: Vec<_> = self
             .lock()

@@ -5,8 +5,8 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use super::{FileScan, cache_file, codec};
 use konverge_base::model::file_source::BlobId;
 
-/// The header. The number changes with the format or with what the scanner finds, at the latest with the next
-/// version.
+/// The header. Its number changes with the format or with the results of the scanner, and the package version is part
+/// of it, so each release starts with a new cache.
 const HEADER: &[u8] = concat!("konverge import index 4 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// Reads the content of a cache file.

@@ -1,4 +1,4 @@
-//! Files that the entries of one program may read by an import of another entry.
+//! Finds files that an entry of a program may read because another entry has the import.
 
 use super::{
     core_compat::CoreRules,
@@ -8,8 +8,8 @@ use super::{
 use crate::konfig::FileTreeView;
 use konverge_base::model::RepoPath;
 
-/// The files that an entry may read because another entry of the same program imports a module: all entries form one
-/// package and share their imports. Each file comes with the entry that reads it.
+/// Returns the files that an entry may read because another entry of the same program imports a module: all entries
+/// form one package and share their imports. Each file is returned with the entry that reads it.
 pub(super) fn shared_reads(
     tree: &FileTreeView,
     rules: &CoreRules,

@@ -1,8 +1,8 @@
 //! [`Snapshot`]: the analysis of one revision as a file, so that the next run only processes the differences.
 //!
-//! It contains the file list of a git tree and everything that the analysis derived from it. It is valid for
-//! that tree only.
-//! Another revision is derived with [`Analysis::after`]. It is safe to delete; the next run is slower.
+//! A snapshot contains the file list of a git tree and everything that the analysis derived from it. It is valid for
+//! that tree only; the analysis of another revision is derived with [`Analysis::after`]. Deleting the file is safe; the
+//! next run is slower.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,7 +38,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The path of a repository's snapshot: beside its scan cache.
+    /// Returns the path of a repository's snapshot, which is beside its scan cache.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         ScanCache::location(caches, repository).map(|index| index.with_extension("revision"))
     }
@@ -49,7 +49,7 @@ impl Snapshot {
         codec::value_of::<Self>(&bytes).filter(Self::is_consistent)
     }
 
-    /// The snapshot of an analysis, if its files are those of one git tree.
+    /// Creates a snapshot of an analysis; `None` unless all its files are in one git tree.
     pub fn take(analysis: &Analysis, rules: impl Into<LayoutRules>) -> Option<Self> {
         let source = analysis.tree.source();
         Some(Self {
@@ -67,30 +67,30 @@ impl Snapshot {
         })
     }
 
-    /// Writes the snapshot; the last of two writers wins.
+    /// Writes the snapshot. If two processes write, the last one wins.
     ///
     /// # Errors
-    /// The folder cannot be written. Results never depend on this.
+    /// The folder cannot be written. The results of the analysis do not depend on the snapshot.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
         cache_file::write(path, HEADER, &codec::bytes_of(self))
     }
 
-    /// The analyzed commit.
+    /// Returns the analyzed commit.
     pub fn commit(&self) -> &CommitId {
         &self.commit
     }
 
-    /// The files of the commit.
+    /// Returns the files of the commit.
     pub fn listing(&self) -> &Listing {
         &self.listing
     }
 
-    /// The rules by which its layout was read.
+    /// Returns the rules by which the layout was read.
     pub fn layout_rules(&self) -> &LayoutRules {
         &self.rules
     }
 
-    /// Restores the analysis; `source` gives the contents of the commit's files.
+    /// Restores the analysis. `source` provides the contents of the commit's files.
     pub fn into_analysis(self, source: Arc<dyn Source>) -> Analysis {
         Analysis {
             tree: FileTreeView::new(source),
@@ -119,14 +119,14 @@ impl Snapshot {
     }
 }
 
-/// Inputs of a stack besides its program: a part of a workspace, and encrypted files. Other parts of the file are no
-/// input of it.
+/// The inputs of a stack that are parts of other files: a part of a workspace, and encrypted files. A change elsewhere
+/// in the workspace file does not affect the stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceInput {
-    /// The file of the workspace, if the stack has one, and the binaries of modules in the repository.
+    /// The workspace file, if the stack has one, and the binaries of modules in the repository.
     pub files: Vec<RepoPath>,
-    /// The encrypted files that the stack may refer to.
+    /// The encrypted files that secret references of the stack may name.
     pub secret_files: Vec<RepoPath>,
-    /// The digest of the part, merged for the stack, and of those files.
+    /// The digest of the workspace part, merged for the stack, and of the encrypted files.
     pub digest: Digest,
 }

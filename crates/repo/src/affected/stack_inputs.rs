@@ -1,4 +1,4 @@
-//! The inputs of a stack that are not found through imports: settings, project and stack files, `kcl.mod`, CRDs.
+//! The inputs of a stack that are not imported: settings, project and stack files, `kcl.mod`, CRDs.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -29,7 +29,7 @@ pub(super) struct StackInputs {
     pub(super) options: Digest,
     /// The settings files with their blob ids, to report which one changed.
     pub(super) settings_files: Vec<(RepoPath, BlobId)>,
-    /// The error if the files cannot be resolved.
+    /// The error if the stack's files cannot be resolved.
     pub(super) error: Option<SetupError>,
 }
 
@@ -63,7 +63,7 @@ impl StackInputs {
         match &stack.compile {
             Ok(setup) => inputs.add_setup(tree, graph, setup),
             Err(error) => {
-                // The files that may resolve the error are inputs, so that their change affects the stack.
+                // A file that may fix the error is an input, so that a change of it affects the stack.
                 inputs.add(tree, InputKind::Unresolved, &error.file);
                 for name in ["kcl.yaml", "ci-test/settings.yaml", "kcl.mod"] {
                     let file = stack
@@ -80,7 +80,7 @@ impl StackInputs {
         inputs
     }
 
-    /// Returns true if one of the stack's own files is among some paths. The imports of its entries are not
+    /// Returns true if `paths` contains one of the stack's own files. The imports of its entries are not
     /// considered.
     pub(super) fn contains_any(&self, paths: &HashSet<RepoPath>) -> bool {
         let own = self.files.iter().map(|(_, path, _)| path);
@@ -121,6 +121,7 @@ impl StackInputs {
             };
             self.entries.push(graph.node(&context, place));
         }
+        // A `kcl.mod` decides how imports resolve, so that of each package root is an input.
         roots.sort();
         roots.dedup();
         for root in roots {
@@ -136,8 +137,8 @@ impl StackInputs {
         self.options = options_digest(setup);
     }
 
-    /// The input digest of the stack: these inputs, the digests of its entries (`nodes`), the data that its
-    /// entries read (`shared`), and settings from other files (`config` and `workspace`).
+    /// Returns the input digest of the stack, over these inputs, the digests of its entries (`nodes`), the data that
+    /// its entries read (`shared`), and settings from other files (`config` and `workspace`).
     pub(super) fn digest(
         &self,
         nodes: &[Digest],
@@ -217,7 +218,7 @@ fn settings_digest(setup: &CompileSetup) -> Digest {
     digest.finish()
 }
 
-/// Adds the package of an entry. An entry of the main package adds nothing, so that digests from before other
+/// Adds the package of an entry. The main package adds nothing, so that digests from the time before other
 /// packages were supported stay valid.
 fn package_of(digest: &mut DigestBuilder, entry: &Entry) {
     match &entry.package {

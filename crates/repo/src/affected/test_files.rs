@@ -1,5 +1,5 @@
-//! The stack tests of a stack: `<stack>/test/**/*.test.yaml`. A test changes no Spec, so it is not a part of the input digest.
-//! A stack whose tests differ is affected, so that its tests are run.
+//! The stack tests of a stack: `<stack>/test/**/*.test.yaml`. A test does not change the Spec, so it is not part of the
+//! input digest. A stack whose tests differ still counts as affected, so that its tests are run.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use konverge_base::model::{
     stack::Stack,
 };
 
-/// The ending of the name of each test file, and a frequent mistake.
+/// The ending of a test file's name, and a common mistake.
 const ENDS: [&str; 2] = [".test.yaml", ".test.yml"];
 
-/// The test files of a stack, with links followed, sorted by path. A file that ends in `.test.yml` is among them: it is an
-/// error of the test.
+/// Returns the test files of a stack, with links followed, sorted by path. A file that ends in `.test.yml` is included,
+/// so that the mistake is reported.
 pub fn find_stack_tests(tree: &FileTreeView, stack: &Stack) -> ResolvedFiles {
     let is_test = |path: &RepoPath| ENDS.iter().any(|end| path.as_str().ends_with(end));
     tree.resolve_files(&stack.folder.child("test"), is_test)
 }
 
-/// The tests of a stack that differ between two revisions. Those of a stack that moved are not compared.
+/// Returns the tests of a stack that differ between two revisions. If the stack moved, nothing is compared.
 pub(super) fn changed(
     before: &FileTreeView,
     old: &Stack,

@@ -1,16 +1,17 @@
-//! The paths whose changes can affect a stack, as Argo CD's annotation `argocd.argoproj.io/manifest-generate-paths` takes
-//! them: files, folders and patterns, from the root of the repository, with `;` between them.
+//! The paths whose changes can affect a stack, as the value of Argo CD's annotation
+//! `argocd.argoproj.io/manifest-generate-paths`: files, folders and patterns, from the root of the repository,
+//! separated by `;`.
 
 use std::collections::BTreeSet;
 
 use super::{AffectedError, Analysis, resolve::ResolvedImport};
 use konverge_base::model::{RepoPath, stack::Stack};
 
-/// Files of a stack that become inputs if somebody adds them later.
+/// The files in a stack's folder that become inputs when somebody adds them.
 const OWN_FILES: [&str; 4] = ["stack.yaml", "kcl.yaml", "kcl.mod", "kcl.mod.lock"];
 
 impl Analysis {
-    /// The value of the annotation. A change of another file cannot affect the stack.
+    /// Returns the value of the annotation. Changes of files that it does not match cannot affect the stack.
     ///
     /// # Errors
     /// The stack does not belong to this revision.
@@ -26,7 +27,7 @@ impl Analysis {
         OWN_FILES.iter().for_each(|name| add(&stack.folder.child(name)));
         add(&stack.folder.child("ci-test").child("settings.yaml"));
         add(&stack.project_folder.child("project.yaml"));
-        // A folder: each file below it counts.
+        // A path to a folder stands for every file below it.
         add(&stack.project_folder.child("crd"));
         add(&RepoPath::root().child("konverge.yaml"));
         let workspace = self.workspaces[at].iter();
@@ -50,12 +51,12 @@ impl Analysis {
                 packages.insert(folder);
             }
         }
-        // A new file of a package is an input too.
+        // The pattern covers the whole package, because a new file of the package is an input too.
         paths.extend(packages.into_iter().map(code_of));
         if paths.contains("/") {
             return Ok("/".to_owned());
         }
-        // What lies in a folder that counts as a whole needs no mention.
+        // A path inside a folder that is listed already needs no entry of its own.
         let within = |path: &&String| {
             let mut folders = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
             !folders.any(|folder| paths.contains(folder))
@@ -65,17 +66,17 @@ impl Analysis {
     }
 }
 
-/// The files of a package. `*` matches no slash.
+/// Returns the pattern for the `.k` files of a package; `*` does not match a slash.
 fn code_of(folder: &RepoPath) -> String {
     if folder.as_str().contains(['*', '?', '[', '\\', ';']) {
-        // Such a folder cannot stand in a pattern: all of it counts.
+        // A pattern cannot contain such a folder name, so the whole folder is listed.
         plain(folder)
     } else {
         format!("{}/*.k", plain(folder).trim_end_matches('/'))
     }
 }
 
-/// A path from the root. One that the annotation cannot hold is that of the folder around it.
+/// Returns a path from the root. If the annotation cannot contain the path, the folder above the `;` is returned.
 fn plain(path: &RepoPath) -> String {
     let text = format!("/{}", path.as_str());
     match text.split_once(';') {

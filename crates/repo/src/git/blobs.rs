@@ -33,7 +33,7 @@ pub(super) fn read_blob(
     }
 }
 
-/// The hint for a clone without file contents.
+/// The hint for a partial clone, which lacks file contents.
 const WITHOUT_FILTER: &str = "this is a partial clone, which lacks files. In the workflow, take the line `filter: …` \
     out under `uses: actions/checkout`; on your machine, `git fetch --refetch --no-filter origin` brings them";
 

@@ -22,13 +22,13 @@ pub(super) struct CommitSource {
     tree: TreeId,
     files: Arc<FileTree>,
     handles: Arc<RepositoryPool>,
-    /// True if there are submodules, checked out or not: then the tree alone does not determine the files.
+    /// True if the commit has submodules, checked out or not: then its tree alone does not determine the files.
     has_submodules: bool,
     submodules: Vec<Arc<RepositoryPool>>,
 }
 
 impl CommitSource {
-    /// Reads the trees of a commit. If the files of another tree are known, only differing folders are read.
+    /// Reads the trees of a commit. If the files of another tree are known, only the folders that differ are read.
     pub(super) fn read(
         handles: &Arc<RepositoryPool>,
         work_dir: &Path,
@@ -57,7 +57,7 @@ impl CommitSource {
         })
     }
 
-    /// A commit whose files are known.
+    /// Creates the source of a commit whose files are known already.
     pub(super) fn from_listing(handles: &Arc<RepositoryPool>, commit: &CommitId, listing: &Listing) -> Self {
         Self {
             commit: commit.clone(),

@@ -1,4 +1,4 @@
-//! Earlier files of a revision: every content that the history changed, removed or moved.
+//! Finds earlier contents of files: every content that a later commit changed, removed or moved.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,8 +12,8 @@ use konverge_base::model::{
     file_source::{BlobId, EarlierFile, FileTree, SourceError},
 };
 
-/// The regular files of a commit and of all commits before it, other than those of `now`. Each content of a path is
-/// listed once.
+/// Returns the regular files of a commit and of all commits before it, except those of `now`. Each content of a
+/// path is returned once.
 pub(super) fn earlier_files(
     handles: &RepositoryPool,
     tip: git2::Oid,
@@ -37,7 +37,7 @@ pub(super) fn earlier_files(
     Ok(found.collect())
 }
 
-/// Returns the earlier files of the commit that is checked out; nothing in a repository without a commit.
+/// Returns the earlier files of the checked-out commit; nothing if the repository has no commit.
 pub(super) fn earlier_than_head(
     handles: &RepositoryPool,
     now: &FileTree,
@@ -54,12 +54,12 @@ pub(super) fn earlier_than_head(
     head.map_or_else(|| Ok(Vec::new()), |head| earlier_files(handles, head, now))
 }
 
-/// The commit in which each content of a path was found.
+/// A commit that has the content, for each content of a path.
 type Found = BTreeMap<(RepoPath, BlobId), git2::Oid>;
 
 fn walk(git: &git2::Repository, tip: git2::Oid, found: &mut Found) -> Result<(), GitError> {
     let boundary = shallow_boundary(git);
-    // A working tree differs from the commit that is checked out.
+    // The tip itself counts as well, because the working tree may differ from it.
     add_differences(git, tip, None, found)?;
     let (mut seen, mut commits) = (HashSet::from([tip]), vec![tip]);
     while let Some(id) = commits.pop() {
@@ -79,7 +79,7 @@ fn walk(git: &git2::Repository, tip: git2::Oid, found: &mut Found) -> Result<(),
     Ok(())
 }
 
-/// Adds the files of a commit that another commit has not, or has with another content.
+/// Adds the files of a commit that another commit does not have, or has with another content.
 fn add_differences(
     git: &git2::Repository,
     of: git2::Oid,
@@ -104,7 +104,7 @@ fn add_differences(
     Ok(())
 }
 
-/// The commits whose parents a shallow clone lacks.
+/// Returns the commits whose parents a shallow clone lacks.
 pub(super) fn shallow_boundary(git: &git2::Repository) -> HashSet<String> {
     let shallow = std::fs::read_to_string(git.commondir().join("shallow")).unwrap_or_default();
     shallow.lines().map(|line| line.trim().to_owned()).collect()

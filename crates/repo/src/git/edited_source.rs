@@ -1,4 +1,4 @@
-//! [`EditedSource`]: a revision in which some files have other contents. Nothing is written.
+//! [`EditedSource`]: a revision with other contents for some files. Nothing is written to disk.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,10 +19,10 @@ pub struct EditedSource {
 }
 
 impl EditedSource {
-    /// The revision `below` with these contents.
+    /// Creates the revision `below` with these contents.
     ///
     /// # Errors
-    /// A content has no id.
+    /// The id of a content cannot be computed.
     pub fn new(below: &Arc<dyn Source>, edits: &BTreeMap<RepoPath, Arc<[u8]>>) -> Result<Self, GitError> {
         let (mut files, mut contents) = (below.files().clone(), HashMap::new());
         for (path, content) in edits {

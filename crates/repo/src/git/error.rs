@@ -6,46 +6,46 @@ use konverge_base::{
     process::ProcessError,
 };
 
-/// A repository, a revision or an object could not be read.
+/// The error for a repository, a revision or an object that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum GitError {
     /// There is no repository at or above the folder.
     #[error("`{0}` is not in a git repository")]
     NotARepository(String),
-    /// The checkout belongs to another user and is not trusted.
+    /// The checkout belongs to another user, so git does not trust it.
     #[error("the repository at `{0}` belongs to another user")]
     ForeignOwner(String),
     /// There is no such branch, tag or commit.
     #[error("there is no revision `{0}` in this repository")]
     UnknownRevision(String),
-    /// A repository without a commit.
+    /// The repository has no commit.
     #[error("nothing is committed in this repository yet")]
     NothingCommitted,
-    /// The history was cut off before the answer could be determined.
+    /// The clone is shallow, and the missing history could change the result.
     #[error("the checkout is shallow: {0}")]
     Shallow(String),
-    /// Two commits without a common ancestor.
+    /// The two commits have no common ancestor.
     #[error("{0} and {1} have no common ancestor")]
     NoMergeBase(String, String),
     /// There is neither `origin/HEAD` nor `main` nor `master`.
     #[error("the default branch is unknown: there is no origin/HEAD, main or master")]
     NoDefaultBranch,
-    /// A bare repository has no working tree.
+    /// The operation needs a working tree, but the repository is bare.
     #[error("the repository at `{0}` is bare: it has no working tree")]
     Bare(String),
-    /// The variable names a file that is not an index of this repository.
+    /// `GIT_INDEX_FILE` names a file that is not an index of this repository.
     #[error("GIT_INDEX_FILE names `{0}`, which is not a file in the git folder of this repository")]
     OtherIndex(String),
-    /// A merge or rebase stopped, and nothing can be committed before somebody resolves it.
+    /// The index has a conflict of a merge or rebase, which must be resolved before anything can be committed.
     #[error("`{0}` has a conflict that is not resolved")]
     Conflict(String),
-    /// A tree contains a name that no checkout can contain.
+    /// A tree contains a name that no checkout may contain.
     #[error("the tree of {revision} holds the name `{name}` in `{folder}`, which no checkout may hold")]
     HostileName {
         revision: String,
         folder: String,
-        /// The name, escaped.
+        /// The name, with hidden characters escaped.
         name: String,
     },
     /// `git fetch` succeeded, but the commit is still missing.
@@ -56,7 +56,7 @@ pub enum GitError {
         /// The last lines of git's own message, without credentials.
         why: String,
     },
-    /// There is no `git` program that may be run.
+    /// No trusted `git` program was found.
     #[error(transparent)]
     Untrusted(#[from] Untrusted),
     #[error(transparent)]
@@ -79,7 +79,7 @@ impl From<git2::Error> for GitError {
 const EVERYTHING: &str =
     "or check out everything: under `uses: actions/checkout@v5`, `with:`, `  fetch-depth: 0`";
 
-/// Corrects a message: libgit2 reports a file without read permission as locked.
+/// Corrects a misleading message: libgit2 reports a file without read permission as locked.
 fn plain(message: &str) -> String {
     match message
         .strip_prefix("failed open - ")
@@ -94,13 +94,14 @@ impl From<GitError> for UserError {
     fn from(error: GitError) -> Self {
         let failure = UserError::new(ErrorKind::Git, chain(&error));
         let failure = match &error {
-            GitError::NotARepository(_) => failure.hint("run it inside the monorepo, or name it: `--repo DIR`"),
+            GitError::NotARepository(_) => failure.hint("run the command inside the monorepo, or name the folder: `--repo DIR`"),
             GitError::ForeignOwner(path) => failure.hint(format!(
                 "if you trust it: `git config --global --add safe.directory {path}`"
             )),
             GitError::UnknownRevision(name) => failure
                 .hint("`git branch --all` and `git tag` list what there is")
-                // A branch of the remote has the remote's name in front here, and not there.
+                // The local name of a remote branch begins with the name of the remote; its name on the server does
+                // not.
                 .hint(format!(
                     "a commit that only the server has: `git fetch origin {}`",
                     name.strip_prefix("origin/").unwrap_or(name)
@@ -115,7 +116,7 @@ impl From<GitError> for UserError {
                 .hint("or let git find it: `git remote set-head origin --auto`"),
             GitError::Bare(_) => failure
                 .hint("read a commit instead: leave `--worktree` or `--staged` out, or name it: `--rev REV`"),
-            GitError::Conflict(_) => failure.hint("resolve it, and stage the file: `git add`"),
+            GitError::Conflict(_) => failure.hint("resolve the conflict, and stage the file: `git add`"),
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")
                 .hint(EVERYTHING),
@@ -127,7 +128,7 @@ impl From<GitError> for UserError {
                 .hint("the index has a form that is not read: `git update-index --no-split-index`")
                 .hint("or, if it is sparse: `git sparse-checkout reapply --no-sparse-index`"),
             GitError::Library(why) if why.contains("Permission denied") => {
-                failure.hint("let the user of this run read it: `ls -l` shows who may")
+                failure.hint("let the user of this run read the file: `ls -l` shows who may")
             }
             GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
         };

@@ -1,4 +1,4 @@
-//! Fetches what a shallow checkout lacks: exactly the missing commits, with the `git` program.
+//! Fetches the commits that a shallow clone lacks, with the `git` program.
 
 use std::{ffi::OsString, fmt, path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{GitError, remote_url::without_credentials};
 use konverge_base::{checkout::Checkout, process::Program, variables};
 
-/// A token that may read the repository over HTTPS, and the user that its forge wants beside it.
+/// A token to read the repository over HTTPS, with the user name that the forge requires.
 #[derive(Clone)]
 pub struct GitCredentials {
     user: &'static str,
@@ -16,7 +16,7 @@ pub struct GitCredentials {
 }
 
 impl GitCredentials {
-    /// A token of a forge.
+    /// Creates credentials from a token.
     pub fn new(user: &'static str, token: SecretString) -> Self {
         Self { user, token }
     }
@@ -32,9 +32,9 @@ impl fmt::Debug for GitCredentials {
 pub(super) enum FetchSpec<'a> {
     /// The tree of one commit without its history.
     Commit(&'a str),
-    /// One commit with its history (for a full clone that lacks it).
+    /// One commit with its history, for a full clone that lacks it.
     History(&'a str),
-    /// This many more commits below the present ones.
+    /// This number of further commits, older than the present ones.
     Deeper(u32),
     /// The complete history.
     Everything,
@@ -42,9 +42,9 @@ pub(super) enum FetchSpec<'a> {
 
 /// Runs `git fetch` against `origin`.
 ///
-/// The token is passed through the environment (`GIT_CONFIG_COUNT`, git-config(1)), never through an argument
-/// that other users of the machine can list, and only to the server of `origin`. The empty value first clears
-/// a header that `actions/checkout` may have stored, because a forge refuses two `Authorization` headers.
+/// The token is passed through the environment (`GIT_CONFIG_COUNT`, git-config(1)), because other users of the machine
+/// can list arguments, and only to the server of `origin`. An empty value first clears a header that `actions/checkout`
+/// may have stored, because a forge refuses two `Authorization` headers.
 pub(super) async fn fetch(
     work_dir: &Path,
     origin: Option<&str>,
@@ -87,8 +87,8 @@ pub(super) async fn fetch(
     })
 }
 
-/// The environment of git. It continues our own one, which already has `there` configuration entries: a job
-/// may have set a proxy or a `safe.directory` that way.
+/// Returns the environment of git. It adds to the environment of this process, in which a job may already have set
+/// `there` configuration entries (for a proxy or a `safe.directory`).
 fn environment(
     origin: Option<&str>,
     credentials: Option<&GitCredentials>,

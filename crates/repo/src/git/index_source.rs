@@ -1,4 +1,4 @@
-//! The files of the index, which the next commit will hold.
+//! The files of the index, which the next commit will contain.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,7 +11,7 @@ use konverge_base::model::{
     file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
 };
 
-/// The index at the moment of the listing. All its contents are git objects.
+/// The files of the index when they were listed. All contents are git objects.
 pub(super) struct IndexSource {
     files: FileTree,
     handles: Arc<RepositoryPool>,
@@ -22,16 +22,16 @@ pub(super) struct IndexSource {
 pub(super) struct IndexedFile {
     pub path: RepoPath,
     pub entry: FileEntry,
-    /// True if a sparse checkout leaves it out.
+    /// True if a sparse checkout excludes the file from the working tree.
     pub is_left_out: bool,
-    /// True if a commit would not hold it: `git add --intent-to-add`.
+    /// True if a commit would not contain the file yet (`git add --intent-to-add`).
     is_intended: bool,
-    /// True if it is one side of a conflict.
+    /// True if the entry is one side of a conflict.
     is_conflict: bool,
 }
 
 impl IndexSource {
-    /// Reads the index of the repository, or another file: for `git commit PATH` git makes one of its own.
+    /// Reads the index of the repository, or the index in `file`: for `git commit PATH`, git creates a separate index.
     pub(super) fn read(
         handles: &Arc<RepositoryPool>,
         root: &Path,
@@ -68,8 +68,8 @@ impl IndexSource {
     }
 }
 
-/// Opens an index that git made beside the one of the repository. An index of another repository has other objects, and
-/// a missing one would be an empty commit: both are refused.
+/// Opens a separate index of this repository. Refuses an index of another repository, whose objects do not exist here,
+/// and a missing file, which would look like an empty commit.
 fn open_of(git: &git2::Repository, path: &Path) -> Result<git2::Index, GitError> {
     let other = || GitError::OtherIndex(path.display().to_string());
     let real = path.canonicalize().map_err(|_| other())?;
@@ -97,7 +97,7 @@ impl IndexedFile {
             },
             is_left_out: extended.is_skip_worktree(),
             is_intended: extended.is_intent_to_add(),
-            // The stage stands in two bits of the flags: git's index-format(5).
+            // The stage has two bits in the flags, see git's index-format(5).
             is_conflict: entry.flags & 0x3000 != 0,
         })
     }

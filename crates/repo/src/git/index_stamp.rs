@@ -1,4 +1,4 @@
-//! [`IndexStamp`]: tells whether what git knows of a working tree changed, without reading it.
+//! [`IndexStamp`]: detects changes of the git files that describe a working tree, without reading them.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IndexStamp([Option<FileStamp>; 3]);
 
-/// The device-independent identity of a file's content, as far as the file system tells it.
+/// The identity of a file's content, as far as the file system shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
@@ -15,7 +15,7 @@ struct FileStamp {
 }
 
 impl IndexStamp {
-    /// The present state.
+    /// Returns the current state.
     pub(super) fn take(git: &git2::Repository) -> Self {
         let common = git.commondir();
         Self([
@@ -27,7 +27,7 @@ impl IndexStamp {
 }
 
 impl FileStamp {
-    /// Reads the stamp of a file; `None` if there is no such file.
+    /// Returns the stamp of a file; `None` if the file does not exist.
     fn take(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         Some(Self {

@@ -1,8 +1,8 @@
-//! Git: which commits there are, which files they contain, and fetching what a shallow checkout lacks.
+//! Git: finds commits, lists their files, and fetches what a shallow clone lacks.
 //!
 //! Objects are read in process with libgit2. Only fetching runs the `git` program, because it knows the
-//! credentials that `actions/checkout` stored. This room knows nothing about Konfig. Renames are not
-//! detected, unless somebody asks about two folders: a rename is a removal and an addition.
+//! credentials that `actions/checkout` stored. This module knows nothing about Konfig. Renames are not
+//! detected (a rename is a removal and an addition), except between two given folders.
 
 mod blobs;
 mod commit_source;

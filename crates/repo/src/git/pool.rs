@@ -1,4 +1,4 @@
-//! A pool of libgit2 repository handles: a handle cannot be shared between threads, so each reader gets its
+//! A pool of libgit2 repository handles. Threads cannot share a handle, so each reader gets one of its
 //! own.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use super::GitError;
 
-/// Handles of one repository, opened as needed and reused.
+/// The open handles of one repository, which are opened as needed and reused.
 pub(super) struct RepositoryPool {
     git_dir: PathBuf,
     work_dir: Option<PathBuf>,
@@ -24,7 +24,7 @@ impl RepositoryPool {
         }
     }
 
-    /// Runs `read` with its own handle.
+    /// Calls `read` with a handle that no other thread uses.
     pub(super) fn with<T>(
         &self,
         read: impl FnOnce(&git2::Repository) -> Result<T, GitError>,
@@ -42,8 +42,8 @@ impl RepositoryPool {
         answer
     }
 
-    /// Opens the git folder found at discovery. The owner was checked there (`repository.rs`): opening as
-    /// bare and setting the working tree does not check it again.
+    /// Opens the git folder that was found by `repository.rs`, which also checked its owner. Opening it as
+    /// a bare repository and then setting the working tree does not check the owner again.
     fn open(&self) -> Result<git2::Repository, GitError> {
         let repository = git2::Repository::open_bare(&self.git_dir)?;
         if let Some(work_dir) = &self.work_dir {

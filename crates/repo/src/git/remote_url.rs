@@ -1,11 +1,11 @@
-//! Normalizes the URL of a remote, so that two clones of one repository get the same identity.
+//! Normalizes the URL of a remote, so that all clones of a repository get the same identity.
 
 use url::Url;
 
 /// Normalizes the URL of a remote: `https://host/owner/name` without credentials, default ports, `.git` or a
 /// trailing slash, whatever protocol was used for the clone; `file:///path` for a local one.
 ///
-/// The SCP-like form `git@host:owner/name` is git's own (git-clone(1), "GIT URLS").
+/// The SCP-like syntax `git@host:owner/name` is described in git-clone(1), "GIT URLS".
 pub fn normalize_url(raw: &str) -> String {
     let raw = raw.trim();
     let parsed = match Url::parse(raw) {
@@ -44,7 +44,7 @@ fn tidy(url: &str) -> String {
         .to_owned()
 }
 
-/// Removes `user:password@` from every URL in a text: the output of `git` may contain secrets.
+/// Removes `user:password@` from every URL in a text, because the output of `git` may contain secrets.
 pub(super) fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Detects whether git sees a folder's files renamed into another folder.
+//! Detects whether git considers a folder as renamed into another folder.
 
 use super::{GitError, object_ids::oid, pool::RepositoryPool};
 use konverge_base::model::{CommitId, RepoPath};
@@ -12,8 +12,8 @@ pub struct CommitFolder<'a> {
     pub folder: &'a RepoPath,
 }
 
-/// Returns true if git sees a file that was below one folder as a file below the other one: removed here, added there, and
-/// at least half of it the same.
+/// Returns true if git considers a file below one folder as renamed into the other: removed here, added there, and
+/// at least half of its content unchanged.
 pub(super) fn is_renamed(
     handles: &RepositoryPool,
     from: CommitFolder<'_>,

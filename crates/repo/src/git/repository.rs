@@ -42,8 +42,8 @@ impl Repository {
     /// There is no repository, or it belongs to another user.
     pub fn discover(dir: &Path) -> Result<Self, GitError> {
         konverge_base::process::accept_partial_clones();
-        // Objects are trusted as git itself trusts them: by the checksums of their packs and streams, without
-        // hashing them again at every read.
+        // libgit2 then trusts objects as git itself does: by the checksums of packs and streams, without
+        // hashing each object again when it is read.
         git2::opts::strict_hash_verification(false);
         let (git_dir, work_dir) = match git2::Repository::discover(dir) {
             Ok(found) => (found.path().to_owned(), found.workdir().map(Path::to_owned)),
@@ -67,12 +67,12 @@ impl Repository {
         })
     }
 
-    /// The top folder of the working tree (for a bare repository, the repository itself).
+    /// Returns the top folder of the working tree; for a bare repository, the repository itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The commit of a branch, a tag, `HEAD~2`, or a full or abbreviated id.
+    /// Returns the commit of a branch, a tag, `HEAD~2`, or a full or abbreviated id.
     ///
     /// # Errors
     /// There is no such revision.
@@ -83,11 +83,11 @@ impl Repository {
                 .and_then(|object| object.peel_to_commit())
                 .map_err(|_| {
                     let name = name.escape_debug().to_string();
-                    // It may exist, but be cut off from this checkout.
+                    // The revision may exist on the server, but not in this shallow clone.
                     if name.starts_with("HEAD") && is_unborn(git) {
                         GitError::NothingCommitted
                     } else if git.is_shallow() {
-                        GitError::Shallow(format!("there is no revision `{name}` in what was fetched"))
+                        GitError::Shallow(format!("the fetched commits have no revision `{name}`"))
                     } else {
                         GitError::UnknownRevision(name)
                     }
@@ -96,12 +96,12 @@ impl Repository {
         })
     }
 
-    /// The best common ancestor of two commits.
+    /// Returns the best common ancestor of two commits.
     ///
-    /// In a shallow clone the answer is given only if no cut-off history could change it.
+    /// In a shallow clone the result is returned only if the missing history cannot change it.
     ///
     /// # Errors
-    /// There is none, or it cannot be determined here ([`GitError::Shallow`]).
+    /// There is no common ancestor, or the local history does not determine it ([`GitError::Shallow`]).
     pub fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<CommitId, GitError> {
         self.handles.with(|git| {
             let (left, right) = (oid(a), oid(b));
@@ -134,8 +134,8 @@ impl Repository {
         })
     }
 
-    /// The name of the default branch on the server. For a repository with neither a remote nor a commit, the
-    /// branch that is checked out. `None` if it is unknown.
+    /// Returns the name of the default branch on the server. In a repository with neither a remote nor a commit, the
+    /// name of the checked-out branch. `None` if it is unknown.
     pub fn default_branch_name(&self) -> Option<String> {
         if let Ok(found) = self.default_branch() {
             return Some(found.strip_prefix("origin/").unwrap_or(&found).to_owned());
@@ -148,11 +148,11 @@ impl Repository {
         Some(target.strip_prefix("refs/heads/")?.to_owned())
     }
 
-    /// The default branch as a revision for [`Repository::resolve`]: the target of `origin/HEAD`, or else
-    /// `main` or `master`, on origin or here.
+    /// Returns the default branch as a revision for [`Repository::resolve`]: the target of `origin/HEAD`, or else
+    /// `main` or `master`, of `origin` or local.
     ///
     /// # Errors
-    /// None of them exists.
+    /// There is no such branch.
     pub fn default_branch(&self) -> Result<String, GitError> {
         self.handles.with(|git| {
             let head = git.find_reference("refs/remotes/origin/HEAD").ok();
@@ -182,7 +182,7 @@ impl Repository {
         })
     }
 
-    /// The names of all branches and tags, as [`Repository::resolve`] takes them, sorted.
+    /// Returns the names of all branches and tags, sorted, in the form that [`Repository::resolve`] accepts.
     ///
     /// # Errors
     /// The references cannot be read.
@@ -202,7 +202,7 @@ impl Repository {
         })
     }
 
-    /// The parents of a commit, in order; empty at the start of the history (or where a shallow clone cuts it
+    /// Returns the parents of a commit, in order; empty at the start of the history (or where a shallow clone cuts it
     /// off).
     ///
     /// # Errors
@@ -216,7 +216,7 @@ impl Repository {
         })
     }
 
-    /// The time of a commit, as its committer's clock said: at GitHub that of the merge.
+    /// Returns the committer time of a commit. For a merge on GitHub, this is the time of the merge.
     ///
     /// # Errors
     /// There is no such commit.
@@ -230,7 +230,7 @@ impl Repository {
         })
     }
 
-    /// The commits that a tip contains and another commit does not. Both histories must be complete down to
+    /// Returns the commits that a tip contains and another commit does not. Both histories must be complete down to
     /// their merge base ([`Repository::merge_base_fetching`]).
     ///
     /// # Errors
@@ -264,7 +264,7 @@ impl Repository {
         ignored.unwrap_or(false)
     }
 
-    /// The files of a commit.
+    /// Returns the files of a commit.
     ///
     /// # Errors
     /// The commit or one of its trees is missing here, or a tree contains a name that no checkout may
@@ -287,7 +287,7 @@ impl Repository {
         Ok(Arc::new(revision))
     }
 
-    /// The tree of a commit.
+    /// Returns the tree of a commit.
     ///
     /// # Errors
     /// The commit is missing here.
@@ -295,12 +295,12 @@ impl Repository {
         self.handles.with(|git| Ok(tree_id(tree_of(git, commit)?)))
     }
 
-    /// A commit whose files are known.
+    /// Returns the source of a commit whose files are known already.
     pub fn source_from_listing(&self, commit: &CommitId, listing: &Listing) -> Arc<dyn Source> {
         Arc::new(CommitSource::from_listing(&self.handles, commit, listing))
     }
 
-    /// The files of the working tree: tracked files as they are on disk, and untracked files that are not
+    /// Returns the files of the working tree: tracked files as they are on disk, and untracked files that are not
     /// ignored.
     ///
     /// # Errors
@@ -312,8 +312,8 @@ impl Repository {
         Ok(Arc::new(WorktreeSource::read(&self.handles, &self.root)?))
     }
 
-    /// The files of the index, which are what the next commit holds. `file` is another index than the repository's; its
-    /// path is relative to [`Repository::root`].
+    /// Returns the files of the index, which the next commit will contain. `file` names an index to read instead of the
+    /// repository's own; its path is relative to [`Repository::root`].
     ///
     /// # Errors
     /// The repository is bare, or its index cannot be read or has a conflict.
@@ -324,8 +324,8 @@ impl Repository {
         Ok(Arc::new(IndexSource::read(&self.handles, &self.root, file)?))
     }
 
-    /// The files of the working tree, of which an earlier state and what was written since are known. Only written files
-    /// are read, if nothing else can differ.
+    /// Returns the files of the working tree, derived from an earlier state and the paths that were written since. Only
+    /// the written files are read, if no other file can differ.
     ///
     /// # Errors
     /// See [`Repository::worktree`].
@@ -367,7 +367,7 @@ impl Repository {
         self.handles.with(|git| Ok(git.is_shallow()))
     }
 
-    /// The URL of `origin`, normalized and without credentials.
+    /// Returns the URL of `origin`, normalized and without credentials.
     pub fn origin_url(&self) -> Option<String> {
         self.raw_origin().map(|url| normalize_url(&url))
     }
@@ -410,6 +410,7 @@ impl Repository {
         for commit in [a, b] {
             self.ensure(commit, credentials).await?;
         }
+        // Most branches are short, so the clone is deepened step by step before the whole history is fetched.
         for commits in [32, 256, 2048] {
             match self.merge_base(a, b) {
                 Err(GitError::Shallow(_)) => self.fetch(&FetchSpec::Deeper(commits), credentials).await?,
@@ -432,6 +433,7 @@ impl Repository {
 
     fn has(&self, commit: &CommitId) -> Result<bool, GitError> {
         self.handles.with(|git| {
+            // `git fetch` ran in another process, so libgit2 must look for new packs.
             git.odb()?.refresh()?;
             Ok(git.find_commit(oid(commit)).and_then(|c| c.tree()).is_ok())
         })
@@ -471,7 +473,7 @@ fn cut_off_between(
     Ok(false)
 }
 
-/// The checkout at or above `dir`, if it was made for this job: the runner's workspace, or what
+/// Returns the checkout at or above `dir`, if it was made for this job: the runner's workspace, or what
 /// `actions/checkout` put below it (`path:`).
 fn foreign_checkout(dir: &Path) -> Option<PathBuf> {
     let workspace = std::env::var_os(variables::GITHUB_WORKSPACE)?;

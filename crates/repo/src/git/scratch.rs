@@ -1,14 +1,14 @@
-//! A repository that Konverge makes for itself in a scratch folder.
+//! A repository that Konverge creates in a temporary folder.
 
 use std::path::Path;
 
 use super::GitError;
 
-/// A new repository. Its commits are made in process, without the person's git configuration.
+/// A new repository. Its commits are created in process, without the user's git configuration.
 pub struct ScratchRepository(git2::Repository);
 
 impl ScratchRepository {
-    /// Makes a repository whose first branch is `branch`.
+    /// Creates a repository whose first branch is `branch`.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -18,7 +18,7 @@ impl ScratchRepository {
         Ok(Self(git2::Repository::init_opts(folder, &options)?))
     }
 
-    /// Commits all files of the folder to the branch that is checked out.
+    /// Commits all files of the folder to the checked-out branch.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -35,10 +35,10 @@ impl ScratchRepository {
         Ok(())
     }
 
-    /// Makes a branch at the last commit and checks it out.
+    /// Creates a branch at the last commit and checks it out.
     ///
     /// # Errors
-    /// There is such a branch already.
+    /// The branch exists already.
     pub fn switch_to_new(&self, branch: &str) -> Result<(), GitError> {
         let tip = self.0.head()?.peel_to_commit()?;
         self.0.branch(branch, &tip, false)?;

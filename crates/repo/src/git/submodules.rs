@@ -1,4 +1,4 @@
-//! The files of submodules, listed below the entry of the submodule.
+//! Lists the files of submodules below the entry of the submodule.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,7 +9,7 @@ use konverge_base::model::{
 };
 
 /// Adds the files of every submodule that is (or was) checked out here below its entry. Other submodules stay
-/// entries without files, and whatever needs them is unresolved.
+/// entries without files, so a stack that needs their files cannot be resolved.
 pub(super) fn graft_submodules(
     handles: &RepositoryPool,
     work_dir: &Path,

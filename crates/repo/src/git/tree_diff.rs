@@ -8,25 +8,25 @@ use konverge_base::model::{
     file_source::{FileEntry, FileKind, FileTree, Listing},
 };
 
-/// The content of a folder under one name.
+/// The entry of a folder in one tree: a file or a subfolder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TreeItem {
     File(FileEntry),
     Folder(git2::Oid),
 }
 
-/// A folder to compare; `None` where a tree does not have it.
+/// A folder to compare; `None` for a tree that does not have the folder.
 struct ComparedFolder {
     path: RepoPath,
     from: Option<git2::Oid>,
     to: Option<git2::Oid>,
 }
 
-/// A path and its new entry (`None`: removed).
+/// A path with its new entry; `None` if the path was removed.
 type Edit = (RepoPath, Option<FileEntry>);
 
-/// The files of `tree`, derived from those of another tree. `None` if that is not possible: the other tree is
-/// missing here, or there are submodules, whose files no tree lists.
+/// Returns the files of `tree`, derived from those of another tree. `None` if the other tree is missing here, or if
+/// there are submodules, whose files are not part of a tree.
 pub(super) fn follow(
     handles: &RepositoryPool,
     commit: &CommitId,
@@ -54,7 +54,7 @@ pub(super) fn follow(
         return Some(Arc::clone(&near.files));
     }
     let mut files = FileTree::clone(&near.files);
-    // Removals first: where a folder replaces a file of the same name, both are reported.
+    // Removals are applied first, because a folder that replaces a file of the same name has both edits.
     edits.sort_by_key(|(_, entry)| entry.is_some());
     for (path, entry) in edits {
         match entry {

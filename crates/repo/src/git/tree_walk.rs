@@ -1,4 +1,4 @@
-//! Lists the files below a tree object, several folders at once.
+//! Lists the files below a git tree, several folders in parallel.
 
 use std::{
     borrow::Cow,
@@ -11,11 +11,11 @@ use konverge_base::model::{
     file_source::{BlobId, FileEntry, FileKind},
 };
 
-/// The number of threads that walk trees: the work is decompressing small objects, and CI machines have two
-/// cores.
+/// The number of threads that read trees. Most of the time is spent in decompressing small objects, and CI machines
+/// usually have two cores.
 const WALKERS: usize = 2;
 
-/// Lists every file below a tree. With enough subtrees they are distributed to threads.
+/// Lists every file below a tree. If there are enough subtrees, several threads share the work.
 pub(super) fn walk(
     handles: &RepositoryPool,
     commit: &CommitId,
@@ -24,6 +24,7 @@ pub(super) fn walk(
     files: &mut Vec<(RepoPath, FileEntry)>,
 ) -> Result<(), GitError> {
     let mut level = vec![(at.clone(), tree)];
+    // One thread walks the first levels, until there are enough folders to keep several threads busy.
     while !level.is_empty() && level.len() < 64 {
         let mut next = Vec::new();
         handles.with(|git| {
@@ -38,6 +39,7 @@ pub(super) fn walk(
     if level.is_empty() {
         return Ok(());
     }
+    // Folders are handed out in small portions, because subtrees differ much in size.
     let queue = Mutex::new(level.chunks(8));
     let walk_some = || {
         handles.with(|git| {
@@ -72,7 +74,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Parses one tree object: entries `<mode> <name>\0<20 bytes>` in sequence (git's tree format).
+/// Parses one tree object, a sequence of `<mode> <name>\0<20 bytes>` (git's tree format).
 pub(super) fn list(
     odb: &git2::Odb<'_>,
     commit: &CommitId,
@@ -115,8 +117,8 @@ pub(super) fn list(
     Ok(())
 }
 
-/// A name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
-/// enter git's own.
+/// Returns a name as UTF-8, with other bytes written as `\xff`; `None` for a name that would leave its folder or
+/// enter `.git`.
 fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
     if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
         return None;
@@ -130,7 +132,7 @@ fn checked_name(name: &[u8]) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A path of the index or of the working tree, each of whose names is checked.
+/// Parses a path of the index or of the working tree, and checks each of its names.
 pub(super) fn checked_path(path: &[u8]) -> Result<RepoPath, GitError> {
     let names: Option<Vec<_>> = path.split(|b| *b == b'/').map(checked_name).collect();
     let hostile = || GitError::HostileName {

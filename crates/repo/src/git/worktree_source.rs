@@ -1,4 +1,4 @@
-//! The files of the working tree, each with the id that git would give its content.
+//! The files of the working tree, each with the blob id that git would give its content.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -20,28 +20,31 @@ use konverge_base::{
     },
 };
 
-/// The working tree at the moment of the listing.
+/// The files of the working tree when they were listed.
 pub(super) struct WorktreeSource {
     files: FileTree,
-    /// The paths of contents that are in no git object.
+    /// The path of each content that is not a git object, by its blob id.
     on_disk: HashMap<BlobId, PathBuf>,
     handles: Arc<RepositoryPool>,
     submodules: Vec<Arc<RepositoryPool>>,
     root: PathBuf,
     /// The stamp of the index when the files were listed.
     stamp: IndexStamp,
-    /// True if a sparse checkout leaves files out.
+    /// True if a sparse checkout excludes files.
     is_sparse: bool,
 }
 
 impl WorktreeSource {
-    /// Starts from the index and applies the differences on disk, so that only changed files are hashed.
+    /// Reads the files: starts with the index and applies the differences on disk, so that only changed files are
+    /// hashed.
     pub(super) fn read(handles: &Arc<RepositoryPool>, root: &Path) -> Result<Self, GitError> {
         let mut files: HashMap<RepoPath, FileEntry> = HashMap::new();
         let mut on_disk = HashMap::new();
-        // A sparse checkout leaves these out: without a copy they are as in the index, not deleted.
+        // A sparse checkout excludes these files. Without a copy on disk they count as in the index, not as deleted.
         let mut left_out: HashSet<RepoPath> = HashSet::new();
         let stamp = handles.with(|git| {
+            // The stamp is taken before the index is read: a change in between then makes the next comparison fail,
+            // which only costs a whole listing.
             let stamp = IndexStamp::take(git);
             let mut index = git.index()?;
             index.read(false)?;
@@ -63,7 +66,7 @@ impl WorktreeSource {
                 let Some(name) = delta.new_file().path_bytes().or(delta.old_file().path_bytes()) else {
                     continue;
                 };
-                // libgit2 ends the name of a nested repository with a slash: its files are not ours.
+                // libgit2 reports a nested repository with a slash at the end. Its files do not belong to this one.
                 if name.ends_with(b"/") {
                     continue;
                 }
@@ -79,7 +82,7 @@ impl WorktreeSource {
                     }
                 }
             }
-            // libgit2 does not look at them.
+            // libgit2 ignores the excluded files, so those that exist on disk are read here.
             for path in &left_out {
                 if let Some((entry, place)) = on_disk_entry(root, path.as_str().as_bytes())? {
                     on_disk.insert(entry.blob, place);
@@ -102,7 +105,7 @@ impl WorktreeSource {
         })
     }
 
-    /// The working tree after writes; `None` if only a whole listing tells what it is.
+    /// Returns the working tree after these paths were written; `None` if all of it must be listed again.
     fn after(&self, written: &BTreeSet<RepoPath>) -> Result<Option<Self>, GitError> {
         let is_known = !self.is_sparse && written.iter().all(|path| self.is_alone(path));
         if !is_known {
@@ -111,11 +114,13 @@ impl WorktreeSource {
         let (mut files, mut on_disk) = (self.files.clone(), self.on_disk.clone());
         let mut stale = HashSet::new();
         let is_listed = self.handles.with(|git| {
+            // Another git command changed the index, so other paths than the written ones may differ.
             if IndexStamp::take(git) != self.stamp {
                 return Ok(false);
             }
             let index = git.index()?;
             for path in written {
+                // The old entry goes in any case: the file may be deleted or ignored now.
                 stale.extend(files.remove(path).map(|entry| entry.blob));
                 let is_tracked = index.get_path(path.as_str().as_ref(), 0).is_some();
                 if !is_tracked && git.is_path_ignored(path.as_str())? {
@@ -131,7 +136,7 @@ impl WorktreeSource {
         if !is_listed {
             return Ok(None);
         }
-        // Another file may have the content that a written file had.
+        // A content that a written file had is kept if another file still has it.
         stale.retain(|blob| on_disk.remove(blob).is_some());
         if !stale.is_empty() {
             let same = files.iter().filter(|(_, entry)| stale.contains(&entry.blob));
@@ -149,7 +154,7 @@ impl WorktreeSource {
     }
 
     /// Returns true if a write to this path has no effect on other paths: it neither is nor was a folder, is in no
-    /// other repository, and does not change what git ignores or converts.
+    /// nested repository, and does not change which files git ignores or converts.
     fn is_alone(&self, path: &RepoPath) -> bool {
         if path.is_root() || matches!(path.file_name(), ".gitignore" | ".gitattributes" | ".gitmodules") {
             return false;
@@ -203,7 +208,7 @@ impl Source for WorktreeSource {
     }
 
     fn after_writes(&self, written: &BTreeSet<RepoPath>) -> Option<Arc<dyn Source>> {
-        // The whole listing reports what cannot be read.
+        // An error is ignored here: the listing of the whole tree will report it.
         Some(Arc::new(self.after(written).ok()??))
     }
 

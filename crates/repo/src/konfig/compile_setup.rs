@@ -1,4 +1,5 @@
-//! The compiler setup of one stack: settings merged as Kusion does, paths resolved in the repository.
+//! Builds the compiler setup of one stack: settings are merged as Kusion merges them, paths are resolved in the
+//! repository.
 
 use serde_json::Value;
 
@@ -18,9 +19,9 @@ use konverge_base::model::{
 
 /// The setup of a stack.
 pub(super) struct StackSetup {
-    /// The setup, or its error.
+    /// The setup, or the error if there is none.
     pub(super) compile: Result<CompileSetup, SetupError>,
-    /// True if an entry is a glob.
+    /// True if an entry of the stack is a glob.
     pub(super) globs: bool,
 }
 
@@ -58,8 +59,8 @@ fn merge_setup(
         setup.disable_none = true;
     }
     dependencies::add(reader, tree, &mut setup)?;
-    // Since v0.9 a `kcl.mod` in the stack's own folder makes it a package of its own, and the settings files
-    // are ignored.
+    // Since v0.9, a stack with a `kcl.mod` in its own folder is a package of its own, and Kusion ignores the settings
+    // files.
     let own_package = setup.module_root.as_ref() == Some(folder) && order != SettingsOrder::V07;
     let mut entries: Vec<EntryText> = Vec::new();
     if !own_package {
@@ -164,8 +165,8 @@ fn read_profile(
     Ok(())
 }
 
-/// Resolves a path in a settings file or `kcl.mod` to a path in the repository. At its start `${PWD}` is the
-/// file's own folder, `${KCL_MOD}` the nearest folder with a `kcl.mod`, and `${name:KCL_MOD}` the folder of a
+/// Resolves a path in a settings file or `kcl.mod` to a path in the repository. At the start of the path, `${PWD}` is
+/// the folder of the file, `${KCL_MOD}` the nearest folder with a `kcl.mod`, and `${name:KCL_MOD}` the folder of a
 /// dependency.
 fn place(tree: &FileTreeView, setup: &CompileSetup, base: &RepoPath, text: &str) -> Result<RepoPath, String> {
     let Some((variable, rest)) = variable(text) else {

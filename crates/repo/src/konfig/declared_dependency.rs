@@ -5,7 +5,7 @@ use std::fmt;
 use super::kcl_mod::KclMod;
 use konverge_base::secrets::without_credentials;
 
-/// A line of `[dependencies]`.
+/// One entry of `[dependencies]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredDependency {
     /// The name in imports, with `-` written as `_`.
@@ -17,27 +17,27 @@ pub struct DeclaredDependency {
 /// The source of a dependency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencySource {
-    /// A package of a registry.
+    /// A package in a registry.
     Oci {
-        /// Address of the package.
+        /// The address of the package.
         url: String,
-        /// The tag; the newest without.
+        /// The tag; `None` for the newest one.
         tag: Option<String>,
     },
     /// A package in a git repository.
     Git {
         /// Address of the repository.
         url: String,
-        /// Tag, branch or commit; the default branch without.
+        /// The tag, branch or commit; `None` for the default branch.
         version: Option<String>,
     },
-    /// A folder of the repository.
+    /// A package in a folder of the repository.
     Path(String),
-    /// A version alone, of the default registry.
+    /// A package in the default registry, by its version alone.
     Version(Option<String>),
 }
 
-/// A `kcl.mod` that is not TOML, and why.
+/// The error for a `kcl.mod` that is not TOML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KclModError(String);
@@ -45,7 +45,7 @@ pub struct KclModError(String);
 /// Reads the direct dependencies of a `kcl.mod`, in the order of the file.
 ///
 /// # Errors
-/// It is not TOML.
+/// The content is not TOML.
 pub fn declared_dependencies(kcl_mod: &[u8]) -> Result<Vec<DeclaredDependency>, KclModError> {
     let module = KclMod::parse(kcl_mod).map_err(KclModError)?;
     let declared = module.dependencies.into_iter().map(|(name, dependency)| {
@@ -66,7 +66,7 @@ pub fn declared_dependencies(kcl_mod: &[u8]) -> Result<Vec<DeclaredDependency>, 
 }
 
 impl DeclaredDependency {
-    /// The version, as written.
+    /// Returns the version, as written.
     pub fn version(&self) -> Option<&str> {
         match &self.source {
             DependencySource::Oci { tag: version, .. }

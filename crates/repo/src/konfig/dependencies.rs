@@ -1,4 +1,4 @@
-//! `[dependencies]` of `kcl.mod`: dependencies in the repository by folder, the others by what pins them.
+//! `[dependencies]` of `kcl.mod`: packages in the repository with their folders, other packages with their pins.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -12,21 +12,21 @@ use konverge_base::model::{
     stack::{CompileSetup, RemotePackage, SetupError},
 };
 
-/// A package of the repository that a module depends on by path, directly or by another one.
+/// A package of the repository that a module depends on by path, directly or through another package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPackage {
     /// The name in `[dependencies]`.
     pub declared: String,
-    /// The name in its own `kcl.mod`.
+    /// The name in the package's own `kcl.mod`.
     pub name: Option<String>,
-    /// The version in its own `kcl.mod`.
+    /// The version in the package's own `kcl.mod`.
     pub version: Option<String>,
 }
 
-/// The packages that the module in a folder depends on by path, the nearest first.
+/// Returns the packages that the module in a folder depends on by path, the nearest first.
 ///
 /// # Errors
-/// A file is not in the object database, or one of the module is wrong.
+/// A file is missing in the object database, or a file of the module is invalid.
 pub fn path_packages(tree: &FileTreeView, root: &RepoPath) -> Result<Vec<PathPackage>, SetupFailure> {
     let reader = ParsedFiles::default();
     let mut setup = CompileSetup {
@@ -51,8 +51,8 @@ pub fn path_packages(tree: &FileTreeView, root: &RepoPath) -> Result<Vec<PathPac
     Ok(packages)
 }
 
-/// Adds the dependencies of the stack's module, and their dependencies. The nearest declaration of a name
-/// wins.
+/// Adds the dependencies of the stack's module, and their dependencies. If a name is declared several times, the
+/// declaration nearest to the stack counts.
 pub(super) fn add(
     reader: &ParsedFiles,
     tree: &FileTreeView,
@@ -109,6 +109,7 @@ fn add_of(
 ) -> Result<(), SetupFailure> {
     let tree = locks.tree;
     for (name, dependency) in &module.dependencies {
+        // Modules are visited breadth-first, so a name that is known already was declared nearer to the stack.
         let known = setup.packages.iter().any(|(known, _)| known == name)
             || setup.remote_packages.iter().any(|known| known.name == *name);
         if known {
@@ -123,6 +124,7 @@ fn add_of(
             found(Some(&dependency.declared), package);
             continue;
         }
+        // A copy in the `vendor` folder takes precedence over fetching the package.
         let vendored = dependency.store_names.iter().find_map(|stored| {
             let vendor = locks.root.join("vendor")?.join(stored)?;
             [vendor.join(stored)?, vendor]
@@ -145,7 +147,7 @@ fn add_of(
     Ok(())
 }
 
-/// The locks of a module and of the packages below it, each read once, if it is needed.
+/// The locks of a module and of the packages that it depends on. Each lock is read once, when it is needed.
 struct Locks<'a> {
     tree: &'a FileTreeView,
     root: RepoPath,
@@ -161,8 +163,9 @@ impl<'a> Locks<'a> {
         }
     }
 
-    /// The entry of a dependency of the package in a folder. As in kpm the lock of the module holds for everything below
-    /// it. The package's own lock is asked for what that one does not pin.
+    /// Returns the lock entry of a dependency of the package in a folder. As in kpm, the lock of the module counts for
+    /// all its dependencies. The package's own lock is used only for a dependency that the lock of the module does not
+    /// pin.
     fn find(&mut self, folder: &RepoPath, name: &str) -> Result<LockedPackage, SetupFailure> {
         let mut found = None;
         for folder in [self.root.clone(), folder.clone()] {
@@ -193,8 +196,8 @@ fn read_lock(tree: &FileTreeView, file: RepoPath) -> Result<PackageLock, SetupFa
     })
 }
 
-/// A dependency whose path leads out of the repository: the repository's own package, if it is called by the name of the
-/// checkout's folder.
+/// Resolves a dependency whose path leaves the repository. It may be the repository's own root package, if the path
+/// returns through the name of the checkout's folder.
 fn outside(
     reader: &ParsedFiles,
     tree: &FileTreeView,

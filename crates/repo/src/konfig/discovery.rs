@@ -1,5 +1,5 @@
-//! [`LayoutReader`]: finds projects and stacks among the files of a revision. It reads each small file once,
-//! however many stacks or revisions share it.
+//! [`LayoutReader`]: finds the projects and stacks among the files of a revision. Each small file is parsed once, even
+//! if several stacks or revisions share it.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -26,14 +26,14 @@ use konverge_base::{
     yaml::YamlError,
 };
 
-/// Reads layouts. Parsed files are cached by content, so that a second revision costs only what changed.
+/// Reads layouts. Parsed files are cached by content, so that only the differences of a second revision are read.
 #[derive(Default)]
 pub struct LayoutReader {
     files: ParsedFiles,
 }
 
 impl LayoutReader {
-    /// A reader that has read nothing yet.
+    /// Creates a reader with an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,8 +47,7 @@ impl LayoutReader {
         self.layout_with(tree, rules, None)
     }
 
-    /// Reads the layout as [`LayoutReader::layout`] does. The valid parts of another revision's layout are not read
-    /// again.
+    /// Reads the layout as [`LayoutReader::layout`] does, but takes over the valid parts of another revision's layout.
     fn layout_with(
         &self,
         tree: &FileTreeView,
@@ -64,6 +63,7 @@ impl LayoutReader {
         };
         let (mut project_folders, mut stack_folders) = (Vec::new(), Vec::new());
         for (path, entry) in tree.source().files() {
+            // A submodule that is not checked out may contain stacks, so a missing identity proves nothing any more.
             if entry.kind == FileKind::Submodule && tree.files_below(path).next().is_none() {
                 layout.unseen.push(not_checked_out(path.clone()));
             }
@@ -80,6 +80,7 @@ impl LayoutReader {
             Some(held) => held.packages().to_vec(),
             None => exclusion::packages(&self.files, tree)?,
         };
+        // Excluded folders are removed first, so that a broken file in an example is not reported.
         let exclusion = Exclusion::new(&layout.packages, &rules.exclude);
         let included = PackageStacks::find(tree, &rules.include, &layout.packages, &project_folders);
         project_folders.extend(included.projects.iter().cloned());
@@ -94,6 +95,7 @@ impl LayoutReader {
             };
             projects.insert(project.folder.clone(), (project, broken));
         }
+        // The folders are sorted, so a stack that contains this one was handled just before.
         let mut previous: Option<RepoPath> = None;
         for folder in stack_folders {
             let inside = previous.as_ref().filter(|above| folder.is_within(above)).cloned();
@@ -112,6 +114,8 @@ impl LayoutReader {
                     self.stack(tree, &folder, manifest, project, rules.order, &mut layout)?
                 }
             };
+            // The names of a broken project decide the identities of its stacks, so none of them may be compiled or
+            // compared.
             if let Some(error) = broken {
                 stack.compile = Err(error.clone());
                 layout.is_unseen_by(error);
@@ -129,6 +133,7 @@ impl LayoutReader {
             }
             layout.stacks.push(stack);
         }
+        // Identities can be assigned only now, because they depend on the names of all stacks.
         layout.projects = projects.into_values().map(|(project, _)| project).collect();
         layout.stacks.sort_by(|a, b| a.folder.cmp(&b.folder));
         layout.assign_identities(&rules.identities);
@@ -155,10 +160,10 @@ impl LayoutReader {
         }
     }
 
-    /// Returns how files of a folder that is not a stack are compiled, such as tests.
+    /// Returns the compiler setup for the files in a folder that is not a stack, such as tests.
     ///
     /// # Errors
-    /// A file is not in the object database, or one of the folder is wrong.
+    /// A file is missing in the object database, or a file of the folder is invalid.
     pub fn folder_setup(
         &self,
         tree: &FileTreeView,
@@ -175,8 +180,8 @@ impl LayoutReader {
         Ok(setup)
     }
 
-    /// A project, and the error in its file. With an error the identities of its stacks are unknown, if it
-    /// has any: other tools also have files of this name.
+    /// Returns a project, and the error in its file. With an error the identities of its stacks are unknown. There may
+    /// be no stacks, because other tools also use a file of this name.
     fn project(
         &self,
         tree: &FileTreeView,
@@ -234,6 +239,7 @@ impl LayoutReader {
         };
         let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken: Option<SetupError> = None;
+        // From here on errors do not return: the stack must stay in the layout, or it would look like a removed one.
         let document = document.unwrap_or_else(|error| {
             broken = Some(layout.unreadable(file.clone(), &error));
             Arc::default()
@@ -291,7 +297,7 @@ impl LayoutReader {
     }
 }
 
-/// The stacks that `reads` declares, by alias.
+/// Parses the stacks under `reads`, by alias.
 fn read_stacks(declared: &BTreeMap<String, String>) -> Result<StackReads, String> {
     let stacks = declared.iter().map(|(alias, stack)| {
         let alias = alias.parse().map_err(|error| format!("`reads`: {error}"))?;
@@ -307,7 +313,7 @@ impl Layout {
     /// Reads the layout of a revision.
     ///
     /// # Errors
-    /// A file is not in the object database. Errors *in* files are reported in [`Layout::problems`] and
+    /// A file is missing in the object database. Errors *in* files are in [`Layout::problems`] and
     /// [`Stack::compile`] instead.
     pub fn read(source: &Arc<dyn Source>, rules: impl Into<LayoutRules>) -> Result<Self, LayoutError> {
         LayoutReader::new().layout(&FileTreeView::new(Arc::clone(source)), &rules.into())
@@ -372,7 +378,7 @@ impl Layout {
     }
 }
 
-/// The identity that earlier builds read in the files of a stack, if it differs.
+/// Returns the identity that earlier versions of Konverge read from the files of a stack, if it differs.
 fn earlier_names(project: &Project, stack: &StackManifest, name: &str) -> Option<StackId> {
     let name = stack.name.as_ref().map_or(name, WrittenName::earlier);
     let (tenant, project) = match &project.earlier {
@@ -382,7 +388,7 @@ fn earlier_names(project: &Project, stack: &StackManifest, name: &str) -> Option
     StackId::new(tenant.as_deref(), project, name).ok()
 }
 
-/// The error for a submodule without files: its stacks exist but are unknown.
+/// Creates the error for a submodule that is not checked out: the stacks in it are unknown.
 fn not_checked_out(file: RepoPath) -> SetupError {
     SetupError::new(
         file,
@@ -390,7 +396,7 @@ fn not_checked_out(file: RepoPath) -> SetupError {
     )
 }
 
-/// A placeholder identity for a stack whose own is unknown. It is derived from the folder, so that it is
+/// Returns a placeholder identity for a stack whose identity is unknown. It is derived from the folder, so that it is
 /// unique.
 fn guessed_identity(folder: &RepoPath) -> StackId {
     let clean: String = folder

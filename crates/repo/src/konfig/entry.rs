@@ -1,4 +1,4 @@
-//! Resolves the entries in the settings as the core does (`parser/src/entry.rs
+//! Resolves the entries of the settings as the core does (`parser/src/entry.rs
 //! get_compile_entries_from_paths`).
 
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use konverge_base::model::{
     stack::{CompileSetup, Entry, EntryPackage, SetupError},
 };
 
-/// The characters that make an entry a glob.
+/// The characters that make an entry a glob pattern.
 const GLOB: [char; 3] = ['*', '?', '['];
 
-/// An entry as written in a file.
+/// An entry as written in a settings file.
 pub(super) struct EntryText {
     pub(super) file: RepoPath,
     pub(super) text: String,
@@ -26,14 +26,14 @@ impl EntryText {
         self.text.contains(GLOB)
     }
 
-    /// The folder that the text is relative to.
+    /// Returns the folder that the text is relative to.
     fn base(&self) -> RepoPath {
         self.file.parent().unwrap_or_default()
     }
 }
 
-/// Resolves the entries of a stack. Entries in `${KCL_MOD}` come last, because the others determine their
-/// root.
+/// Resolves the entries of a stack. Entries that begin with `${KCL_MOD}` are resolved last, because the others
+/// determine the root that `${KCL_MOD}` stands for.
 pub(super) fn resolve(
     tree: &FileTreeView,
     setup: &CompileSetup,
@@ -59,7 +59,7 @@ pub(super) fn resolve(
         });
         *entries = found(tree, written, &start, inside, &EntryPackage::Main)
             .map_err(|message| failed(written, message))?;
-        // The core finds no root if all entries are written so. Then the path itself must show it.
+        // If all entries begin with `${KCL_MOD}`, the core finds no root, so the path itself must lead to it.
         let Some(root) = &root else {
             continue;
         };
@@ -73,7 +73,7 @@ pub(super) fn resolve(
     Ok(resolved.into_iter().flatten().collect())
 }
 
-/// The text after `${KCL_MOD}`, if the entry starts with it.
+/// Returns the text after `${KCL_MOD}`, if the entry starts with it.
 fn rooted(written: &EntryText) -> Option<&str> {
     match variable(&written.text) {
         Some(("KCL_MOD", inside)) => Some(inside),
@@ -96,8 +96,8 @@ fn plain_or_of_package(
     }
 }
 
-/// The root that the core uses for `${KCL_MOD}`: that of the entries given by path, or that of the stack's
-/// folder if these have several. `None` if there are no such entries.
+/// Returns the root that the core uses for `${KCL_MOD}`: that of the other entries, or that of the stack's
+/// folder if the other entries have several roots. `None` if there are no other entries.
 fn main_root<'a>(
     tree: &FileTreeView,
     setup: &CompileSetup,
@@ -113,7 +113,7 @@ fn main_root<'a>(
     }
 }
 
-/// The package root of a file or folder that is given by its path.
+/// Returns the package root of a file or folder.
 fn root_of(tree: &FileTreeView, path: &RepoPath) -> RepoPath {
     let folder = if tree.is_file(path) {
         path.parent().unwrap_or_default()
@@ -123,7 +123,7 @@ fn root_of(tree: &FileTreeView, path: &RepoPath) -> RepoPath {
     tree.module_root(&folder).unwrap_or(folder)
 }
 
-/// The files or folders that a text names, relative to a folder; a glob names its matches in order.
+/// Returns the files or folders that a text names, relative to a folder. For a glob, its matches in order.
 fn found(
     tree: &FileTreeView,
     written: &EntryText,

@@ -5,13 +5,13 @@ use konverge_base::{
     model::file_source::SourceError,
 };
 
-/// The layout is unusable.
+/// The error for an unusable layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The repository is not a Konfig monorepo.
     #[error("there is no `kcl.mod` in this repository: it is not a KCL monorepo")]
     NoModule,
-    /// A file of the layout is not in the object database.
+    /// A file of the layout is missing in the object database.
     #[error(transparent)]
     Source(#[from] SourceError),
 }

@@ -1,4 +1,4 @@
-//! Folders whose `project.yaml` and `stack.yaml` do not define stacks: those in `exclude`, vendored packages,
+//! Finds folders whose `project.yaml` and `stack.yaml` do not define stacks: folders in `exclude`, vendored packages,
 //! and packages that other modules depend on.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use konverge_base::model::{RepoPath, file_source::SourceError};
 pub enum PackageKind {
     /// The package is in a `vendor` folder beside a `kcl.mod`.
     Vendored,
-    /// Another module depends on the package by path. Projects below it are its examples; a project in the
-    /// package's own folder belongs to this repository.
+    /// Another module depends on the package by path. Projects below the package are examples; a project in the
+    /// package's own folder is a real project.
     Dependency,
 }
 
@@ -53,14 +53,14 @@ impl Exclusion {
     }
 
     /// Returns true if a folder with a `stack.yaml` does not define a stack. `project` is the folder of its
-    /// project, if there is one.
+    /// project, if it has one.
     pub(super) fn leaves_out(&self, folder: &RepoPath, project: Option<&RepoPath>) -> bool {
         self.by_glob(folder)
             .unwrap_or_else(|| self.in_package(folder, project).is_some())
     }
 
-    /// The package because of which a folder does not define a stack: other modules depend on it, and no glob
-    /// decides otherwise.
+    /// Returns the package that keeps a folder from defining a stack: another module depends on this package,
+    /// and no glob decides otherwise.
     pub(super) fn used_package(&self, folder: &RepoPath, project: Option<&RepoPath>) -> Option<&RepoPath> {
         let (package, kind) = self.in_package(folder, project)?;
         (kind == PackageKind::Dependency && self.by_glob(folder).is_none()).then_some(package)
@@ -81,7 +81,7 @@ impl Exclusion {
         })
     }
 
-    /// The decision of the last glob that matches the folder or one above it.
+    /// Returns the decision of the last glob that matches the folder or a folder above it; true means excluded.
     fn by_glob(&self, folder: &RepoPath) -> Option<bool> {
         let matches = |glob: &&Glob| {
             folder
@@ -92,7 +92,7 @@ impl Exclusion {
     }
 }
 
-/// The packages of a revision, sorted by folder.
+/// Returns the packages of a revision in which folders do not define stacks, sorted by folder.
 pub(super) fn packages(
     reader: &ParsedFiles,
     tree: &FileTreeView,
@@ -111,7 +111,7 @@ pub(super) fn packages(
             .iter()
             .filter_map(|(_, dependency)| dependency.path.as_deref());
         for package in paths.filter_map(|path| module.join(path)) {
-            // A module may depend on the package around it, whose stacks belong to this repository.
+            // A module may depend on a package that contains it. The stacks of that package are real stacks.
             if !module.is_within(&package) && tree.is_file(&package.child("kcl.mod")) {
                 packages.entry(package).or_insert(PackageKind::Dependency);
             }
@@ -120,7 +120,7 @@ pub(super) fn packages(
     Ok(packages.into_iter().collect())
 }
 
-/// The `vendor` folder of a package, if it is beside a `kcl.mod`.
+/// Returns the `vendor` folder that contains a module, if a `kcl.mod` is beside that folder.
 fn vendor_above(tree: &FileTreeView, module: &RepoPath) -> Option<RepoPath> {
     module.ancestors().skip(1).find(|above| {
         above.file_name() == "vendor"

@@ -18,18 +18,18 @@ const LAYOUT_FILES: [&str; 6] = [
     "kcl.mod.lock",
 ];
 
-/// The paths that differ, and what they may influence.
+/// The paths that differ between two revisions, and what they may influence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
-    /// Every path whose entry differs.
+    /// The paths whose entries differ.
     pub paths: HashSet<RepoPath>,
-    /// True if every path still leads to the same place, as far as KCL is concerned. Files were added or
+    /// True if every path still leads to the same file, as far as KCL is concerned: files were added or
     /// removed only where that affects no import, package, module, CRD or folder, and no link differs or
-    /// leads to a change.
+    /// leads to a changed path.
     pub shape_kept: bool,
-    /// Added and removed paths, and every folder above them.
+    /// The added and removed paths, and every folder above them.
     pub(super) appeared: HashSet<RepoPath>,
-    /// No link differs or leads to a change.
+    /// True if no link differs or leads to a changed path.
     pub(super) links_kept: bool,
 }
 
@@ -88,12 +88,12 @@ impl Changes {
         self.shape_kept &= all_plain && is_neutral(path, before, after);
     }
 
-    /// Returns true if a path differs.
+    /// Returns true if the file `name` in the folder differs.
     pub(super) fn hold(&self, folder: &RepoPath, name: &str) -> bool {
         folder.join(name).is_some_and(|path| self.paths.contains(&path))
     }
 
-    /// Returns true if no layout changes.
+    /// Returns true if no file differs that defines a layout.
     pub(super) fn keep_layout(&self) -> bool {
         self.links_kept
             && !self
@@ -103,8 +103,8 @@ impl Changes {
     }
 }
 
-/// Returns true if an added or removed file does not change the meaning of any path: it is not KCL, part of
-/// the layout or a CRD, and its folder exists in both revisions without it.
+/// Returns true if an added or removed file does not change what any path leads to: it is not KCL, part of
+/// the layout or a CRD, and other files keep its folder in both revisions.
 fn is_neutral(path: &RepoPath, before: &FileTreeView, after: &FileTreeView) -> bool {
     let told_apart = path
         .as_str()

@@ -32,7 +32,7 @@ pub struct Resolved {
 }
 
 impl FileTreeView {
-    /// A view of a revision.
+    /// Creates a view of a revision.
     pub fn new(source: Arc<dyn Source>) -> Self {
         let mut links = HashSet::new();
         let mut modules = Vec::new();
@@ -58,12 +58,12 @@ impl FileTreeView {
         tree
     }
 
-    /// The source of the files.
+    /// Returns the source of the files.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
 
-    /// Announces that most files will be read: from now on files are found through a hash map instead of the
+    /// Announces that most files will be looked up. From now on they are found through a hash map instead of the
     /// sorted list.
     pub(super) fn will_be_read_whole(&self) {
         let all = || self.source.files().iter();
@@ -88,8 +88,8 @@ impl FileTreeView {
         self.module_folders.iter()
     }
 
-    /// The nearest folder at or above `folder` with a file `kcl.mod`: the package root. A folder of that name
-    /// does not count.
+    /// Returns the nearest folder at or above `folder` with a file `kcl.mod`: the package root. A folder that is named
+    /// `kcl.mod` does not count.
     pub fn module_root(&self, folder: &RepoPath) -> Option<RepoPath> {
         let mut above = folder.as_str();
         loop {
@@ -103,7 +103,7 @@ impl FileTreeView {
         }
     }
 
-    /// Follows every link on a path; `None` if one leaves the repository or is part of a cycle. The path need
+    /// Follows every link on a path; `None` if a link leaves the repository or is part of a cycle. The path need
     /// not exist.
     pub fn resolve(&self, path: &RepoPath) -> Option<Resolved> {
         let mut resolved = Resolved {
@@ -136,7 +136,7 @@ impl FileTreeView {
         None
     }
 
-    /// Returns true if a link leads to one of some paths, or to a folder above one.
+    /// Returns true if a link leads to one of `paths`, or to a folder above one of them.
     pub(super) fn links_lead_to(&self, paths: &HashSet<RepoPath>) -> bool {
         self.links.iter().any(|link| match self.resolve(link) {
             Some(target) => paths.iter().any(|path| path.is_within(&target.path)),
@@ -144,7 +144,7 @@ impl FileTreeView {
         })
     }
 
-    /// The regular file at a path, with links followed.
+    /// Returns the regular file at a path, with links followed.
     pub fn file(&self, path: &RepoPath) -> Option<(RepoPath, FileEntry)> {
         if let Some(entry) = self.entry(path)
             && entry.kind == FileKind::File
@@ -177,7 +177,7 @@ impl FileTreeView {
                 .is_some_and(|entry| entry.kind == FileKind::Submodule)
     }
 
-    /// The content of a file, with links followed; `None` if there is no file.
+    /// Returns the content of a file, with links followed; `None` if there is no file.
     ///
     /// # Errors
     /// The object is missing or damaged.
@@ -200,7 +200,7 @@ impl FileTreeView {
             .take_while(move |(path, _)| path.as_str().starts_with(&prefix))
     }
 
-    /// The direct children of a real folder: the name, and the entry of a file, link or submodule (`None`: a
+    /// Returns the direct children of a real folder: the name, and the entry of a file, link or submodule (`None` for a
     /// folder). Subfolders are skipped, not walked.
     pub fn children(&self, folder: &RepoPath) -> Vec<(String, Option<FileEntry>)> {
         let prefix = if folder.is_root() {
@@ -219,7 +219,8 @@ impl FileTreeView {
                 match rest.split_once('/') {
                     None => found.push((rest.to_owned(), Some(*entry))),
                     Some((name, _)) => {
-                        // `0` is the character after `/`: continue with what sorts after that folder.
+                        // `0` is the character after `/`, so the search continues with the first path after that
+                        // folder.
                         from = format!("{prefix}{name}0");
                         found.push((name.to_owned(), None));
                         continue 'seek;

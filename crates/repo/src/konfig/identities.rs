@@ -1,4 +1,4 @@
-//! Identities: every stack of a revision has a unique one.
+//! Assigns identities: each stack of a revision has a unique one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -8,17 +8,17 @@ use konverge_base::model::{
     stack::{NamedBy, Stack},
 };
 
-/// The identities that no other stack may have: its own, and the one by which an earlier build may have recorded it, which
-/// it continues.
+/// Returns the identities that no other stack may have: the stack's own one, and the one that an earlier version of
+/// Konverge may have recorded for it.
 fn claimed_identities(stack: &Stack) -> impl Iterator<Item = &StackId> {
     let earlier = stack.earlier_names.as_ref();
     std::iter::once(&stack.id).chain(earlier.filter(|_| stack.named_by.is_names()))
 }
 
 impl Layout {
-    /// Assigns an identity to each stack: that of a rule, or else that of its names. If several stacks would
-    /// have the same one, each gets the path of its folder, because otherwise their states would overwrite
-    /// each other.
+    /// Assigns an identity to each stack: the one from a rule, or else the one from its names. If several stacks would
+    /// have the same identity, each of them gets the path of its folder instead, because otherwise their states would
+    /// overwrite each other.
     pub(super) fn assign_identities(&mut self, rules: &[(String, StackId)]) {
         let rules: Vec<_> = rules
             .iter()
@@ -40,8 +40,8 @@ impl Layout {
             };
         }
         self.clashes.clear();
-        // The path of a folder may equal the names of another stack: then that one gets its folder's path
-        // too.
+        // The path of a folder may equal the identity of another stack. That stack then gets the path of its folder
+        // too, so the search is repeated.
         while let Some(clashes) = self.find_clashes() {
             for clash in clashes {
                 for folder in &clash.folders {
@@ -57,7 +57,7 @@ impl Layout {
         self.clashes.sort_by(|a, b| a.identity.cmp(&b.identity));
     }
 
-    /// The identities that several stacks have, if at least one of these can get another.
+    /// Returns the identities that several stacks have, if at least one of these stacks can get another one.
     fn find_clashes(&self) -> Option<Vec<Clash>> {
         let mut seen = HashSet::new();
         let twice: BTreeSet<&StackId> = self
@@ -87,9 +87,9 @@ impl Layout {
         (!clashes.is_empty()).then_some(clashes)
     }
 
-    /// The stack of an earlier layout that a stack of this one continues: the one with the same identity, or
-    /// else the one in its folder whose identity differs only because a clash was added or removed, or
-    /// because a rule named it.
+    /// Returns the stack of an earlier layout that a stack of this layout continues: the one with the same identity, or
+    /// else the one in its folder, if the identity differs only because a clash was added or removed, or
+    /// because a rule set it.
     pub fn predecessor_of<'a>(&self, earlier: &'a Layout, stack: &Stack) -> Option<&'a Stack> {
         earlier.stack_near(&stack.folder, &stack.id).or_else(|| {
             earlier
@@ -98,13 +98,13 @@ impl Layout {
         })
     }
 
-    /// The stack in a folder.
+    /// Returns the stack in a folder.
     pub fn stack_in_folder(&self, folder: &RepoPath) -> Option<&Stack> {
         let at = self.stacks.binary_search_by(|stack| stack.folder.cmp(folder));
         at.ok().map(|at| &self.stacks[at])
     }
 
-    /// Returns a note if there is no stack.
+    /// Returns a note if the revision has no stack.
     pub fn empty_note(&self) -> Option<String> {
         if !self.stacks.is_empty() {
             return None;

@@ -1,44 +1,44 @@
-//! `kcl.mod`: the dependencies and the profile.
+//! Parses `kcl.mod`: the dependencies and the profile.
 
 use serde_json::Value;
 
-/// The relevant content of `kcl.mod`.
+/// The content of `kcl.mod` that Konverge needs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct KclMod {
-    /// `[package] name`.
+    /// The name of the package (`[package] name`).
     pub(super) name: Option<String>,
-    /// `[package] version`.
+    /// The version of the package (`[package] version`).
     pub(super) version: Option<String>,
-    /// `[dependencies]` in the order of the file, with `-` in names written as `_`.
+    /// The dependencies in the order of the file, with `-` in names written as `_`.
     pub(super) dependencies: Vec<(String, Dependency)>,
-    /// `[profile] entries`, as written.
+    /// The entries (`[profile] entries`), as written.
     pub(super) entries: Vec<String>,
-    /// `[profile] disable_none`.
+    /// True to omit attributes that are `None` (`[profile] disable_none`).
     pub(super) disable_none: bool,
-    /// `[profile] overrides`.
+    /// The values that replace attributes (`[profile] overrides`).
     pub(super) overrides: Vec<String>,
-    /// `[profile] selectors`.
+    /// The paths of the parts to print (`[profile] selectors`).
     pub(super) selectors: Vec<String>,
-    /// `[profile] arguments`, `key=value`, as written.
+    /// The options as `key=value` (`[profile] arguments`), as written.
     pub(super) arguments: Vec<String>,
 }
 
-/// One dependency.
+/// An entry of `[dependencies]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Dependency {
     /// The name in the file.
     pub(super) declared: String,
-    /// `path = "…"`.
+    /// The folder of a dependency in the repository (`path = "…"`).
     pub(super) path: Option<String>,
-    /// The names that its folder may have in a `vendor` folder or package cache.
+    /// The folder names that the package may have in a `vendor` folder or package cache.
     pub(super) store_names: Vec<String>,
     /// The whole entry as JSON.
     pub(super) entry: Value,
 }
 
 impl KclMod {
-    /// Parses a `kcl.mod`. The core itself never reads its content, so only a text that is not TOML is an
-    /// error, because it hides the dependencies.
+    /// Parses a `kcl.mod`. The core itself never reads the content, so the only error is a text that is not TOML: then
+    /// the dependencies are unknown.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let root = table(bytes)?;
         let package = |key: &str| Some(root.get("package")?[key].as_str()?.to_owned());
@@ -67,8 +67,8 @@ impl KclMod {
 }
 
 impl Dependency {
-    /// The names that kpm gives to package folders: git `<name>_<tag|commit|branch|latest>`, OCI
-    /// `<name>_<tag>`, a plain version `<name>_<version>`.
+    /// Parses a dependency. Its folder names are those that kpm uses: for git `<name>_<tag|commit|branch|latest>`, for
+    /// OCI `<name>_<tag>`, for a plain version `<name>_<version>`.
     fn parse(name: &str, entry: &Value) -> Self {
         let text = |key: &str| entry[key].as_str();
         let path = text("path").map(str::to_owned);

@@ -17,11 +17,11 @@ pub struct Project {
     pub name: String,
     /// The tenant, if there is one.
     pub tenant: Option<String>,
-    /// The names that earlier builds read in `project.yaml`, if they differ.
+    /// The names that earlier versions of Konverge read from `project.yaml`, if they differ.
     pub earlier: Option<EarlierNames>,
 }
 
-/// The names of a project as earlier builds read them: without quotes, `1.10` was `1.1` and `no` was `false`.
+/// The names of a project as earlier versions of Konverge read them: unquoted, `1.10` was `1.1` and `no` was `false`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierNames {
     /// The tenant, if there is one.
@@ -30,38 +30,38 @@ pub struct EarlierNames {
     pub name: String,
 }
 
-/// Folders with the same names.
+/// Folders that would have the same identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clash {
-    /// The identity that their names, or rules of `konverge.yaml`, give.
+    /// The identity that the names, or rules of `konverge.yaml`, give these folders.
     pub identity: StackId,
-    /// The folders that share one identity.
+    /// The folders.
     pub folders: Vec<RepoPath>,
 }
 
-/// Every project and stack of a revision.
+/// The projects and stacks of a revision.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layout {
-    /// Sorted by folder.
+    /// The stacks, sorted by folder.
     pub stacks: Vec<Stack>,
-    /// Sorted by folder.
+    /// The projects, sorted by folder.
     pub projects: Vec<Project>,
     /// The errors in single files, sorted by file.
     pub problems: Vec<SetupError>,
     /// True if the revision has a `kcl.mod`.
     pub has_module: bool,
-    /// True if an entry of a stack is a glob, so that any file may become an entry.
+    /// True if an entry of a stack is a glob, so that any new file may become an entry.
     pub has_globs: bool,
-    /// The identities that several stacks would have; the identity of each of these stacks is the path of its
-    /// folder.
+    /// The identities that several stacks would have. Each of these stacks has the path of its folder as its identity
+    /// instead.
     pub clashes: Vec<Clash>,
-    /// Folders with a `stack.yaml` that do not define stacks, sorted.
+    /// The folders with a `stack.yaml` that do not define stacks, sorted.
     pub left_out: Vec<RepoPath>,
-    /// The left-out folders that are in a package of another module, with the folder of the package.
+    /// The excluded folders that are in a package that another module depends on, with the folder of the package.
     pub in_packages: Vec<(RepoPath, RepoPath)>,
-    /// Packages whose folders do not define stacks, sorted.
+    /// The packages in which folders do not define stacks, sorted.
     pub packages: Vec<(RepoPath, PackageKind)>,
-    /// Errors that hide stacks or their identities. While there are any, a missing identity does not mean
+    /// Errors that hide stacks or their identities. If there are any, a missing identity does not prove
     /// that the stack was removed.
     pub unseen: Vec<SetupError>,
 }
@@ -70,7 +70,7 @@ impl Layout {
     /// Checks that this is a KCL monorepo.
     ///
     /// # Errors
-    /// It has no `kcl.mod`.
+    /// The repository has no `kcl.mod`.
     pub fn require_module(&self) -> Result<(), LayoutError> {
         if self.has_module {
             Ok(())
@@ -84,12 +84,12 @@ impl Layout {
         self.unseen.is_empty()
     }
 
-    /// The stack with an identity.
+    /// Returns the stack with an identity.
     pub fn stack(&self, id: &StackId) -> Option<&Stack> {
         self.stacks.iter().find(|stack| stack.id == *id)
     }
 
-    /// The stacks that read outputs of others, by those.
+    /// Returns the stacks that read outputs, by the stack whose outputs they read.
     pub fn readers(&self) -> HashMap<&StackId, Vec<&Stack>> {
         let mut readers: HashMap<&StackId, Vec<&Stack>> = HashMap::new();
         for stack in &self.stacks {
@@ -100,7 +100,7 @@ impl Layout {
         readers
     }
 
-    /// The stack with an identity: the one in this folder if it has it, or else the first.
+    /// Returns the stack with an identity: preferably the one in this folder, or else the first one.
     pub fn stack_near(&self, folder: &RepoPath, id: &StackId) -> Option<&Stack> {
         let there = self.stack_in_folder(folder).filter(|stack| stack.id == *id);
         there.or_else(|| self.stack(id))

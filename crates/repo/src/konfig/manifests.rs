@@ -1,4 +1,4 @@
-//! `project.yaml` and `stack.yaml`: the names, and the few other relevant keys.
+//! Parses `project.yaml` and `stack.yaml`: the names, and the few other keys that Konverge needs.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,31 @@ use serde_json::Value;
 
 use konverge_base::yaml::{self, NULLS, Written, YamlError};
 
-/// A name, which is a text however it is written.
+/// A name, which counts as text even if YAML would read it as a number or boolean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrittenName {
-    /// The name as it is written: `1.10`.
+    /// The name as it is written, such as `1.10`.
     pub(super) text: String,
-    /// The name as earlier builds read it, if that differs: `1.1`. States are recorded by it.
+    /// The name as earlier versions of Konverge read it, if that differs, such as `1.1`. Old states are recorded under
+    /// it.
     pub(super) earlier: Option<String>,
 }
 
 impl WrittenName {
-    /// Returns the name as earlier builds read it.
+    /// Returns the name as earlier versions of Konverge read it.
     pub(super) fn earlier(&self) -> &str {
         self.earlier.as_ref().unwrap_or(&self.text)
     }
 }
 
-/// The relevant content of `project.yaml`.
+/// The content of `project.yaml` that Konverge needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ProjectManifest {
     pub(super) name: Option<WrittenName>,
     pub(super) tenant: Option<WrittenName>,
 }
 
-/// The relevant content of `stack.yaml`.
+/// The content of `stack.yaml` that Konverge needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct StackManifest {
     pub(super) name: Option<WrittenName>,
@@ -39,7 +40,7 @@ pub(super) struct StackManifest {
     pub(super) reads: BTreeMap<String, String>,
 }
 
-/// Both manifests as they are parsed.
+/// The YAML form of both manifests.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Document {
@@ -51,7 +52,7 @@ struct Document {
     reads: Option<BTreeMap<String, String>>,
 }
 
-/// A document as UTF-8 text.
+/// Returns a document as UTF-8 text.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, YamlError> {
     let text = std::str::from_utf8(bytes).map_err(|error| YamlError {
         line: None,
@@ -90,7 +91,7 @@ fn document(text: &str) -> Result<Document, YamlError> {
     Ok(document.unwrap_or_default())
 }
 
-/// Reads a name as Kusion does: the text that is written, whatever else it could be. A null is no name.
+/// Reads a name as Kusion does: as the text that is written. `None` if the value is null.
 fn name(written: &Written, text: &str) -> Result<Option<WrittenName>, YamlError> {
     let Some(value) = written.by_kubectl() else {
         return Err(written.error("a name is one word"));

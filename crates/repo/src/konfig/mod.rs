@@ -1,5 +1,5 @@
 //! The layout of the monorepo: its projects and stacks, their folders, and the compiler setup of each stack.
-//! It reads the files of one revision; an invalid file affects only its own stack.
+//! Only the files of one revision are read. An invalid file affects only its own stack.
 //!
 //! The entry point is [`Layout::read`]; [`FileTreeView`] presents the files of a revision as a checkout
 //! would.

@@ -1,15 +1,16 @@
-//! Paths that lead out of the repository: the error, and the path that was probably meant.
+//! Handles paths that leave the repository: the error, and the path that was probably meant.
 
 use super::FileTreeView;
 use konverge_base::model::RepoPath;
 
-/// Returns why a path relative to a folder is refused.
+/// Returns the reason why a path relative to a folder is refused.
 pub(super) fn describe_refusal(tree: &FileTreeView, from: &RepoPath, text: &str) -> String {
     let exists = |path: &RepoPath| !path.is_root() && (tree.is_file(path) || tree.is_folder(path));
     refusal(text, from, suggested_path(text, exists))
 }
 
-/// Returns why the path of a dependency is refused. `root` is the name of the package at the root of the repository.
+/// Returns the reason why the path of a dependency is refused. `root` is the name of the package at the root of the
+/// repository.
 pub(super) fn dependency(
     tree: &FileTreeView,
     from: &RepoPath,
@@ -28,9 +29,9 @@ pub(super) fn dependency(
     format!("the dependency `{name}`: {}", refusal(text, from, package))
 }
 
-/// Resolves a path that leaves the repository to the parent folder of the checkout and re-enters by the
-/// name of the checkout's own folder, as kcl-lang's Konfig writes it. What git holds has no such name: the name of the
-/// package at the root stands for it. `root` is that name.
+/// Resolves a path that leaves the repository to the parent folder of the checkout and enters it again by the name of
+/// the checkout's folder, as in kcl-lang's Konfig. Git does not record that name, so `root`, the name of the package at
+/// the root, is used instead.
 pub(super) fn by_checkout_name(from: &RepoPath, text: &str, root: Option<&str>) -> Option<RepoPath> {
     let mut depth = from.as_str().split('/').filter(|part| !part.is_empty()).count();
     let mut parts = text.split('/').filter(|part| !matches!(*part, "" | "."));
@@ -54,9 +55,9 @@ fn refusal(text: &str, from: &RepoPath, meant: Option<RepoPath>) -> String {
     }
 }
 
-/// The path inside the repository that was probably meant. A path that goes up to the parent of the checkout
-/// returns through the name of the checkout's folder, which may differ in another checkout. So this looks for
-/// what follows that name.
+/// Returns the path inside the repository that was probably meant. A path that leaves the checkout enters it again
+/// through the name of the checkout's folder, which may be another one elsewhere. So the suggestion is the rest of the
+/// path after that name, if it exists.
 fn suggested_path(text: &str, exists: impl Fn(&RepoPath) -> bool) -> Option<RepoPath> {
     let parts: Vec<&str> = text
         .split('/')

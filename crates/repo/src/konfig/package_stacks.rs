@@ -1,5 +1,5 @@
-//! Stacks without a `stack.yaml`: the folders with a `kcl.mod` that `include` in `konverge.yaml` names, as in kcl-lang's
-//! Konfig.
+//! Finds stacks without a `stack.yaml`: the folders with a `kcl.mod` that match `include` in `konverge.yaml`, as in
+//! kcl-lang's Konfig.
 
 use std::collections::HashSet;
 
@@ -9,25 +9,25 @@ use konverge_base::model::RepoPath;
 /// The name of a stack whose project is the same folder.
 const DEFAULT_NAME: &str = "default";
 
-/// The word for the root of the repository in `include`. No other glob means it: whatever is below would be a stack,
-/// too.
+/// The text for the root of the repository in `include`. No other glob matches the root, because such a glob would also
+/// match everything below.
 const ROOT: &str = ".";
 
-/// The name of the project at the root, which has no folder's name. That of the package may change, and an identity must
-/// not.
+/// The name of the project at the root, for which there is no folder name. The name of the package is not used: it may
+/// change, and an identity must not.
 const ROOT_PROJECT: &str = "root";
 
-/// The folders that `include` makes stacks, and the projects that only they have.
+/// The folders that are stacks because of `include`, and the projects that exist only because of these stacks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PackageStacks {
-    /// Sorted.
+    /// The folders of the stacks, sorted.
     pub(super) folders: Vec<RepoPath>,
-    /// Folders without a `project.yaml`.
+    /// The folders of the projects, which have no `project.yaml`.
     pub(super) projects: HashSet<RepoPath>,
 }
 
 impl PackageStacks {
-    /// Finds them among the folders with a `kcl.mod`. `projects` are the folders with a `project.yaml`.
+    /// Finds these stacks among the folders with a `kcl.mod`. `projects` are the folders with a `project.yaml`.
     pub(super) fn find(
         tree: &FileTreeView,
         include: &[String],
@@ -62,7 +62,7 @@ impl PackageStacks {
         }
     }
 
-    /// The project in a folder, if it has no `project.yaml`.
+    /// Returns the project in a folder, if it has no `project.yaml`.
     pub(super) fn project(&self, folder: &RepoPath) -> Option<Project> {
         self.projects.contains(folder).then(|| Project {
             name: if folder.is_root() {
@@ -77,7 +77,7 @@ impl PackageStacks {
     }
 }
 
-/// The name of a stack in a folder that has no `stack.yaml`.
+/// Returns the name of a stack in a folder that has no `stack.yaml`.
 pub(super) fn name<'a>(folder: &'a RepoPath, project: &RepoPath) -> &'a str {
     if folder == project {
         DEFAULT_NAME
@@ -86,7 +86,7 @@ pub(super) fn name<'a>(folder: &'a RepoPath, project: &RepoPath) -> &'a str {
     }
 }
 
-/// The folder above, unless that is the root of the repository.
+/// Returns the parent folder, which is the project; for a folder directly below the root, the folder itself.
 fn project_folder(folder: &RepoPath) -> RepoPath {
     let above = folder.parent().filter(|above| !above.is_root());
     above.unwrap_or_else(|| folder.clone())

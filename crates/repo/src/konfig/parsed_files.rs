@@ -1,4 +1,4 @@
-//! [`ParsedFiles`]: the small files of a layout, each content parsed once, however many stacks or revisions share
+//! [`ParsedFiles`]: the small files of a layout. Each content is parsed once, even if several stacks or revisions share
 //! it.
 
 use std::{
@@ -19,13 +19,13 @@ use konverge_base::{
     yaml::YamlError,
 };
 
-/// Parsed files by their content.
+/// The parsed files, by content.
 #[derive(Default)]
 pub(super) struct ParsedFiles {
     parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
 }
 
-/// The parser of a file.
+/// The kind of a file, which decides its parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Class {
     Project,
@@ -43,7 +43,7 @@ enum Parsed {
     Module(Result<Arc<KclMod>, String>),
 }
 
-/// The number of threads that read and parse: as many as CI machines have cores.
+/// The number of threads that read and parse. CI machines usually have two cores.
 const READERS: usize = 2;
 
 impl ParsedFiles {
@@ -114,7 +114,7 @@ impl ParsedFiles {
         Ok(Some(memo.entry(key).or_insert(parsed).clone()))
     }
 
-    /// Reads every small file of the layout that is wanted, on several threads, each content once.
+    /// Reads every needed small file of the layout, on several threads, each content once.
     pub(super) fn prefetch(
         &self,
         tree: &FileTreeView,
@@ -136,7 +136,7 @@ impl ParsedFiles {
             }
         }
         {
-            // In the order of their paths: neighbours are often stored as deltas of one another.
+            // Sorted by path: neighbours are often stored as deltas of one another, which git then reads faster.
             let memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
             let mut met = HashSet::new();
             wanted.retain(|key| !memo.contains_key(key) && met.insert(*key));

@@ -5,13 +5,13 @@ use konverge_base::model::{
     stack::{CompileSetup, GET_KCL},
 };
 
-/// The variable at the start of a path, and the rest.
+/// Returns the variable at the start of a path, and the rest.
 pub(super) fn variable(text: &str) -> Option<(&str, &str)> {
     let (variable, rest) = text.strip_prefix("${")?.split_once('}')?;
     (rest.is_empty() || rest.starts_with('/')).then(|| (variable, rest.trim_start_matches('/')))
 }
 
-/// The name and the folder of the dependency in `name:KCL_MOD`.
+/// Returns the name and the folder of the dependency in a variable `name:KCL_MOD`.
 pub(super) fn package_folder(
     setup: &CompileSetup,
     variable: &str,
@@ -20,7 +20,7 @@ pub(super) fn package_folder(
     let name = variable.strip_suffix(":KCL_MOD").ok_or_else(|| {
         format!("`{text}`: only ${{PWD}}, ${{KCL_MOD}} and ${{<package>:KCL_MOD}} are known")
     })?;
-    // `kcl.mod` may write a name with `-`; an import cannot.
+    // A name may have a `-` in `kcl.mod`, but not in an import.
     let name = &name.replace('-', "_");
     if let Some(known) = setup.packages.iter().find(|(known, _)| known == name) {
         return Ok(known.clone());

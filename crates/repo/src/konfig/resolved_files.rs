@@ -1,4 +1,4 @@
-//! [`ResolvedFiles`]: the files that a checkout shows below a folder, with links followed.
+//! [`ResolvedFiles`]: the files below a folder as a checkout shows them, with links followed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,30 +8,30 @@ use konverge_base::model::{
     file_source::{BlobId, FileKind},
 };
 
-/// The content of a folder.
+/// The files below a folder, with links followed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResolvedFiles {
-    /// Every regular file, sorted by the path at which it is visible.
+    /// The regular files, sorted by the path at which they are visible.
     pub files: Vec<ResolvedFile>,
-    /// Every link that was followed, with its content.
+    /// The links that were followed, with the ids of their contents.
     pub links: Vec<(RepoPath, BlobId)>,
     /// The paths of dangling links and of submodules that are not checked out.
     pub nowhere: Vec<RepoPath>,
 }
 
-/// A file that may be visible at another path than its own.
+/// A file, which may be visible at another path than its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResolvedFile {
-    /// The path at which it is visible.
+    /// The path at which the file is visible.
     pub path: RepoPath,
-    /// The real path.
+    /// The real path of the file.
     pub real: RepoPath,
-    /// Id of its content.
+    /// The id of the content.
     pub blob: BlobId,
 }
 
 impl FileTreeView {
-    /// Returns the files that a checkout shows below a folder, restricted to those that are `wanted` by their visible
+    /// Returns the files below a folder as a checkout shows them, if `wanted` is true for their visible
     /// path. A file is returned once, preferably at its own path, and each real folder is visited once, because links
     /// may form a cycle.
     pub fn resolve_files(&self, folder: &RepoPath, wanted: impl Fn(&RepoPath) -> bool) -> ResolvedFiles {
@@ -61,7 +61,7 @@ impl FileTreeView {
             match entry.filter(|entry| entry.kind == FileKind::File) {
                 Some(file) => take(seen_at, &real, file.blob),
                 None if is_empty(&real) => {
-                    // A folder that never existed is not an error.
+                    // A folder that does not exist is not an error.
                     if entry.is_some() || path != real {
                         shown.nowhere.push(seen_at);
                     }

@@ -1,4 +1,4 @@
-//! [`StackSelector`]: parses a command-line word that selects stacks. All commands use it.
+//! [`StackSelector`]: a command-line argument that selects stacks. All commands use it.
 
 use std::str::FromStr;
 
@@ -10,21 +10,21 @@ use konverge_base::model::{
     stack::{NamedBy, Stack},
 };
 
-/// One word that names stacks: an identity, a stack's folder, a folder above stacks, a project's name, or a glob over
-/// identities and folders.
+/// An argument that selects stacks: an identity, a stack's folder, a folder above stacks, a project's name, or a glob
+/// for identities and folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackSelector {
     text: String,
     glob: Option<Glob>,
 }
 
-/// A word that cannot name stacks.
+/// The error for an argument that cannot select stacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelector {
-    /// No stack has an empty name.
+    /// The argument is empty.
     #[error("a stack, a project, a folder or a glob is missing")]
     Empty,
-    /// The glob cannot be read.
+    /// The glob is invalid.
     #[error("the glob cannot be read: {0}")]
     Glob(String),
 }
@@ -38,7 +38,7 @@ impl FromStr for StackSelector {
         }
         let is_glob = text.contains(['*', '?', '[', '{']);
         let glob = is_glob.then(|| {
-            // As `match` in konverge.yaml: `*` does not cross a slash, `**` does.
+            // As for `match` in konverge.yaml, `*` does not match a slash and `**` does.
             GlobBuilder::new(text.trim_end_matches('/'))
                 .literal_separator(true)
                 .build()
@@ -52,18 +52,18 @@ impl FromStr for StackSelector {
 }
 
 impl StackSelector {
-    /// The word.
+    /// Returns the argument as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The word as an identity, if it can be one.
+    /// Returns the argument as an identity, if it is a valid one.
     pub fn identity(&self) -> Option<StackId> {
         self.text.parse().ok()
     }
 
-    /// The stacks of a layout that are meant by somebody who is in the folder `here`, sorted by folder. What comes
-    /// first wins: a folder relative to `here`, an identity, a folder relative to the root, a glob, a project.
+    /// Returns the selected stacks, sorted by folder, for a user in the folder `here`. The first of these that selects
+    /// a stack counts: a folder relative to `here`, an identity, a folder relative to the root, a glob, a project.
     pub fn select<'a>(&self, layout: &'a Layout, here: &RepoPath) -> Vec<&'a Stack> {
         let below = |folder: Option<RepoPath>| -> Vec<&'a Stack> {
             let is_below = |stack: &&Stack| {
@@ -94,13 +94,14 @@ impl StackSelector {
         found.unwrap_or_default()
     }
 
-    /// The stacks whose names give this word as identity although they have another one, since it is not unique.
+    /// Returns the stacks whose names form this identity, but that have another identity because it would not be
+    /// unique.
     pub fn select_ambiguous<'a>(&self, layout: &'a Layout) -> Vec<&'a Stack> {
         let is_meant = |stack: &&Stack| stack.names.as_str() == self.text;
         layout.stacks.iter().filter(is_meant).collect()
     }
 
-    /// Returns true if a glob or the name of a project selects a stack that only its state knows.
+    /// Returns true if the argument, as a glob or as the name of a project, selects a stack that only its state has.
     pub fn matches_recorded(&self, id: &StackId, folder: &RepoPath) -> bool {
         match &self.glob {
             Some(glob) => {
@@ -136,7 +137,7 @@ impl StackSelector {
         layout.stacks.iter().filter(is_meant).collect()
     }
 
-    /// Returns true if the word is `project` or `tenant/project` of a stack.
+    /// Returns true if the argument is the `project` or `tenant/project` of a stack.
     fn is_project_of(&self, id: &StackId) -> bool {
         let (whole, _) = id.as_str().rsplit_once('/').unwrap_or_default();
         self.text == id.project() || self.text == whole

@@ -1,5 +1,5 @@
-//! One settings file (`kcl.yaml`, `ci-test/settings.yaml`), and the order in which Kusion's versions read
-//! them.
+//! Parses one settings file (`kcl.yaml`, `ci-test/settings.yaml`). The order in which they are read depends on the
+//! version of Kusion.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ pub use konverge_base::model::stack::{LayoutRules, SettingsOrder};
 /// The content of one settings file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
-    /// `file` and then `files`, joined as Kusion does, as written.
+    /// The entries of `file` and then of `files`, as Kusion joins them; as written.
     pub files: Vec<String>,
-    /// `overrides`.
+    /// The values that replace attributes (`overrides`).
     pub overrides: Vec<String>,
-    /// `path_selector`.
+    /// The paths of the parts to print (`path_selector`).
     pub path_selector: Vec<String>,
-    /// `disable_none`.
+    /// True to omit attributes that are `None` (`disable_none`).
     pub disable_none: bool,
-    /// `strict_range_check`.
+    /// True to check the ranges of 32-bit integers and floats (`strict_range_check`).
     pub strict_range_check: bool,
     /// `package_maps`: name → folder as written.
     pub package_maps: BTreeMap<String, String>,
-    /// `kcl_options` in order, with the values that the core's reader of settings gives.
+    /// `kcl_options` in order, with the values as the core's parser of settings reads them.
     pub options: Vec<(String, Value)>,
 }
 
@@ -66,7 +66,7 @@ impl Settings {
     /// Parses a settings file. Unknown keys are ignored, because they belong to Kusion or the user.
     ///
     /// # Errors
-    /// Not UTF-8, not YAML, or a known key of the wrong type.
+    /// The content is not UTF-8, not YAML, or has a known key with a wrong type.
     pub fn parse(bytes: &[u8]) -> Result<Self, YamlError> {
         let text = super::manifests::text(bytes)?;
         let document: Option<Document> = yaml::from_written_str(text)?;

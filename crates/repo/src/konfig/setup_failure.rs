@@ -5,10 +5,10 @@ use konverge_base::{
     model::{file_source::SourceError, stack::SetupError},
 };
 
-/// The setup of a folder cannot be read.
+/// The error for a compiler setup that cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupFailure {
-    /// A file of the folder is wrong; other folders are not affected.
+    /// A file of the folder is invalid; other folders are not affected.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// An object is missing or damaged.

@@ -6,14 +6,14 @@ use konverge_base::model::{
     stack::{Entry, Stack},
 };
 
-/// The parts of another revision's layout that are still valid, as far as its files are concerned.
+/// The parts of another revision's layout that are still valid in this revision.
 pub(super) struct UnchangedLayout<'a> {
     layout: &'a Layout,
     changes: &'a Changes,
 }
 
 impl<'a> UnchangedLayout<'a> {
-    /// Returns the valid parts of a layout; `None` if the differences may influence any stack.
+    /// Returns the valid parts of a layout; `None` if the differences may influence every stack.
     pub(super) fn from_layout(layout: &'a Layout, changes: &'a Changes) -> Option<Self> {
         let module = |path: &RepoPath| matches!(path.file_name(), "kcl.mod" | "kcl.mod.lock");
         let globs_hold = !layout.has_globs || changes.appeared.is_empty();
@@ -21,18 +21,18 @@ impl<'a> UnchangedLayout<'a> {
         holds.then_some(Self { layout, changes })
     }
 
-    /// Returns true if a still valid stack may have a glob.
+    /// Returns true if a stack that is still valid may have a glob.
     pub(super) fn has_globs(&self) -> bool {
         self.layout.has_globs
     }
 
-    /// The packages whose folders do not define stacks. They are valid because a changed `kcl.mod` would have
-    /// invalidated the whole layout.
+    /// Returns the packages in which folders do not define stacks. They are valid, because a changed `kcl.mod` would
+    /// have invalidated the whole layout.
     pub(super) fn packages(&self) -> &'a [(RepoPath, PackageKind)] {
         &self.layout.packages
     }
 
-    /// The project in a folder.
+    /// Returns the project in a folder.
     pub(super) fn project(&self, folder: &RepoPath) -> Option<&'a Project> {
         let projects = &self.layout.projects;
         let at = projects
@@ -43,7 +43,7 @@ impl<'a> UnchangedLayout<'a> {
         (!broken && !self.changes.paths.contains(&file)).then_some(&projects[at])
     }
 
-    /// The stack in a folder, whose project must be valid too.
+    /// Returns the stack in a folder, if it and its project are still valid.
     pub(super) fn stack(&self, folder: &RepoPath, project: &Project) -> Option<&'a Stack> {
         self.project(&project.folder)?;
         let stacks = &self.layout.stacks;
@@ -58,7 +58,7 @@ impl<'a> UnchangedLayout<'a> {
         holds.then_some(stack)
     }
 
-    /// Returns true if a file must be read.
+    /// Returns true if a file differs and must be read again.
     pub(super) fn must_read(&self, path: &RepoPath) -> bool {
         self.changes.paths.contains(path)
     }

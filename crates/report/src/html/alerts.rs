@@ -1,4 +1,4 @@
-//! What is dangerous, at the top of the page.
+//! The list of dangerous changes and errors at the top of the page.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -16,7 +16,7 @@ use konverge_base::{
     },
 };
 
-/// Lists what is dangerous, the worst first.
+/// Lists errors and dangerous changes, the worst first.
 pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
     let items = html! {
         (failures(view))
@@ -87,7 +87,7 @@ fn failures(view: &PlanView<'_>) -> Markup {
     }
 }
 
-/// The place, the message and the hints of an error.
+/// Renders the position, the message and the hints of an error.
 fn error_text(error: &ErrorBody, message: &str) -> Markup {
     html! {
         @if let Some(file) = &error.file {
@@ -104,7 +104,7 @@ fn own_changes<'v>(view: &'v PlanView<'_>) -> impl Iterator<Item = (&'v StackVie
     stacks.flat_map(|stack| stack.own.iter().map(move |resource| (stack, *resource)))
 }
 
-/// Deletions, replacements and lost data.
+/// Lists deletions, replacements and lost data.
 fn grave_changes(view: &PlanView<'_>) -> Markup {
     let mut grave: Vec<_> = own_changes(view)
         .filter(|(_, resource)| labels::is_grave(resource))
@@ -125,7 +125,7 @@ fn grave_changes(view: &PlanView<'_>) -> Markup {
     }
 }
 
-/// Lists what may have to be replaced.
+/// Lists resources that may have to be replaced.
 fn immutable_changes(view: &PlanView<'_>) -> Markup {
     let may_be_replaced =
         |(_, resource): &(_, &ResourcePlan)| !labels::is_grave(resource) && !resource.immutable.is_empty();

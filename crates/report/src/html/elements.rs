@@ -1,32 +1,32 @@
-//! The small elements that all parts of the page use. A template escapes what it is given; text from others gets its
-//! hidden characters made visible, too.
+//! Small elements that all parts of the page use. The template escapes all text; in text from outside, hidden
+//! characters are made visible, too.
 
 use maud::{Markup, PreEscaped, html};
 
 use crate::{diff, escape, labels};
 use konverge_base::model::plan::Action;
 
-/// Text from others: hidden characters are made visible, line breaks stay.
+/// Returns text from outside, with hidden characters made visible and with its line breaks.
 pub fn text(text: &str) -> Markup {
     PreEscaped(escape::html(text))
 }
 
-/// Text from others in one line.
+/// Returns text from outside on one line.
 pub fn line(text: &str) -> Markup {
     PreEscaped(escape::html(&escape::line(text)))
 }
 
-/// A name, a path or a value in one line.
+/// Returns a name, a path or a value on one line, as code.
 pub fn code(text: &str) -> Markup {
     html! { code { (line(text)) } }
 }
 
-/// A text in sentences, with its commands and names as code.
+/// Returns a text of sentences, with its commands and names as code.
 pub fn prose(text: &str) -> Markup {
     PreEscaped(escape::html_prose(text))
 }
 
-/// Names with something between each two.
+/// Returns names as code, with a separator between them.
 pub fn codes<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> Markup {
     html! {
         @for (index, text) in texts.enumerate() {
@@ -36,7 +36,7 @@ pub fn codes<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> Markup 
     }
 }
 
-/// Paths after a text; nothing without paths.
+/// Returns paths after a text; empty if there are no paths.
 pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
     let paths: Vec<_> = paths.iter().map(|path| diff::dotted(path)).collect();
     html! {
@@ -46,12 +46,12 @@ pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
     }
 }
 
-/// The sign and the word of an action.
+/// Returns the sign and the word of an action.
 pub fn action(action: Action) -> Markup {
     html! { span.badge.(class(action)) { (labels::sign(action)) " " (labels::action_word(action)) } }
 }
 
-/// The style of an action.
+/// Returns the style of an action.
 pub(super) fn class(action: Action) -> &'static str {
     match action {
         Action::Create | Action::Adopt | Action::Run => "create",

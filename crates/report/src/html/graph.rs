@@ -1,4 +1,5 @@
-//! The reasons as an SVG diagram: from left to right changed files, their importers, the stacks.
+//! The reasons of the affected stacks as an SVG diagram. From left to right: changed files, their importers, the
+//! stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,14 +10,14 @@ use super::elements::line;
 use crate::escape;
 use konverge_base::model::affected::Affected;
 
-/// The maximum number of boxes; above it stacks are joined by project.
+/// The maximum number of boxes. With more, the stacks of a project become one box.
 const NODES: usize = 150;
 
 const ROW: usize = 26;
 const COLUMN: usize = 295;
 const BOX: usize = 250;
 
-/// The diagram, or `None` if it would be empty.
+/// Returns the diagram; `None` if it would be empty.
 pub(super) fn svg(affected: &Affected) -> Option<Markup> {
     let mut graph = GraphDrawing::new(affected, false);
     if graph.columns.len() > NODES {
@@ -28,8 +29,8 @@ pub(super) fn svg(affected: &Affected) -> Option<Markup> {
     Some(graph.draw("From the changed files to the affected stacks"))
 }
 
-/// A diagram of lines from left to right; `marked` nodes stand out. `None` without an edge, and for more than it has room
-/// for.
+/// Returns a diagram with lines from left to right, in which `marked` nodes are highlighted. `None` if there are no
+/// edges or too many nodes.
 pub fn of_edges(edges: BTreeSet<(String, String)>, marked: BTreeSet<String>, label: &str) -> Option<Markup> {
     let drawing = GraphDrawing {
         columns: columns(&edges),
@@ -135,8 +136,8 @@ impl GraphDrawing {
     }
 }
 
-/// Assigns columns. A node is placed directly left of its leftmost target, so that lines lead from column to
-/// column. Files that import each other in a cycle are moved a few rounds at most.
+/// Assigns columns. A node is directly left of its leftmost target, so that lines go from one column to the next. Files
+/// that import each other in a cycle are moved only a few times.
 fn columns(edges: &BTreeSet<(String, String)>) -> BTreeMap<String, usize> {
     const ROUNDS: usize = 16;
     let nodes = edges.iter().flat_map(|(from, to)| [from, to]);
@@ -164,7 +165,7 @@ struct BoxPosition {
 }
 
 impl BoxPosition {
-    /// The first free row of a column.
+    /// Returns the first free row of a column.
     fn below(column: usize, rows: &mut usize) -> Self {
         *rows += 1;
         Self {
@@ -186,8 +187,8 @@ impl BoxPosition {
     }
 }
 
-/// The path of a line between two boxes. In the columns between them it gets a row of its own below the boxes: behind a
-/// box it would seem to start there.
+/// Returns the path of a line between two boxes. In columns between them the line gets a row below the boxes, because
+/// behind a box it would seem to start there.
 fn edge(from: BoxPosition, to: BoxPosition, heights: &mut BTreeMap<usize, usize>) -> String {
     let mut path = format!("M{} {}", from.right(), from.middle());
     let (mut x, mut y) = (from.right(), from.middle());

@@ -1,5 +1,5 @@
-//! One self-contained HTML page: the whole diff of every stack, searchable, with the graph. It loads no
-//! script or style from elsewhere; text from others is data only.
+//! One self-contained HTML page with the whole diff of every stack, a search, and the graph. The page loads no script
+//! or style from elsewhere, and text from outside is only data.
 
 mod alerts;
 pub mod elements;

@@ -1,4 +1,4 @@
-//! The page as a whole: head, tools, sections.
+//! The page as a whole: header, tools, sections.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -21,10 +21,10 @@ use konverge_base::model::{StackId, plan::Action};
 pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// The number of affected stacks up to which the graph is open: a large one is in the way of the changes.
+/// The maximum number of affected stacks for which the graph is open. A larger graph would push the changes down.
 const OPEN_GRAPH: usize = 50;
 
-/// The whole preview as one HTML file.
+/// Returns the whole preview as one HTML file.
 pub fn report(input: &CommentInput<'_>) -> String {
     let view = view_model::build(input);
     let title = if input.run.repository.is_empty() {
@@ -32,7 +32,7 @@ pub fn report(input: &CommentInput<'_>) -> String {
     } else {
         format!("Konverge preview · {}", input.run.repository)
     };
-    // Nothing is loaded, and only our own script and style can run, whatever the data contains.
+    // The page loads nothing, and only its own script and style can run, whatever the data contains.
     let security = format!(
         "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
         sha256(STYLE),
@@ -123,7 +123,7 @@ fn count_actions(view: &PlanView<'_>) -> impl Iterator<Item = Action> {
     .filter_map(|(action, count)| (count > 0).then_some(action))
 }
 
-/// Search and filters. Without script they do nothing: the script shows them.
+/// Returns the search and the filters. They are hidden until the script of the page runs.
 fn tools(view: &PlanView<'_>) -> Markup {
     let filter = |key: &str, label: &str| {
         html! { label { input type="checkbox" data-filter=(key); " " (label) } }

@@ -1,4 +1,4 @@
-//! The changes of the stacks, and of several stacks at once.
+//! The changes of each stack, and the changes that are equal in several stacks.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -20,21 +20,21 @@ pub(super) const FAILED: &str = "failed";
 /// The filter for deletions, replacements and lost data.
 pub(super) const DANGEROUS: &str = "dangerous";
 
-/// The number of reasons that are shown of a stack.
+/// The maximum number of reasons that are shown for a stack.
 const REASONS: usize = 20;
 
-/// The word of an action that the filters use.
+/// Returns the word for an action in the filters.
 pub(super) fn filter_key(action: Action) -> String {
     labels::action_word(action).replace(' ', "-")
 }
 
-/// Returns true if a change deletes, replaces or may have to.
+/// Returns true if a change deletes or replaces a resource, or may have to.
 pub(super) fn is_dangerous(resources: &[&ResourcePlan]) -> bool {
     let is = |resource: &&ResourcePlan| labels::is_grave(resource) || !resource.immutable.is_empty();
     resources.iter().any(is)
 }
 
-/// The filters that show an item.
+/// Returns the filters under which an item is shown.
 fn filter_keys(resources: &[&ResourcePlan], failed: bool) -> String {
     let mut keys: Vec<_> = resources
         .iter()
@@ -47,10 +47,10 @@ fn filter_keys(resources: &[&ResourcePlan], failed: bool) -> String {
     keys.join(" ")
 }
 
-/// The number of lines of diff up to which every change of a page is open.
+/// The maximum number of diff lines for which all changes of a page are open.
 const SMALL: usize = 80;
 
-/// Returns true if all diffs are so short that a reader need not open them one by one.
+/// Returns true if all diffs together are so short that they can be open from the start.
 fn is_small(view: &PlanView<'_>) -> bool {
     let groups = view
         .groups
@@ -73,14 +73,14 @@ fn is_small(view: &PlanView<'_>) -> bool {
     groups.chain(own).all(|resource| {
         let context = diff::DiffContext::Tree(3);
         let lines = diff::resource(resource, context).len() + diff::drift(resource, context).len();
-        // A resource takes room by its title, too.
+        // The title of a resource takes room, too.
         let fits = lines < left;
         left = left.saturating_sub(lines + 1);
         fits
     })
 }
 
-/// The changes that are the same in several stacks.
+/// Renders the changes that are equal in several stacks.
 pub(super) fn groups(view: &PlanView<'_>) -> Markup {
     if view.groups.is_empty() {
         return html! {};
@@ -113,7 +113,7 @@ pub(super) fn groups(view: &PlanView<'_>) -> Markup {
     }
 }
 
-/// The changes of each stack.
+/// Renders the changes of each stack.
 pub(super) fn stacks(view: &PlanView<'_>) -> Markup {
     let open = is_small(view);
     html! {
@@ -228,7 +228,7 @@ fn change_of(resource: &ResourcePlan, title: &str) -> Markup {
     }
 }
 
-/// Shows what differs already, apart from the change.
+/// Renders the drift of a resource, separate from the change.
 fn drift_of(resource: &ResourcePlan) -> Markup {
     let drift = diff::drift(resource, diff::DiffContext::Tree(3));
     html! {

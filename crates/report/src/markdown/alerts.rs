@@ -1,6 +1,6 @@
-//! The alerts, which are never folded or dropped: one list of what blocks the apply, one of what is deleted, replaced or
-//! lost, the worst first in each, and notes. If there are more than fit, lines with the same text for several things are
-//! joined with a count.
+//! The alerts of a comment, which are never folded or dropped: a list of problems that block the apply, a list of
+//! deleted, replaced or lost resources, the worst first in each, and notes. If not all of them fit, lines with the same
+//! text are combined into one with their number.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use konverge_base::{
     },
 };
 
-/// The number of resources that are named where only their number matters.
+/// The maximum number of resources that are listed if their number matters more.
 const NAMED: usize = 5;
 
 struct Alert {
-    /// Alerts are shown in the order of their kinds.
+    /// The kind, by which alerts are sorted.
     kind: AlertKind,
-    /// The whole line with its error block, without the list sign.
+    /// The whole line with its error block, without the list bullet.
     line: String,
-    /// The line without the parts that differ between stacks.
+    /// The line without the parts that differ between stacks, under which alerts can be combined.
     joined: String,
-    /// The number of things that it is about.
+    /// The number of resources or stacks in this alert.
     count: usize,
 }
 
@@ -50,7 +50,7 @@ enum AlertKind {
     NotValidated,
 }
 
-/// A list of alerts with a title of its own.
+/// A list of alerts with its own title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
     Superseded,
@@ -74,8 +74,8 @@ impl AlertKind {
     }
 }
 
-/// The alerts in at most `room` bytes, as far as possible: all lines, or else joined lines, or else one line
-/// per section.
+/// Renders the alerts in at most `room` bytes if possible: all lines, or else combined lines, or else one line per
+/// section.
 pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> BoundedPart {
     let alerts = collect(input, view);
     if alerts.is_empty() {
@@ -106,7 +106,7 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize)
             })
             .collect()
     });
-    // A joined line stands for several, of which it leaves out the names.
+    // A combined line leaves out the names of several resources, so these count as left out.
     let joined_lines = joined.lines().filter(|line| line.starts_with("> - ")).count();
     if joined.len() <= room {
         return BoundedPart {
@@ -213,7 +213,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
     alerts
 }
 
-/// Stacks that failed with the same.
+/// Returns the alert for stacks that failed with the same error.
 fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: usize) -> Alert {
     let place = match (&error.file, error.line) {
         (Some(file), Some(line)) => format!(" at {}", escape::code(&format!("{file}:{line}"))),
@@ -260,7 +260,7 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     }
 }
 
-/// An update of fields that Kubernetes documents as immutable, where no server was asked.
+/// Returns the alert for an update of immutable fields, if no server has checked whether it must be a replacement.
 fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let paths = resource.immutable.iter().take(5);
@@ -277,7 +277,8 @@ fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
     }
 }
 
-/// A value that somebody else changed since the last apply: what it is now, and what an apply makes it.
+/// Returns the alert for a value that somebody else changed since the last apply: the live value, and the value after
+/// an apply.
 fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &FieldChange)) -> Alert {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let path = escape::code(&diff::dotted(&change.path));
@@ -298,7 +299,8 @@ fn changed_by_others((stack, resource, change): (&StackId, &ResourcePlan, &Field
     }
 }
 
-/// Warns of what a preview without a cluster cannot know, and of what no server has validated; once for all stacks.
+/// Returns the alerts about data that a preview without a cluster lacks, and about resources that no server has
+/// validated.
 fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     let alert = |line: String, count| Alert {
         kind: AlertKind::NotValidated,
@@ -387,7 +389,8 @@ fn sections(alerts: &[Alert], stops_at_drift: bool, lines: impl Fn(&[Alert]) -> 
     text
 }
 
-/// `2 resources will be deleted or replaced, 1 of them with data or an address; 1 may have to be replaced`.
+/// Returns the counts of destructive changes: `2 resources will be deleted or replaced, 1 of them with data or an
+/// address; 1 may have to be replaced`.
 fn destruction(grave: usize, lost: usize, may: usize) -> String {
     let mut parts = Vec::new();
     if grave > 0 {
@@ -419,7 +422,7 @@ fn first_line(message: &str) -> String {
         .collect()
 }
 
-/// The excerpt of an error as a fenced block inside a quoted list item.
+/// Returns the excerpt of an error as a fenced block inside a quoted list item.
 fn quote(message: &str) -> String {
     let shown = errors::excerpt(message);
     let fence = escape::fence_for(&shown.join("\n"));

@@ -10,7 +10,7 @@ use konverge_base::model::{
     comment_marker::CommentMarker,
 };
 
-/// Renders headline, failures, table and footer in at most `budget` bytes. If space is short, failures are dropped
+/// Renders headline, failures, table and footer in at most `budget` bytes. If not everything fits, failures are dropped
 /// last.
 pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
@@ -74,7 +74,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     page.into_text()
 }
 
-/// The stacks that were not changed because a newer commit was applied to them; empty if there are none.
+/// Returns a text about the stacks that were skipped because of a newer commit; empty if there are none.
 pub fn newer(stacks: &BTreeMap<StackId, CommitId>) -> String {
     const NAMED: usize = 50;
     if stacks.is_empty() {
@@ -108,7 +108,7 @@ fn row(stack: &StackOutcome) -> String {
         all => format!("{} of {}", stack.changed(), labels::plural(all, "resource")),
     };
     let serial = stack.serial.map_or(String::new(), |s| format!("serial {s}"));
-    // For a stopped stack no plan was executed.
+    // A stopped stack has no executed plan.
     let plan = match stack.result {
         StackResult::Applied | StackResult::Unchanged | StackResult::Waiting | StackResult::Failed => {
             format!("`{}`", stack.digest.short())

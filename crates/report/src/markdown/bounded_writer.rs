@@ -1,11 +1,11 @@
-//! A text with a maximum size.
+//! A writer of text with a maximum size.
 
 /// The error for a text that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BudgetExceeded;
 
-/// A text with a budget in bytes. A block that does not fit is not written at all, so the text never ends
-/// inside a block.
+/// A text with a limit in bytes. A block that does not fit is left out completely, so the text never ends inside a
+/// block.
 #[derive(Debug, Clone)]
 pub(super) struct BoundedWriter {
     text: String,
@@ -28,17 +28,17 @@ impl BoundedWriter {
         Ok(())
     }
 
-    /// Adds a block and returns whether it fitted.
+    /// Adds a block if it fits. Returns true if it was added.
     pub(super) fn try_push(&mut self, block: &str) -> bool {
         self.push(block).is_ok()
     }
 
-    /// The remaining bytes.
+    /// Returns the number of bytes that are left.
     pub(super) fn room(&self) -> usize {
         self.budget - self.text.len()
     }
 
-    /// Reserves bytes for the end.
+    /// Reserves bytes for the end of the text.
     pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         if bytes > self.room() {
             return Err(BudgetExceeded);

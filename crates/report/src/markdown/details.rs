@@ -1,5 +1,5 @@
-//! The details: equal changes once, then the changes of each stack. What runs and is changed is shown with its values,
-//! what is created or deleted is a line that opens.
+//! The details of a comment: equal changes once, then the changes of each stack. Changes of live resources show their
+//! values; created and deleted resources are folded lines.
 
 use super::fill::{Block, Form, Omitted, Rank, Section, Text};
 use crate::{
@@ -11,30 +11,30 @@ use crate::{
 };
 use konverge_base::model::plan::{Action, ResourcePlan};
 
-/// The number of stacks that a group names if not all are named.
+/// The number of stacks that a group lists if it does not list all.
 const FEW: usize = 5;
 
-/// The number of stacks of a group up to which all are named above the change.
+/// The maximum number of stacks of a group that are all listed above the change.
 const INLINE: usize = 12;
 
-/// The number of paths in the line of a change.
+/// The maximum number of paths in the line of a change.
 const PATHS: usize = 10;
 
-/// How much of the changes of a resource is shown, from the most to the least.
+/// The amount of detail for the changes of a resource, from the most to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// The values, in the tree of their path.
+    /// The values, in the tree of their paths.
     Tree,
-    /// The values, each with its path in one line.
+    /// The values, each with its path on one line.
     Values,
-    /// The paths.
+    /// Only the paths.
     Paths,
 }
 
 impl Detail {
     pub(super) const ALL: [Self; 3] = [Self::Tree, Self::Values, Self::Paths];
 
-    /// Returns the context of a value; `None` without values.
+    /// Returns the context for a diff; `None` if no values are shown.
     pub(super) fn context(self) -> Option<diff::DiffContext> {
         match self {
             Self::Tree => Some(diff::DiffContext::Tree(3)),
@@ -44,7 +44,7 @@ impl Detail {
     }
 }
 
-/// The groups, then the stacks.
+/// Returns the sections: equal changes, then the stacks.
 pub(super) fn sections<'v>(view: &'v PlanView<'v>) -> Vec<Section<'v>> {
     let groups = view
         .groups
@@ -66,7 +66,7 @@ fn group_section<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Secti
     Section::fold(title, blocks)
 }
 
-/// Shows the cause of a change, and the names of its stacks: all if they are some, a few of them if they are many.
+/// Returns the cause of a change and the names of its stacks: all of them, or only a few if there are many.
 fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'v> {
     let n = group.stacks.len();
     let rank = group
@@ -97,7 +97,7 @@ fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'
     }
 }
 
-/// The names of many stacks, below the change: above it they would be all that a reader sees.
+/// Returns the names of many stacks, to be shown below the change, because above it they would fill the screen.
 fn all_names<'v>(group: &'v ChangeGroup<'v>) -> Block<'v> {
     let all = move || {
         let names: Vec<_> = group.stacks.iter().map(|id| escape::code(id.as_str())).collect();
@@ -126,7 +126,7 @@ fn group_block<'v>(change: &'v EqualChange<'v>) -> Block<'v> {
     resource_forms(resource, change.resources.len(), title)
 }
 
-/// The changes with names and fields: `update Deployment web: spec.replicas`.
+/// Returns the section with the changes of one stack, under its name and counts.
 fn stack_section<'v>(stack: &'v StackView<'v>) -> Section<'v> {
     let title = format!(
         "<b>{}</b> {}{}",
@@ -148,7 +148,7 @@ fn stack_section<'v>(stack: &'v StackView<'v>) -> Section<'v> {
     Section::fold(title, blocks)
 }
 
-/// The line of the objects that are taken over as they run.
+/// Returns the line about objects that are taken over without a change.
 fn kept_block<'v>(kept: usize) -> Block<'v> {
     let line = move || {
         let objects = labels::plural(kept, "object");
@@ -163,7 +163,7 @@ fn kept_block<'v>(kept: usize) -> Block<'v> {
     }
 }
 
-/// The line of a change that is shown as one of many stacks.
+/// Returns the line of a change that is shown above as an equal change of several stacks.
 fn grouped_block(resource: &ResourcePlan) -> Block<'_> {
     let line = move || {
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
@@ -180,7 +180,8 @@ fn grouped_block(resource: &ResourcePlan) -> Block<'_> {
     }
 }
 
-/// The forms of a change that stands for `count` resources. `title` writes its name, with at most so many names.
+/// Returns the forms of a change that is shown for `count` resources. `title` formats the title with at most that many
+/// names.
 fn resource_forms<'v>(
     resource: &'v ResourcePlan,
     count: usize,
@@ -207,7 +208,7 @@ fn resource_forms<'v>(
         return Block { hidden, forms };
     }
     match Danger::of_resource(resource) {
-        // The values of what goes are read after the values of what stays.
+        // The values of a deleted resource are less important than those of a resource that stays.
         Some(danger) if resource.action == Action::Delete => forms
             .push(Form::new(Rank::Tree(danger), move || {
                 whole(resource, &title(usize::MAX, escape::html_code))
@@ -230,7 +231,7 @@ fn resource_forms<'v>(
     Block { hidden, forms }
 }
 
-/// Returns true if a line does not say everything about a change.
+/// Returns true if one line does not show everything about a change.
 fn has_values(resource: &ResourcePlan) -> bool {
     let is_own = |change| diff::is_own(resource, change);
     !resource.notes.is_empty() || resource.data_loss || resource.changes.iter().any(is_own)
@@ -240,7 +241,7 @@ fn rank_of_line(resource: &ResourcePlan) -> Rank {
     Danger::of_resource(resource).map_or(Rank::Harmless, Rank::Line)
 }
 
-/// ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.
+/// Returns a change as a line: ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.
 fn line(resource: &ResourcePlan, title: &str) -> String {
     let whole = resource.changes.iter().any(|change| change.path.is_empty());
     let paths = if whole { Vec::new() } else { diff::paths(resource) };
@@ -252,7 +253,7 @@ fn line(resource: &ResourcePlan, title: &str) -> String {
     format!("- {} {title}{paths}\n\n", labels::action_word(resource.action))
 }
 
-/// A line that opens: what is created or deleted, as a whole.
+/// Returns a fold with a whole resource that is created or deleted.
 fn whole(resource: &ResourcePlan, title: &str) -> Text {
     let text = format!(
         "<details><summary>{} {} {title}</summary>\n\n{}</details>\n\n",
@@ -263,7 +264,7 @@ fn whole(resource: &ResourcePlan, title: &str) -> Text {
     Text { text, lines: 1 }
 }
 
-/// The heading, the notes and the changes of a resource.
+/// Returns the heading, the notes and the changes of a resource.
 pub(super) fn resource_block(resource: &ResourcePlan, title: &str, detail: Detail) -> Text {
     let body = body(resource, detail);
     let text = format!(

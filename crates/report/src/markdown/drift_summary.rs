@@ -13,29 +13,30 @@ use konverge_base::{
     },
 };
 
-/// The maximum number of stacks that are named where only their number matters.
+/// The maximum number of stacks that are listed if their number matters more.
 const NAMED: usize = 20;
 
 /// The results of one drift check.
 #[derive(Debug, Clone, Copy)]
 pub struct DriftRound<'a> {
-    /// The differences of the checked stacks.
+    /// The difference of each checked stack.
     pub plan: &'a Plan,
-    /// The number of applied stacks, which are checked in turn.
+    /// The number of applied stacks, which the checks go through in turn.
     pub applied: usize,
-    /// The least recently checked stack, and how long ago; `None` if it was never checked.
+    /// The stack that was least recently checked, and how long ago that was; `None` if it was never checked.
     pub waiting: Option<(&'a StackId, Option<Duration>)>,
-    /// How long each difference has been known.
+    /// The time for which each difference has been known, by stack.
     pub known_for: &'a BTreeMap<StackId, Duration>,
-    /// Stacks with pending changes on the default branch.
+    /// The stacks with pending changes on the default branch.
     pub behind: &'a [StackId],
     /// The age of the last successful run, if it is too old.
     pub overdue: Option<Duration>,
-    /// The results of the stacks that were restored.
+    /// The results for the stacks that were restored.
     pub restored: &'a ApplyReport,
 }
 
-/// Headline, overdue checks, the drifted stacks with their age, their differences; at most `budget` bytes.
+/// Renders the headline, overdue checks, and the drifted stacks with their age and differences, in at most `budget`
+/// bytes.
 pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     let drifted: Vec<_> = round
@@ -94,7 +95,7 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     page.into_text()
 }
 
-/// An alert that no drift check has succeeded for too long.
+/// Returns the alert that no drift check has succeeded for too long.
 fn overdue(since: Option<Duration>) -> Option<String> {
     since.map(|since| {
         format!(

@@ -1,4 +1,4 @@
-//! The report of a failed run: why it failed, and what is known nevertheless.
+//! The report of a failed run: the error, and the data about the run.
 
 use super::apply_result::footer;
 use crate::{RunInfo, escape};
@@ -14,19 +14,19 @@ pub enum Failed {
     Preview,
     /// An apply.
     Apply,
-    /// Keeping the difference of a drifted stack.
+    /// The command that keeps the drift of a stack in the code.
     Keep,
     /// Any other run.
     Run,
 }
 
-/// The number of message lines that are shown.
+/// The maximum number of message lines that are shown.
 const LINES: usize = 20;
 
-/// The number of bytes of a line that are shown.
+/// The maximum number of bytes of a line that are shown.
 const LINE: usize = 400;
 
-/// The failure of a whole run, as a comment or for the summary. It is short, so it needs no budget.
+/// Renders the failure of a whole run, as a comment or for the summary. It is short, so it needs no size limit.
 pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<&CommentMarker>) -> String {
     let (title, known) = match what {
         Failed::Preview => (
@@ -71,7 +71,7 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
     text + &footer(run)
 }
 
-/// The summary of a run that had nothing to do; `why` may be empty.
+/// Renders the summary of a run that had nothing to do. `why` may be empty.
 pub fn nothing_to_do(why: &str) -> String {
     let why: String = escape::lines(why.trim())
         .take(LINES)

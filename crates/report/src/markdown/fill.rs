@@ -1,48 +1,49 @@
-//! The ranked fill: what of a comment is shown in which length. Each block has a few forms, from a line to everything; the
-//! room goes to the forms in the order of their ranks, so that what is dangerous is read first. What is shortened is counted.
+//! Chooses how much of each part a comment shows. Each block has several forms, from one line to the whole content, and
+//! each form has a rank. The room goes to the forms in the order of their ranks, so that dangerous changes are shown
+//! first. The parts that are left out are counted.
 
 use std::ops::Add;
 
 use crate::danger::Danger;
 
-/// A fold with at most this many lines is open.
+/// The maximum number of lines of a fold that is open.
 const SHORT: usize = 15;
 
-/// The number of lines in all open folds of a comment.
+/// The maximum number of lines in all open folds of a comment.
 const OPEN: usize = 80;
 
-/// The bytes of the word by which a fold is open.
+/// The attribute that makes a fold open.
 const OPEN_WORD: &str = " open";
 
-/// How much is lost if a reader does not see a form; the first is what must not be missing.
+/// The importance of a form to a reader, the most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// The table of few stacks, and what a policy denies.
+    /// The table of a few stacks, and denials of policies.
     Overview,
-    /// A line which says that something that runs is changed.
+    /// A line about a change of a live resource.
     Line(Danger),
-    /// The values of such a change.
+    /// The values of a change of a live resource.
     Values(Danger),
-    /// A line which says that something is created, or taken over as it is.
+    /// A line about a resource that is created, or taken over without a change.
     Harmless,
-    /// Drift that the merge restores, and the findings of policies that deny nothing.
+    /// Drift that the merge reverts, and policy findings that deny nothing.
     Beside,
-    /// The way to a value as a tree.
+    /// The values of a change with their paths as a tree.
     Tree(Danger),
     /// Whole created objects.
     Whole,
-    /// Names of stacks, and why they are here.
+    /// Names of stacks, and the reasons why they are affected.
     Background,
 }
 
-/// The counts of what a reader does not see.
+/// The counts of the parts that a comment leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Omitted {
-    /// Changed resources that are named without their values.
+    /// The changed resources whose values are not shown.
     pub values: usize,
-    /// Changed resources that are not named.
+    /// The changed resources that are not shown at all.
     pub resources: usize,
-    /// Other lines: notes, findings, names of stacks, reasons.
+    /// The other lines that are left out: notes, findings, names of stacks, reasons.
     pub lines: usize,
 }
 
@@ -67,11 +68,11 @@ impl Add for Omitted {
     }
 }
 
-/// A text of one block.
+/// The text of one block.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Text {
     pub text: String,
-    /// The number of lines that a reader sees of it.
+    /// The number of lines that are visible to a reader.
     pub lines: usize,
 }
 
@@ -81,16 +82,16 @@ impl From<String> for Text {
     }
 }
 
-/// One length of a block.
+/// One form of a block, with a certain length.
 pub(super) struct Form<'a> {
     pub rank: Rank,
-    /// The counts of what this form leaves out.
+    /// The counts of the parts that this form leaves out.
     pub omitted: Omitted,
     render: Box<dyn Fn() -> Text + 'a>,
 }
 
 impl<'a> Form<'a> {
-    /// Returns a form that leaves out nothing.
+    /// Creates a form that leaves out nothing.
     pub(super) fn new(rank: Rank, render: impl Fn() -> Text + 'a) -> Self {
         Self {
             rank,
@@ -99,25 +100,25 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Returns the form with what it leaves out.
+    /// Sets the counts of the parts that the form leaves out.
     pub(super) fn without(self, omitted: Omitted) -> Self {
         Self { omitted, ..self }
     }
 }
 
-/// The smallest part that is shown or not.
+/// The smallest part of a comment that is shown or left out.
 pub(super) struct Block<'a> {
-    /// The counts of what is left out if the block is not shown.
+    /// The counts of what is missing if the block is not shown.
     pub hidden: Omitted,
-    /// From the shortest to the longest. No later form leaves out more.
+    /// The forms, from the shortest to the longest. A later form never leaves out more than an earlier one.
     pub forms: Vec<Form<'a>>,
 }
 
-/// Blocks under a title; without any of its blocks it is not shown.
+/// Blocks under a title. The title is shown only if one of the blocks is.
 pub(super) struct Section<'a> {
     head: Head,
     pub blocks: Vec<Block<'a>>,
-    /// The line that counts blocks that are not shown.
+    /// Returns the line with the number of blocks that are not shown.
     more: fn(usize) -> String,
     end: &'static str,
 }
@@ -125,14 +126,14 @@ pub(super) struct Section<'a> {
 enum Head {
     /// A fold with this title, which is open if it is short.
     Fold(String),
-    /// A fold with this title, which is never open.
+    /// A fold with this title, which is always closed.
     Closed(String),
-    /// A text.
+    /// A text without a fold.
     Plain(String),
 }
 
 impl<'a> Section<'a> {
-    /// Returns a fold, which is open if it is short and what is open before it left room.
+    /// Creates a fold, which is open if it is short and earlier folds left enough room.
     pub(super) fn fold(title: String, blocks: Vec<Block<'a>>) -> Self {
         Self {
             head: Head::Fold(title),
@@ -142,7 +143,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Returns a fold that stays closed.
+    /// Creates a fold that is always closed.
     pub(super) fn closed(title: String, blocks: Vec<Block<'a>>) -> Self {
         Self {
             head: Head::Closed(title),
@@ -150,7 +151,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Returns blocks after a text, with a text at their end.
+    /// Creates blocks after a text, with another text at the end.
     pub(super) fn plain(head: String, blocks: Vec<Block<'a>>, end: &'static str) -> Self {
         Self {
             head: Head::Plain(head),
@@ -164,7 +165,7 @@ impl<'a> Section<'a> {
         Self { end, ..self }
     }
 
-    /// Sets the line that counts blocks that are not shown.
+    /// Sets the line with the number of blocks that are not shown.
     pub(super) fn with_more(self, more: fn(usize) -> String) -> Self {
         Self { more, ..self }
     }
@@ -178,21 +179,21 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The bytes of a section besides its blocks.
+    /// Returns the size of a section in bytes without its blocks.
     fn frame(&self) -> usize {
         self.head(true).len() + (self.more)(self.blocks.len()).len() + self.end.len()
     }
 }
 
-/// The form of a block that was chosen.
+/// The form that was chosen for a block.
 #[derive(Default)]
 struct Chosen {
-    /// The number of its form, from 1.
+    /// The number of the form, from 1; 0 if the block is not shown.
     form: usize,
     text: Text,
 }
 
-/// A form of a block that may be taken.
+/// A form of a block that may be chosen.
 struct Step {
     rank: Rank,
     section: usize,
@@ -201,15 +202,15 @@ struct Step {
     form: usize,
 }
 
-/// Sections of which the most important forms were chosen.
+/// The sections with their chosen forms.
 pub(super) struct Filled {
-    /// The text of each section; empty if it is not shown.
+    /// The text of each section; empty if none of its blocks is shown.
     pub texts: Vec<String>,
-    /// The counts of what was left out.
+    /// The counts of the parts that are left out.
     pub omitted: Omitted,
 }
 
-/// Chooses forms for at most `room` bytes.
+/// Chooses forms that fit in `room` bytes.
 pub(super) fn fill(sections: &[Section<'_>], room: usize) -> Filled {
     let mut fill = Fill {
         sections,
@@ -220,12 +221,13 @@ pub(super) fn fill(sections: &[Section<'_>], room: usize) -> Filled {
         used: 0,
     };
     let steps = steps(sections);
-    // There may be so many dangerous changes that their lines alone would take the room of all values.
+    // With very many dangerous changes, their lines alone would fill the comment, so half of the room is kept for
+    // values.
     fill.take(&steps, room / 2, |rank| rank < Rank::Values(Danger::Grave));
     fill.take(&steps, room, |rank| {
         matches!(rank, Rank::Overview | Rank::Values(_))
     });
-    // The rest of the room goes to all forms by rank, also to lines that had no room in the first half.
+    // The remaining room goes to all forms by rank, including lines that did not fit in the first half.
     fill.take(&steps, room, |_| true);
     Filled {
         texts: fill.texts(),
@@ -233,7 +235,7 @@ pub(super) fn fill(sections: &[Section<'_>], room: usize) -> Filled {
     }
 }
 
-/// All forms in the order in which they get room.
+/// Returns all forms in the order in which they get room.
 fn steps(sections: &[Section<'_>]) -> Vec<Step> {
     let mut steps = Vec::new();
     for (section, blocks) in sections.iter().map(|section| &section.blocks).enumerate() {
@@ -246,20 +248,20 @@ fn steps(sections: &[Section<'_>]) -> Vec<Step> {
             }));
         }
     }
-    // In a rank the order of the comment stays.
+    // The sort is stable, so forms of equal rank stay in the order of the comment.
     steps.sort_by_key(|step| step.rank);
     steps
 }
 
 struct Fill<'s, 'a> {
     sections: &'s [Section<'a>],
-    /// By section and block.
+    /// The chosen forms, by section and block.
     chosen: Vec<Vec<Chosen>>,
     used: usize,
 }
 
 impl Fill<'_, '_> {
-    /// Takes the forms of some ranks that fit. A later one may be smaller, so each is tried.
+    /// Chooses forms of some ranks if they fit. A later form may be smaller, so each one is tried.
     fn take(&mut self, steps: &[Step], room: usize, is_wanted: impl Fn(Rank) -> bool) {
         for step in steps.iter().filter(|step| is_wanted(step.rank)) {
             let section = &self.sections[step.section];
@@ -268,7 +270,7 @@ impl Fill<'_, '_> {
             if now.form >= step.form || self.used >= room {
                 continue;
             }
-            // The first block of a section brings the title and the end of it.
+            // The first block of a section also adds the title and the end of the section.
             let frame = if chosen.iter().all(|block| block.form == 0) {
                 section.frame()
             } else {
@@ -293,7 +295,7 @@ impl Fill<'_, '_> {
                 return String::new();
             }
             let lines: usize = chosen.iter().map(|block| block.text.lines).sum();
-            // An open fold takes room with its title too.
+            // The title of an open fold takes room, too.
             let is_open = lines > 0 && lines <= SHORT && lines + 2 <= room;
             if is_open && matches!(section.head, Head::Fold(_)) {
                 room -= lines + 2;
@@ -319,7 +321,7 @@ impl Fill<'_, '_> {
     }
 }
 
-/// The texts of blocks. Lines of a list that follow each other are one list, without a blank line between two.
+/// Joins the texts of blocks. Consecutive list items form one list, without an empty line between them.
 fn joined<'t>(texts: impl Iterator<Item = &'t str>) -> String {
     let mut all = String::new();
     let mut is_list = false;

@@ -1,4 +1,4 @@
-//! Fits a text to its budget. What must not be missing has rooms of its own; the rest gets the room by its rank.
+//! Fits a comment to its size limit. Important parts have room of their own; the rest gets room by its rank.
 
 use std::ops::Add as _;
 
@@ -13,22 +13,22 @@ use crate::{
     view_model::{self, PlanView},
 };
 
-/// A fitted text.
+/// A comment that fits its size limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FittedComment {
-    /// The Markdown; its first line is the marker.
+    /// The Markdown text. Its first line is the marker.
     pub body: String,
-    /// The counts of what did not fit, which the text has at its top.
+    /// The counts of the parts that did not fit, which the text also has at its top.
     pub omitted: Omitted,
 }
 
-/// The comment of a preview in at most `input.budget` bytes (at least 4 KiB).
+/// Renders the comment of a preview in at most `input.budget` bytes (at least 4 KiB).
 pub fn comment(input: &CommentInput<'_>) -> FittedComment {
     let marker = format!("{}\n", input.marker.line());
     fit(input, input.budget, &marker, Surface::Comment)
 }
 
-/// The preview for the job summary, without a marker.
+/// Renders the preview for the job summary, without a marker.
 pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
     fit(input, budget, "", Surface::Summary)
 }
@@ -36,7 +36,8 @@ pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
 fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) -> FittedComment {
     let view = view_model::build(input);
     let head = format!("{marker}{}", headline::render(input, &view));
-    // The top says what is left out, which is known only at the end: room is reserved for its longest text.
+    // The top has the counts of what is left out, which are known only at the end, so room for the longest counts is
+    // reserved.
     let most = Omitted {
         values: usize::MAX,
         resources: 0,
@@ -65,7 +66,7 @@ fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) 
     }
 }
 
-/// Renders what comes first, each part in a room of its own, and counts the lines that did not fit.
+/// Renders the first parts, each with room of its own. Returns the number of lines that did not fit, too.
 fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String, usize) {
     let share = room / 8;
     let alerts = alerts::render(input, view, room / 2);
@@ -88,11 +89,11 @@ fn parts(input: &CommentInput<'_>, view: &PlanView<'_>, room: usize) -> (String,
     (text, left_out)
 }
 
-/// The sections that share the room, in their order.
+/// Returns the sections that share the remaining room, in their order.
 fn sections<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Vec<Section<'v>> {
     let mut sections = Vec::new();
     let table = table::section(input, view);
-    // If there are many stacks, most of them change equally: the groups come first, and the table after them.
+    // With many stacks, most changes are equal, so the equal changes come before the table.
     if table::is_by_stack(view) {
         sections.extend(table);
         sections.extend(details::sections(view));

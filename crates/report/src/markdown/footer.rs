@@ -1,4 +1,5 @@
-//! The end of a comment: drift, policy findings and facts; and for its top what is left out and what merging will do.
+//! The end of a comment: drift, policy findings and data about the run. Also the texts at the top about what is left
+//! out and about the merge.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,20 +14,20 @@ use konverge_base::model::{
     policy_finding::{Enforcement, PolicyFinding},
 };
 
-/// The text that is fitted.
+/// The page that shows the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Surface {
-    /// The comment, whose rest is in the job summary.
+    /// In the comment. The parts that it leaves out are in the job summary.
     Comment,
-    /// The job summary itself.
+    /// In the job summary.
     Summary,
 }
 
-/// The number of changed files that are listed.
+/// The maximum number of changed files that are listed.
 const FILES: usize = 20;
 
-/// The folded reasons: a diagram from the changed files to the stacks, or a list of the files if it would be too
-/// large.
+/// Returns the folded reasons: a diagram from the changed files to the stacks, or a list of files if the diagram would
+/// be too large.
 pub(super) fn why<'v>(input: &'v CommentInput<'v>) -> Option<Section<'v>> {
     let graph = || mermaid::why(input.affected, mermaid::NODES);
     if graph().is_some() {
@@ -84,7 +85,7 @@ pub(super) fn why<'v>(input: &'v CommentInput<'v>) -> Option<Section<'v>> {
     Some(Section::closed("Why these stacks".to_owned(), vec![block]))
 }
 
-/// The folded drift section; `None` if nothing differs already.
+/// Returns the folded drift; `None` if there is none.
 pub(super) fn drift<'v>(view: &PlanView<'v>) -> Option<Section<'v>> {
     let mut blocks = Vec::new();
     for stack in &view.drifted {
@@ -118,7 +119,7 @@ fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> 
     };
     let values = move || {
         let lines = diff::drift(resource, diff::DiffContext::Tree(1));
-        // The notes of a resource that this change touches are shown with the change.
+        // If this change also modifies the resource, its notes are shown with the change.
         let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
         let notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
         let notes = if notes.is_empty() { notes } else { notes + "\n" };
@@ -142,7 +143,7 @@ fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> 
     }
 }
 
-/// The folded findings of the settings in `policy`.
+/// Returns the folded findings of the settings in `policy`.
 pub(super) fn findings<'v>(input: &CommentInput<'v>) -> Option<Section<'v>> {
     let findings = input.findings.iter();
     let settings: Vec<_> = findings.filter(|finding| finding.place.is_none()).collect();
@@ -180,7 +181,7 @@ fn finding_block(finding: &PolicyFinding) -> Block<'_> {
     }
 }
 
-/// The location of the full page, for the end of the summary.
+/// Returns a note with the location of the full page, for the end of the summary.
 pub fn page_note(path: &str) -> String {
     format!(
         "\nThe whole preview as one page: {} (output `summary-path`). A later step can upload it with `actions/upload-artifact`.\n",
@@ -188,10 +189,10 @@ pub fn page_note(path: &str) -> String {
     )
 }
 
-/// The page that explains the comment to its readers.
+/// The documentation that explains the comment to its readers.
 const READERS: &str = "https://konverge.github.io/konverge/guides/app-developers/";
 
-/// The note of what is left out, with the numbers and the way to the rest; empty if nothing is.
+/// Returns a note about what is left out, with the counts and the places that show it; empty if nothing is left out.
 pub(super) fn cut_note(input: &CommentInput<'_>, omitted: Omitted, surface: Surface) -> String {
     let resources = |count| labels::plural(count, "changed resource");
     let mut parts = Vec::new();
@@ -214,7 +215,7 @@ pub(super) fn cut_note(input: &CommentInput<'_>, omitted: Omitted, surface: Surf
     )
 }
 
-/// The places where nothing is left out.
+/// Returns the places that show the whole preview.
 fn whole_preview(input: &CommentInput<'_>, surface: Surface) -> String {
     let link = |words: &str, url: &Option<String>| url.as_ref().map(|url| escape::link(words, url));
     let summary = match surface {
@@ -232,7 +233,7 @@ fn whole_preview(input: &CommentInput<'_>, surface: Surface) -> String {
     }
 }
 
-/// The next steps and the effect of merging, for the top: a reader decides there.
+/// Returns the next steps and the effect of the merge, for the top, because a reader decides there.
 pub(super) fn decision(
     input: &CommentInput<'_>,
     view: &PlanView<'_>,
@@ -244,7 +245,7 @@ pub(super) fn decision(
     format!("{next}{}\n\n", merging(input, view, omitted, surface))
 }
 
-/// The facts, and before them the promise of a merge.
+/// Returns the effect of the merge and the data about the run.
 pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let mut text = "---\n".to_owned();
     if input.mode.merging == Merging::Applies && !view.changes_nothing() {
@@ -275,10 +276,10 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     text
 }
 
-/// The number of denied stacks that are named.
+/// The maximum number of denied stacks that are listed.
 const DENIED: usize = 5;
 
-/// The effect of merging now, in one line.
+/// Returns the effect of a merge now, on one line.
 fn merging(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omitted, surface: Surface) -> String {
     let denied: Vec<_> = input
         .findings
@@ -298,12 +299,13 @@ fn merging(input: &CommentInput<'_>, view: &PlanView<'_>, omitted: Omitted, surf
     }
 }
 
-/// Returns true if a merge leaves out nothing of the plan.
+/// Returns true if a merge applies the whole plan.
 fn applies_all(view: &PlanView<'_>) -> bool {
     view.failed == 0 && !view.changes_nothing()
 }
 
-/// The effect of a merge that applies the whole plan. A comment that does not show it whole names it by its digest.
+/// Returns the effect of a merge that applies the whole plan. If the comment leaves something out, the plan's digest is
+/// named.
 fn applies_exactly(
     input: &CommentInput<'_>,
     view: &PlanView<'_>,
@@ -322,7 +324,7 @@ fn applies_exactly(
     format!("**Merging** applies {what}.")
 }
 
-/// The effect of a merge while policies deny stacks.
+/// Returns the effect of a merge while policies deny stacks.
 fn merging_denied(denied: &[&PolicyFinding]) -> String {
     let stacks: Option<BTreeSet<_>> = denied.iter().map(|finding| finding.stack.as_ref()).collect();
     let Some(stacks) = stacks else {
@@ -343,7 +345,7 @@ fn merging_denied(denied: &[&PolicyFinding]) -> String {
     )
 }
 
-/// The effect of a merge that does not apply the whole plan.
+/// Returns the effect of a merge that does not apply the whole plan.
 fn merging_otherwise(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool) -> &'static str {
     let in_part = view.partial_failures().next().is_some();
     match input.mode.merging {
@@ -354,7 +356,7 @@ fn merging_otherwise(input: &CommentInput<'_>, view: &PlanView<'_>, denied: bool
             "**Merging**: Konverge plans again with credentials, and applies. In the merge queue only Specs are compared."
         }
         _ if view.changes_nothing() && !denied => "**Merging** makes no infrastructure changes.",
-        // Nothing is applied, whatever the plan holds.
+        // This applies nothing, even if policies deny stacks.
         Merging::OtherBranch => "**Merging** applies nothing: this targets a branch that is not deployed.",
         Merging::NoStore => {
             "**Merging** applies nothing: `konverge.yaml` of the default branch configures no store (`state.url`)."

@@ -3,7 +3,7 @@
 use crate::{CommentInput, escape, sums::Sums, view_model::PlanView};
 use konverge_base::model::Shard;
 
-/// The heading with the verdict, and the line of commits.
+/// Renders the heading with the verdict, and the line with the commits.
 pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let scope = if input.marker.scope.is_empty() {
         String::new()

@@ -1,5 +1,5 @@
-//! What the last push changed in the plan, so that a reviewer who has read the earlier preview reads only the rest.
-//! [`crate::last_push`] finds it.
+//! Renders the changes that the last push made to the plan, for a reviewer who has read the earlier preview.
+//! [`crate::last_push`] computes them.
 
 use crate::{
     CommentInput,
@@ -8,10 +8,10 @@ use crate::{
     last_push::{EditedField, PushedChange, changes},
 };
 
-/// The number of fields that a line names.
+/// The maximum number of fields in a line.
 const FIELDS: usize = 3;
 
-/// The section in at most `room` bytes; lines that do not fit are counted.
+/// Renders the section in at most `room` bytes, with the number of lines that do not fit.
 pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     let Some(difference) = input.last_push else {
         return BoundedPart::default();
@@ -32,7 +32,7 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     BoundedPart::open_fold(&title, lines, room, "")
 }
 
-/// `2 values changed, 1 resource added, 1 reverted`.
+/// Returns the counts of the changes: `2 values changed, 1 resource added, 1 reverted`.
 fn verdict(changes: &[PushedChange<'_>], incomparable: usize) -> String {
     let values: usize = changes
         .iter()
@@ -67,7 +67,8 @@ fn verdict(changes: &[PushedChange<'_>], incomparable: usize) -> String {
     parts.join(", ")
 }
 
-/// One line per resource: ``edited: update `Deployment web/api` in `shop/dev`: `spec.replicas = 3` (was `2`)``.
+/// Returns one line for a resource: ``edited: update `Deployment web/api` in `shop/dev`: `spec.replicas = 3` (was
+/// `2`)``.
 fn line(change: &PushedChange<'_>) -> String {
     let fields: Vec<_> = change.fields.iter().take(FIELDS).map(field).collect();
     let more = match change.fields.len().saturating_sub(FIELDS) {

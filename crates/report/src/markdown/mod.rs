@@ -1,8 +1,8 @@
 //! GitHub's Markdown: the comment on the pull request, the job summary, the texts of check runs and issues.
 //!
-//! The layout of the comment, top to bottom: verdict, what is left out, alerts and permission changes (never folded or
-//! dropped), what the last push changed, generated models, table, equal changes once, a fold per stack, reasons, drift,
-//! policies, what merging does. The room goes to what is dangerous first (`fill`), by whole resources only.
+//! The layout of the comment, from top to bottom: verdict, what is left out, alerts and permission changes (never
+//! folded or dropped), changes of the last push, generated models, table, equal changes, a fold per stack, reasons,
+//! drift, policies, effect of the merge. Dangerous changes get room first (`fill`), and a resource is never cut.
 
 mod alerts;
 mod apply_result;

@@ -1,20 +1,20 @@
-//! How a merge would change the configuration that grants permissions. Never folded, because nothing else in
-//! the comment shows it.
+//! The changes of permission settings that a merge would bring. They are never folded, because no other part of the
+//! comment shows them.
 
 use crate::{CommentInput, bounded_part::BoundedPart, escape, labels};
 use konverge_base::model::permission_changes::{CODEOWNERS, PowerChange};
 
-/// The number of stacks that a row names.
+/// The maximum number of stacks in a row.
 const STACKS: usize = 5;
 
-/// The number of characters of a value, a key or a name that a row shows.
+/// The maximum number of characters of a value, a key or a name in a row.
 const VALUE: usize = 200;
 
-/// The number of common characters that a row shows before the first difference of two long values.
+/// The number of common characters before the first difference of two long values.
 const BEFORE: usize = 20;
 
-/// The table in at most `room` bytes; rows that do not fit are counted. Settings that are changed or removed
-/// come first, so that added settings cannot hide them.
+/// Renders the table in at most `room` bytes, with the number of rows that do not fit. Changed or removed settings come
+/// first, so that added settings cannot push them out.
 pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     if input.power.is_empty() {
         return BoundedPart::default();
@@ -71,12 +71,12 @@ pub(super) fn render(input: &CommentInput<'_>, room: usize) -> BoundedPart {
     }
 }
 
-/// The part of the configuration that a key belongs to.
+/// Returns the section of the configuration that contains a key.
 fn section(key: &str) -> &str {
     key.split(['.', ':']).next().unwrap_or_default()
 }
 
-/// The position of a key in the table. Sections to which a merge can add any number of keys come last.
+/// Returns the position of a key in the table. Sections to which a merge can add any number of keys come last.
 fn rank(key: &str) -> usize {
     const ORDER: [&str; 8] = [
         "policy",
@@ -124,8 +124,8 @@ fn row(change: &PowerChange) -> String {
     )
 }
 
-/// The number of characters at the start of two values that a row leaves out. If one of the values is too long to
-/// be shown, the row shows where they differ.
+/// Returns the number of common characters at the start of two values that a row leaves out. If a value is too long to
+/// be shown, the row then shows where both differ.
 fn same_start(from: Option<&str>, to: Option<&str>) -> usize {
     let (Some(from), Some(to)) = (from, to) else {
         return 0;
@@ -137,7 +137,7 @@ fn same_start(from: Option<&str>, to: Option<&str>) -> usize {
     same.saturating_sub(BEFORE)
 }
 
-/// A table cell with a part of a text, after the `skipped` first characters.
+/// Returns a table cell with a part of a text, without its first `skipped` characters.
 fn cut(text: &str, skipped: usize) -> String {
     let shown: String = text.chars().skip(skipped).take(VALUE).collect();
     let (before, after) = (

@@ -9,12 +9,12 @@ use konverge_base::model::{
     policy_finding::{Enforcement, PolicyFinding, SetPlace},
 };
 
-/// The most findings that are shown of one rule.
+/// The maximum number of findings that are shown for one rule.
 const PER_RULE: usize = 10;
 
 type Groups<'f> = BTreeMap<(Enforcement, &'f str), Vec<(&'f PolicyFinding, &'f SetPlace)>>;
 
-/// The findings of sets by enforcement and rule.
+/// Groups the findings of policy sets by enforcement and rule.
 fn grouped(findings: &[PolicyFinding]) -> Groups<'_> {
     let mut groups = Groups::new();
     for finding in findings {
@@ -26,7 +26,7 @@ fn grouped(findings: &[PolicyFinding]) -> Groups<'_> {
     groups
 }
 
-/// The digests of the denials with a row of their own in the comment.
+/// Returns the digests of the denials that have a row of their own in the comment.
 pub fn shown_denials(findings: &[PolicyFinding]) -> BTreeSet<Digest> {
     let groups = grouped(findings);
     let denied = groups
@@ -36,8 +36,8 @@ pub fn shown_denials(findings: &[PolicyFinding]) -> BTreeSet<Digest> {
     shown.map(|(_, place)| place.digest).collect()
 }
 
-/// The folded section; `None` if no set found anything. What is denied comes first: a review can only override a denial
-/// that is shown.
+/// Returns the folded section; `None` if no set has findings. Denials come first, because a review can only override a
+/// denial that the comment shows.
 pub(super) fn section<'v>(input: &CommentInput<'v>) -> Option<Section<'v>> {
     let groups = grouped(input.findings);
     if groups.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn section<'v>(input: &CommentInput<'v>) -> Option<Section<'v>> {
     ))
 }
 
-/// The findings of one rule.
+/// Returns the findings of one rule.
 fn rule_block<'v>(
     ((verdict, rule), findings): ((Enforcement, &'v str), Vec<(&'v PolicyFinding, &'v SetPlace)>),
 ) -> Block<'v> {
@@ -82,7 +82,7 @@ fn rule_block<'v>(
     }
 }
 
-/// `2 denied, 1 undecided`.
+/// Returns the counts of the findings: `2 denied, 1 undecided`.
 fn counts(groups: &Groups<'_>) -> String {
     let mut counts: BTreeMap<Enforcement, usize> = BTreeMap::new();
     for ((verdict, _), findings) in groups {

@@ -16,13 +16,13 @@ use konverge_base::{
     },
 };
 
-/// The page with the workflow that keeps a difference.
+/// The documentation of the workflow that keeps drift in the code.
 const KEEP: &str = "https://konverge.github.io/konverge/guides/code-changes/#keep-a-hotfix";
 
-/// The space for the line about omitted resources.
+/// The room in bytes for the line about omitted resources.
 const LAST: usize = 120;
 
-/// The whole diff of one stack for its check run: whole resources in at most `budget` bytes.
+/// Renders the whole diff of one stack for its check run: as many whole resources as fit in `budget` bytes.
 pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(1024));
     if let Some(error) = &plan.error {
@@ -38,7 +38,7 @@ pub fn stack_text(plan: &StackPlan, budget: usize) -> String {
     fitted(page, &plan.resources, render_resource)
 }
 
-/// The whole difference of a stack whose drift was checked: from the live side to what was applied last.
+/// Renders the drift of a stack, from the live values to the applied ones.
 pub(super) fn drift_text(plan: &StackPlan, budget: usize) -> String {
     let page = BoundedWriter::new(budget.max(1024));
     fitted(page, &plan.resources, |resource, detail| match detail.context() {
@@ -71,7 +71,7 @@ fn fitted(
     page.into_text()
 }
 
-/// A resource with its drift, because nothing else on this page shows the drift.
+/// Renders a resource with its drift, because this page shows the drift nowhere else.
 fn render_resource(resource: &ResourcePlan, detail: Detail) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut text = details::resource_block(resource, &escape::code(&title.full()), detail).text;
@@ -83,36 +83,36 @@ fn render_resource(resource: &ResourcePlan, detail: Detail) -> String {
     text
 }
 
-/// The note of what is no drift by design.
+/// The note about differences that do not count as drift.
 const NOT_COMPARED: &str = "Of a Kubernetes object only what the Spec sets is compared: what somebody adds beside that, such as `suspend: true`, a sidecar or a key, is no drift.";
 
-/// Facts about the drift of a stack besides the difference.
+/// Data about the drift of a stack besides the difference.
 pub struct DriftSeen<'a> {
-    /// When it was first detected.
+    /// The time at which the drift was first detected.
     pub since: &'a str,
-    /// Why what was applied last cannot be restored.
+    /// The reason why the last apply cannot be restored; `None` if it can.
     pub unrestorable: Option<&'a UserError>,
-    /// The file of the workflow that restores by a digest, such as `konverge.yml`.
+    /// The file of the workflow that restores drift by its digest, such as `konverge.yml`.
     pub workflow: &'a str,
-    /// How that is started.
+    /// The method by which a person starts this workflow.
     pub start: ManualStart,
-    /// How it can be kept.
+    /// The method by which a person can keep the drift in the code.
     pub keeping: DriftKeeping,
 }
 
-/// How a person starts a job of the forge by hand.
+/// The method by which a person starts a job of the forge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManualStart {
-    /// By a command of GitHub's tool.
+    /// With a command of GitHub's CLI.
     Command,
-    /// On the page of the workflow.
+    /// On the web page of the workflow.
     Workflow,
-    /// As a pipeline of the default branch: the repository has one for all jobs.
+    /// By a pipeline of the default branch, because the repository has one pipeline for all jobs.
     Pipeline,
 }
 
 impl ManualStart {
-    /// Returns the words for a workflow with a digest as its input.
+    /// Returns the sentence that tells how to start a workflow with a digest as its input.
     fn with(self, workflow: &str, input: &str, digest: Digest) -> String {
         let given = escape::code(&format!("{input}: {digest}"));
         match self {
@@ -123,19 +123,19 @@ impl ManualStart {
     }
 }
 
-/// How the live values of a drifted stack become those of its code.
+/// The method by which the live values of a drifted stack can be written into its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftKeeping {
     /// The repository has the workflow `konverge-keep`, or a job of its pipeline with that name.
     ByWorkflow,
-    /// `konverge set --keep` finds the attributes.
+    /// With `konverge set --keep`, which finds the attributes to edit.
     BySet,
-    /// Nothing differs that an attribute of the stack's code could hold: something is gone, or the stack is.
+    /// By hand, because no attribute of the code can hold the difference: an object or the stack itself is gone.
     ByHand,
 }
 
 impl DriftKeeping {
-    /// The advice, with the digest of the difference.
+    /// Returns the advice, with the digest of the difference.
     fn advice(self, plan: &StackPlan, start: ManualStart) -> String {
         let digest = plan.digest;
         let set = escape::code(&format!(
@@ -161,8 +161,8 @@ impl DriftKeeping {
     }
 }
 
-/// The issue of a drifted stack: what differs, since when it is known, and what to do. At most `budget`
-/// bytes. The digest of the plan stands for the difference.
+/// Renders the issue of a drifted stack in at most `budget` bytes: the difference, the time of its detection, and the
+/// possible actions. The digest of `plan` is that of the difference.
 pub fn drift_issue(
     plan: &StackPlan,
     run: &RunInfo,
@@ -201,7 +201,7 @@ fn restore_advice(plan: &StackPlan, start: &str) -> String {
     )
 }
 
-/// The comment on the issue of a stack whose drift was restored: by which run, and who approved it.
+/// Renders the comment on the issue of a restored stack: by which run, and who approved it.
 pub fn restored(stack: &StackOutcome, run: &RunInfo) -> String {
     let people = &stack.grounds.agreed_by;
     let people: Vec<_> = people.iter().map(|login| escape::code(login)).collect();
@@ -217,7 +217,7 @@ pub fn restored(stack: &StackOutcome, run: &RunInfo) -> String {
     )
 }
 
-/// The unreviewed changes of an apply: the diff, and what to do. At most `budget` bytes.
+/// Renders the unreviewed changes of an apply in at most `budget` bytes: the diff, and the possible actions.
 pub fn unreviewed(
     stack: &StackPlan,
     units: &[ReviewUnit],
@@ -252,7 +252,7 @@ fn place(run: &RunInfo, words: &str) -> String {
     run.run_url.as_ref().map_or(words.to_owned(), link)
 }
 
-/// An issue: its head, as many whole resources as fit, what to do.
+/// Renders an issue: its head, as many whole resources as fit, and its footer.
 fn issue(head: &str, resources: impl Iterator<Item = String>, footer: &str, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     page.try_push(head);
@@ -272,7 +272,7 @@ fn issue(head: &str, resources: impl Iterator<Item = String>, footer: &str, budg
     page.into_text()
 }
 
-/// A resource with all its differences, of any origin.
+/// Renders a resource with all of its differences, whatever their origin.
 fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
@@ -285,7 +285,7 @@ fn difference(resource: &ResourcePlan) -> String {
     resource_text(&title, &lines, resource)
 }
 
-/// A resource that differs from what was applied last, from its live side to that one.
+/// Renders the drift of a resource, from the live values to the applied ones.
 fn drift_difference(resource: &ResourcePlan, context: diff::DiffContext) -> String {
     let mut lines = diff::resource(resource, context);
     lines.extend(diff::drift(resource, context));
@@ -296,7 +296,7 @@ fn drift_difference(resource: &ResourcePlan, context: diff::DiffContext) -> Stri
     )
 }
 
-/// `changed v1 ConfigMap shop/settings`.
+/// Returns the title of a drifted resource: `changed v1 ConfigMap shop/settings`.
 fn drift_title(resource: &ResourcePlan) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     format!("{} {}", drift_word(resource.action), escape::code(&title.full()))

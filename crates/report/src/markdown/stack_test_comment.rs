@@ -11,33 +11,33 @@ use konverge_base::{
     },
 };
 
-/// The number of lines that are shown of one failed test, and the number of bytes of a line.
+/// The maximum number of lines that are shown for a failed test, and of bytes in a line.
 const LINES: usize = 40;
 const LINE: usize = 400;
 
 /// The results of a job that runs stack tests.
 #[derive(Debug, Clone, Copy)]
 pub struct TestPage<'a> {
-    /// The results.
+    /// The results of the tests that ran.
     pub report: &'a StackTestReport,
-    /// Why the live tests are not run, although they should be.
+    /// The error because of which live tests did not run although they should.
     pub failure: Option<&'a UserError>,
-    /// Why the live tests are not run in this job.
+    /// The reason why this kind of job runs no live tests.
     pub skipped: Option<&'a str>,
 }
 
 impl TestPage<'_> {
-    /// Returns true if a test did not pass, or live tests are missing that the job should run.
+    /// Returns true if a test did not pass, or live tests did not run although they should.
     pub fn fails(&self) -> bool {
         self.failure.is_some() || self.report.failed()
     }
 
-    /// Returns true if there is no test and nothing to explain.
+    /// Returns true if there are no tests and there is nothing to explain.
     pub fn says_nothing(&self) -> bool {
         self.report.tests.is_empty() && self.failure.is_none() && self.skipped.is_none()
     }
 
-    /// The verdict in one line, without Markdown.
+    /// Returns the verdict on one line, without Markdown.
     pub fn verdict(&self) -> String {
         let count = |result| self.report.count(result);
         let mut parts = Vec::new();
@@ -61,8 +61,8 @@ impl TestPage<'_> {
     }
 }
 
-/// Verdict, why live tests are missing, the tests that did not pass with their failures, the names of the others: at most
-/// `budget` bytes.
+/// Renders in at most `budget` bytes: the verdict, why live tests did not run, the failed tests with their failures,
+/// and the names of the others.
 pub fn stack_tests(
     page: &TestPage<'_>,
     run: &RunInfo,
@@ -125,7 +125,7 @@ fn name(test: &StackTestResult) -> String {
     )
 }
 
-/// A test that did not pass, with the failures in a fence.
+/// Renders a test that did not pass, with its failures in a fenced block.
 fn missed_test(test: &StackTestResult) -> String {
     let word = match test.result {
         StackTestOutcome::Error => "not run",

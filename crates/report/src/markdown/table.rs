@@ -1,5 +1,5 @@
-//! The table: one row per changed stack; for many stacks one row per project, of what is not shown as an equal
-//! change.
+//! The table of a comment: one row per changed stack or, for many stacks, one row per project with the changes that are
+//! not shown as equal changes.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use konverge_base::model::{
     spec::RuntimeKind,
 };
 
-/// The number of stacks up to which each has a row.
+/// The maximum number of stacks that have a row each.
 const MOST_STACKS: usize = 15;
 
-/// The number of projects up to which their table is not folded.
+/// The maximum number of projects whose table is not folded.
 const MOST_PROJECTS: usize = 15;
 
 /// Returns true if the table has a row for each stack.
@@ -26,7 +26,7 @@ pub(super) fn is_by_stack(view: &PlanView<'_>) -> bool {
     view.stacks.len() <= MOST_STACKS
 }
 
-/// The table; `None` if there is no change, or if all changes are shown as equal changes.
+/// Returns the table; `None` if there is no change, or if all changes are shown as equal changes.
 pub(super) fn section<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Option<Section<'v>> {
     if view.stacks.is_empty() {
         None
@@ -37,7 +37,7 @@ pub(super) fn section<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -
     }
 }
 
-/// A row, which is shown or not.
+/// Returns a row as a block.
 fn row_block<'v>(rank: Rank, row: impl Fn() -> String + 'v) -> Block<'v> {
     let text = move || Text {
         text: row(),
@@ -55,7 +55,7 @@ fn stacks<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Section<'v
         .iter()
         .flat_map(|s| &s.plan.resources)
         .any(|r| r.runtime == RuntimeKind::Terraform);
-    // A check run of a stack that has no row is no reason for a column.
+    // A check run of a stack without a row does not need the column.
     let details = view
         .stacks
         .iter()
@@ -94,7 +94,7 @@ fn stacks<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Section<'v
     Section::plain(format!("{header}|\n{rule}|\n"), blocks, "\n")
 }
 
-/// The columns that not every table has.
+/// The columns that only some tables have.
 #[derive(Clone, Copy)]
 struct Columns {
     waves: bool,
@@ -149,7 +149,7 @@ fn counts(stack: &StackView<'_>, runtime: RuntimeKind) -> String {
     counts_cell(&summary, stack.plan.resources.iter().filter(differs).count())
 }
 
-/// Counts in a cell, emphasised if something is deleted; empty without changes.
+/// Returns the counts for a cell, bold if something is deleted; empty without changes.
 fn counts_cell(summary: &Summary, restored: usize) -> String {
     if summary.changed() + restored == 0 {
         return String::new();
@@ -162,7 +162,7 @@ fn counts_cell(summary: &Summary, restored: usize) -> String {
     }
 }
 
-/// The shortest chain from a changed file, and how many more there are.
+/// Returns the shortest chain from a changed file to the stack, and the number of other chains.
 fn reason_cell(stack: &StackView<'_>) -> String {
     let mut parts: Vec<String> = lifecycle(stack).map(str::to_owned).into_iter().collect();
     if let Some(affected) = stack.affected
@@ -176,7 +176,7 @@ fn reason_cell(stack: &StackView<'_>) -> String {
     parts.join(" ")
 }
 
-/// `base/base.k → models/app.k`: both ends, and the number of files between them.
+/// Returns both ends of a chain, and the number of files between them: `base/base.k → models/app.k`.
 fn chain(reason: &InputReason) -> String {
     match reason.chain.as_slice() {
         [] => escape::cell(reason.path.as_str()),
@@ -264,7 +264,7 @@ fn projects<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     Some(section.with_more(|hidden| format!("| {} | | |\n", labels::plural(hidden, "more project"))))
 }
 
-/// The affected stacks without changes by name. The headline counts them.
+/// Lists the affected stacks without changes. The headline has their number.
 pub(super) fn unchanged<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     let title = match view.affected {
         0 => "Without changes",
@@ -273,13 +273,13 @@ pub(super) fn unchanged<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     names(title, view.unchanged.clone())
 }
 
-/// Lists by name the stacks that are taken over as they run. A sentence at the top counts them.
+/// Lists the stacks that are taken over without a change. A sentence at the top has their number.
 pub(super) fn taken_over<'v>(view: &'v PlanView<'v>) -> Option<Section<'v>> {
     let stacks = view.taken_over.iter().map(|stack| stack.id).collect();
     names("Taken over as they run", stacks)
 }
 
-/// A fold with the names of stacks; `None` without them.
+/// Returns a fold with the names of stacks; `None` if there are none.
 fn names<'v>(title: &str, stacks: Vec<&'v StackId>) -> Option<Section<'v>> {
     if stacks.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The stacks that an apply left unfinished, in one box: the worst first, each with what went wrong or what it waits for.
+//! Lists the stacks that an apply did not finish, the worst first, each with its error or what it waits for.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use konverge_base::model::{
     apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
 };
 
-/// The number of resources that are named by what happened to them.
+/// The maximum number of resources that are listed for each result.
 const NAMED: usize = 10;
 
-/// Adds the box, unless every stack is done, and returns the stacks that had no room.
+/// Adds the list, unless every stack is done. Returns the stacks that did not fit.
 pub(super) fn push<'a>(page: &mut BoundedWriter, report: &'a ApplyReport) -> BTreeSet<&'a StackId> {
     let groups = errors::equal_outcomes(report);
     let mut stacks: Vec<_> = report
@@ -51,7 +51,7 @@ pub(super) fn push<'a>(page: &mut BoundedWriter, report: &'a ApplyReport) -> BTr
         } else {
             omitted.insert(&stack.id);
         }
-        // Said once for all of them.
+        // The advice is the same for all stacks, so it appears once, after the last failed one.
         if is_open && Some(at) == last_failed {
             let advice = escape::prose(labels::AFTER_A_FAILURE);
             page.try_push(&format!(">\n> What to do: {advice}\n"));
@@ -63,7 +63,7 @@ pub(super) fn push<'a>(page: &mut BoundedWriter, report: &'a ApplyReport) -> BTr
     omitted
 }
 
-/// How bad it is that a stack ended so; the worst is 0.
+/// Returns how bad the result of a stack is. The worst is 0.
 fn severity(result: StackResult) -> u8 {
     match result {
         StackResult::Failed => 0,
@@ -81,7 +81,7 @@ fn tone(result: StackResult) -> &'static str {
     }
 }
 
-/// The lines inside a quote, as an item of a list if there are several.
+/// Returns the lines of a quote, as a list item if there are several stacks.
 fn quoted(lines: &[String], is_list: bool) -> String {
     let mut text = String::new();
     for (at, line) in lines.iter().enumerate() {
@@ -96,7 +96,7 @@ fn quoted(lines: &[String], is_list: bool) -> String {
     text
 }
 
-/// `1 of 4 resources changed`, of one or more stacks.
+/// Returns how many resources of one or more stacks were changed: `1 of 4 resources changed`.
 fn progress<'a>(stacks: impl Iterator<Item = &'a StackOutcome>) -> String {
     let (mut changed, mut all) = (0, 0);
     for stack in stacks {
@@ -106,7 +106,7 @@ fn progress<'a>(stacks: impl Iterator<Item = &'a StackOutcome>) -> String {
     labels::changed_of(changed, all)
 }
 
-/// Describes what went wrong in a stack or what it waits for; of a group, in all of its stacks.
+/// Describes the error of a stack or what it waits for. `group` has all stacks with the same error.
 fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progress: &str) -> Vec<String> {
     let title = match (stack.result, stack.waiting) {
         (StackResult::Failed, _) => format!("failed: {progress}"),
@@ -129,7 +129,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
         let hints = error.hints.iter().take(4);
         text.extend(hints.map(|hint| format!("hint: {}", escape::prose(hint))));
     }
-    // For several stacks, only the JSON lists the resources.
+    // For several stacks, only the JSON output lists the resources.
     let is_alone = group.is_none_or(|group| group.stacks.len() == 1);
     if stack.result == StackResult::Failed && is_alone {
         text.extend(named(stack, "changed", |result| {
@@ -143,7 +143,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
         .resources
         .iter()
         .filter(|resource| matches!(resource.result, ResourceResult::Failed | ResourceResult::Waiting))
-        // The error of the stack is already shown above; do not repeat it per resource.
+        // The error of the stack is already shown above, so it is not repeated at each resource.
         .filter(|resource| !resource.is_stack_error)
         .take(5)
     {
@@ -166,7 +166,8 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
     text
 }
 
-/// A line with the resources of some results: `- changed: create ConfigMap shop/a, update …`; none if there are none.
+/// Returns a line with the resources that have some results: `- changed: create ConfigMap shop/a, update …`; `None`
+/// without any.
 fn named(stack: &StackOutcome, word: &str, is: impl Fn(ResourceResult) -> bool) -> Option<String> {
     let found: Vec<_> = stack
         .resources

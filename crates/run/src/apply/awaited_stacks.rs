@@ -1,4 +1,4 @@
-//! Stacks that delete what holds objects of other stacks: they are planned again once the others are applied.
+//! Stacks that delete a Namespace or a CRD with objects of other stacks: they are planned again after those stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,8 @@ use super::{consent::Decisions, outcome::has_succeeded, rounds};
 use crate::Target;
 use konverge_base::model::{StackId, apply_result::StackOutcome};
 
-/// The stacks that wait for others of the same run, with what their first attempt did. Each waits once.
+/// The stacks that wait for other stacks of the same run, with the outcome of their first attempt. Each waits only
+/// once.
 #[derive(Default)]
 pub(super) struct AwaitedStacks(BTreeMap<StackId, FirstAttempt>);
 
@@ -17,8 +18,8 @@ struct FirstAttempt {
 }
 
 impl AwaitedStacks {
-    /// Returns true if a stack should be planned again after other stacks of this run that have not ended. A stack
-    /// waits once.
+    /// Returns true if a stack should be planned again after other stacks of this run that have not ended yet. A stack
+    /// waits only once.
     pub(super) fn is_due(
         &self,
         outcome: &StackOutcome,
@@ -33,7 +34,7 @@ impl AwaitedStacks {
             && decisions.waits_for.iter().any(is_to_come)
     }
 
-    /// Lets a stack wait.
+    /// Adds a stack that waits.
     pub(super) fn add(&mut self, outcome: StackOutcome, decisions: Decisions) {
         let attempt = FirstAttempt {
             waits_for: decisions.waits_for.clone(),
@@ -43,19 +44,20 @@ impl AwaitedStacks {
         self.0.insert(attempt.outcome.id.clone(), attempt);
     }
 
-    /// Returns true while the stacks that a stack waits for have not ended.
+    /// Returns true while a stack that the given stack waits for has not ended.
     pub(super) fn holds(&self, stack: &StackId, ended: &BTreeSet<StackId>) -> bool {
         let attempt = self.0.get(stack);
         attempt.is_some_and(|attempt| !attempt.waits_for.is_subset(ended))
     }
 
-    /// Ends all waits. Nothing runs any more: the stacks wait for each other, or for stacks of another run.
+    /// Ends all waits, because no stack runs any more: the remaining ones wait for each other, or for stacks of another
+    /// run.
     pub(super) fn give_up(&mut self) {
         let attempts = self.0.values_mut();
         attempts.for_each(|attempt| attempt.waits_for.clear());
     }
 
-    /// Joins the outcome with that of the first attempt, if there was one.
+    /// Combines the outcome of a stack with that of its first attempt, if there was one.
     pub(super) fn complete(
         &self,
         mut outcome: StackOutcome,

@@ -1,5 +1,5 @@
-//! The approval of what an apply is about to do. The decisions about a stack travel as a value: with the approval, or
-//! with the refusal.
+//! The approval of the changes that an apply is about to make. The decisions about a stack are returned as a value,
+//! with the approval or with the refusal.
 
 use std::collections::BTreeSet;
 
@@ -24,33 +24,33 @@ use konverge_policy::LastWrites;
 /// Approves the plan of a stack before anything is changed.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides about a plan. A refusal stops the stack.
+    /// Decides about a plan. A refusal stops the stack, so nothing of it is applied.
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal>;
 }
 
-/// Approves what becomes known of an approved stack only during its apply.
+/// Approves changes of an approved stack that become known only during its apply.
 #[async_trait]
 pub trait LateApprover: Send {
-    /// Approves a resource whose values became known.
+    /// Approves a resource after its values became known.
     async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
 
-    /// Approves that a recorded resource is created again, because it disappeared during the apply. It was reviewed when
-    /// it was written first. `policy.drift: stop` refuses it, unless a person confirmed the apply.
+    /// Approves to create a recorded resource again that disappeared during the apply. The resource was reviewed when
+    /// it was created first, so only `policy.drift: stop` refuses this, unless a person confirmed the apply.
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
 }
 
-/// An approved plan.
+/// An approved plan, with the approver of its later changes.
 pub struct ApprovedPlan {
-    /// Who authorized it.
+    /// The review or the person that authorized the plan.
     pub authorization: Authorization,
-    /// What was found on the way.
+    /// The findings and other decisions that the check of the plan made.
     pub decisions: Decisions,
-    /// Decides about what becomes known later, during the apply of the stack.
+    /// Decides about changes that become known later, during the apply of the stack.
     pub late: Box<dyn LateApprover>,
 }
 
 impl ApprovedPlan {
-    /// Creates an approval without findings that names nobody.
+    /// Creates an approval that has no findings and names no approver.
     pub fn by(late: impl LateApprover + 'static) -> Self {
         Self {
             authorization: Authorization::default(),
@@ -60,11 +60,11 @@ impl ApprovedPlan {
     }
 }
 
-/// A refused plan: the reason, with what was found.
+/// The refusal of a plan: the reason, and the decisions so far.
 pub struct Refusal {
-    /// The reason.
+    /// The reason of the refusal.
     pub error: UserError,
-    /// What was found on the way.
+    /// The findings and other decisions that the check of the plan made.
     pub decisions: Decisions,
 }
 
@@ -84,29 +84,29 @@ pub struct Decisions {
     pub findings: BTreeSet<PolicyFinding>,
     /// The approved digests that matched a plan or a finding.
     pub matched: BTreeSet<Digest>,
-    /// The plans that were stopped as unreviewed.
+    /// The plans that were stopped because no review covers them.
     pub stopped: Vec<StoppedPlan>,
     /// The stacks that a policy or a freeze stopped.
     pub denied: BTreeSet<StackId>,
-    /// The stacks with a workflow around their apply that failed.
+    /// The stacks for which a workflow before or after the apply failed.
     pub failed_workflows: BTreeSet<StackId>,
     /// The stacks whose approved plan writes a new version of a secret.
     pub rotated: BTreeSet<StackId>,
-    /// The stacks that must be applied before the rest of a plan can be.
+    /// The other stacks that must be applied before the rest of a plan can be applied.
     pub waits_for: BTreeSet<StackId>,
 }
 
-/// A plan that was stopped as unreviewed.
+/// A plan that was stopped because no review covers it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoppedPlan {
     /// The plan that was stopped.
     pub plan: StackPlan,
-    /// Its unreviewed parts.
+    /// The parts of the plan that no review covers.
     pub units: Vec<ReviewUnit>,
 }
 
 impl Decisions {
-    /// Creates decisions with these findings only.
+    /// Creates decisions that hold only these findings.
     pub fn of_findings(findings: impl IntoIterator<Item = PolicyFinding>) -> Self {
         Self {
             findings: findings.into_iter().collect(),
@@ -114,7 +114,7 @@ impl Decisions {
         }
     }
 
-    /// Adds what was decided about another stack, or by another approver about the same.
+    /// Adds the decisions about another stack, or of another approver about the same stack.
     pub fn extend(&mut self, other: Self) {
         self.findings.extend(other.findings);
         self.matched.extend(other.matched);
@@ -125,7 +125,7 @@ impl Decisions {
         self.failed_workflows.extend(other.failed_workflows);
     }
 
-    /// The refusal that stops the plan.
+    /// Converts the decisions into a refusal that stops the plan.
     pub fn refuse(self, error: UserError) -> Refusal {
         Refusal {
             error,
@@ -133,7 +133,7 @@ impl Decisions {
         }
     }
 
-    /// The findings, by stack.
+    /// Returns the findings, sorted by stack.
     pub fn findings_by_stack(&self) -> Vec<PolicyFinding> {
         let mut findings: Vec<_> = self.findings.iter().cloned().collect();
         findings.sort_by(|a, b| (&a.stack, a).cmp(&(&b.stack, b)));
@@ -141,10 +141,10 @@ impl Decisions {
     }
 }
 
-/// The plan of a stack that is to be approved.
+/// The plan of a stack that waits for approval.
 #[derive(Clone, Copy)]
 pub struct ProposedPlan<'a> {
-    /// The plan as it is shown.
+    /// The plan with masked secrets.
     pub plan: &'a StackPlan,
     /// Builds the plan document (whole resources with true values) for policy sets. It copies all resources, so call it
     /// only if there is a policy set.
@@ -154,24 +154,25 @@ pub struct ProposedPlan<'a> {
 /// The recorded state of a stack, as far as an approver needs it.
 #[derive(Default)]
 pub struct PriorState {
-    /// The pull requests whose reviews were used by earlier applies.
+    /// The pull requests whose reviews earlier applies have used.
     pub used: BTreeSet<u64>,
     /// True if the stack was never applied, or has no resources left.
     pub is_new: bool,
     /// The last applied commit, if it is recorded.
     pub commit: Option<CommitId>,
-    /// The last commits that were applied or attempted.
+    /// The last commits that were applied, or whose apply failed.
     pub commits: Vec<CommitId>,
-    /// The time of the last write to the state, by the clock of the machine that wrote it. `None` if there is no state.
+    /// The time of the last write to the state, by the clock of the machine that wrote the state. `None` without a
+    /// state.
     pub written: Option<Timestamp>,
-    /// The last written values, with secrets as keyed hashes.
+    /// The last written values. Secrets are keyed hashes.
     pub last_writes: LastWrites,
     /// The findings of policy sets that were overridden in the last apply.
     pub overridden: Vec<PolicyOverride>,
 }
 
-/// Answers the engine's questions during the apply of a stack. The engine asks about several resources at once; they
-/// are approved one after the other.
+/// Approves the late changes of one stack for the engine. The engine asks about several resources at once; the lock
+/// lets the approver decide about one after the other.
 pub(super) struct LateReview(Mutex<Box<dyn LateApprover>>);
 
 impl LateReview {
@@ -191,7 +192,7 @@ impl Review for LateReview {
     }
 }
 
-/// Approves everything: the user confirmed on the command line.
+/// Approves everything, because the user confirmed the apply on the command line.
 pub struct AutoApprove;
 
 #[async_trait]

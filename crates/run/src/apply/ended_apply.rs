@@ -1,4 +1,4 @@
-//! Records how the apply of a stack ended: its state, and the apply record.
+//! Records the result of the apply of a stack: the new state, and the apply record.
 
 use super::{options::ApplyOptions, outcome::has_succeeded};
 use crate::{Target, rescue_file::Unstored};
@@ -17,19 +17,19 @@ use konverge_base::{
 use konverge_engine::Publication;
 use konverge_state::{Lease, WriteReason};
 
-/// An apply that has ended, with what its record needs.
+/// A finished apply of one stack, with the inputs of its record.
 pub(super) struct EndedApply<'a> {
     pub target: &'a Target,
     pub options: &'a ApplyOptions,
     pub lease: &'a Lease,
     /// The state before the apply.
     pub recorded: &'a StackState,
-    /// The other names of the stack that the policies looked at.
+    /// The other names under which policies checked the stack.
     pub known_as: &'a OtherNames,
     pub secrets: &'a Secrets,
     /// The outputs that the stack publishes, if everything succeeded.
     pub published: Option<Publication>,
-    /// The outputs of other stacks that are in the plan.
+    /// The outputs of other stacks that the plan used.
     pub read: &'a [RecordedRead],
     pub input_digest: Option<Digest>,
     pub spec_digest: Digest,
@@ -37,8 +37,8 @@ pub(super) struct EndedApply<'a> {
 }
 
 impl EndedApply<'_> {
-    /// Writes the state and the apply record, if they say something new. If the write fails, the outcome becomes a
-    /// failure.
+    /// Writes the state and the apply record, if they differ from the stored ones. If the write fails, the outcome
+    /// becomes a failure.
     pub(super) async fn record(
         self,
         mut state: StackState,
@@ -51,8 +51,9 @@ impl EndedApply<'_> {
         let reason = self.reason();
         if self.is_recorded_already(&mut state, outcome, reason) {
             outcome.serial = self.lease.prior().map(|prior| prior.serial);
+            // Without this call, the index would still show that a run works on the stack.
             if succeeded && let Err(error) = self.lease.mark_unchanged().await {
-                tracing::debug!(error = %chain(&error), "the index still says that a run works on this stack");
+                tracing::debug!(error = %chain(&error), "failed to remove the mark of this run from the index");
             }
             return;
         }
@@ -77,6 +78,7 @@ impl EndedApply<'_> {
                 outcome.serial = Some(serial);
             }
             Err(error) => {
+                // The changes are applied but not recorded, so the outcome must not be a success.
                 outcome.result = StackResult::Failed;
                 let done = outcome.resources.iter();
                 let done = done
@@ -99,7 +101,7 @@ impl EndedApply<'_> {
         }
     }
 
-    /// Writes the folder, the identity and the applied revision into the state.
+    /// Sets the folder, the identity and the applied revision in the state.
     fn describe(&self, state: &mut StackState, succeeded: bool) {
         state.guarded_as.extend(self.known_as);
         let head = self.target.head.as_ref();
@@ -112,17 +114,17 @@ impl EndedApply<'_> {
             state.commit = self.commit().cloned();
             state.core = self.core.map(str::to_owned);
         } else if self.options.restore {
-            // A restore brings no new desired resources, so the recorded digest stays: what was not restored is still
-            // drift.
+            // A restore applies no new desired resources, so the recorded digest stays: an object that was not restored
+            // is still drift.
             state.input_digest = self.recorded.input_digest;
         } else {
-            // Without a digest the stack is pending, so the next run applies it again.
+            // A failed apply records no digest. So the stack is pending, and the next run applies it again.
             state.input_digest = None;
         }
     }
 
-    /// Writes the outputs that the stack publishes and reads into the state. After a failure the earlier values stay,
-    /// except those that may not be published any more.
+    /// Sets the outputs that the stack publishes and reads in the state. After a failure the earlier values stay,
+    /// except those that the stack may no longer publish.
     fn describe_outputs(&self, state: &mut StackState, succeeded: bool) {
         let Some(published) = &self.published else { return };
         if !succeeded {
@@ -157,7 +159,7 @@ impl EndedApply<'_> {
             .collect();
     }
 
-    /// The commit that is applied, if there is one.
+    /// Returns the commit that is applied, if there is one.
     fn commit(&self) -> Option<&CommitId> {
         match &self.target.recorded {
             Some(recorded) => recorded.commit.as_ref(),
@@ -173,7 +175,7 @@ impl EndedApply<'_> {
         }
     }
 
-    /// The pull requests whose reviews this apply has used.
+    /// Returns the pull requests whose reviews this apply has used.
     fn used_pull_requests(&self, succeeded: bool) -> &[u64] {
         if succeeded {
             &self.options.pull_requests
@@ -182,7 +184,7 @@ impl EndedApply<'_> {
         }
     }
 
-    /// Returns true if nothing has to be written.
+    /// Returns true if the store already has everything that this apply would record.
     fn is_recorded_already(
         &self,
         state: &mut StackState,
@@ -190,25 +192,25 @@ impl EndedApply<'_> {
         reason: WriteReason,
     ) -> bool {
         let (prior, succeeded) = (self.lease.prior(), has_succeeded(outcome.result));
-        // A failure is recorded once, not for each attempt with the same result.
+        // A repeated failure with the same result is recorded only once.
         let record = prior.and_then(|prior| prior.receipt.as_ref());
         let is_same_failure =
             record.is_some_and(|last| (last.digest, last.result) == (outcome.digest, outcome.result));
-        // Destroying a stack that was never applied records nothing.
+        // The removal of a stack that was never applied leaves nothing to record.
         let never_there = reason == WriteReason::Destroy && prior.is_none() && state.resources.is_empty();
-        // Without changes, another commit with the same desired resources is not recorded.
+        // Without changes, a new commit with the same desired resources is not worth a new serial.
         let commit = state.commit.clone();
         if outcome.result == StackResult::Unchanged {
             state.commit.clone_from(&self.recorded.commit);
         }
-        // A removal is recorded where only a journal was left.
+        // If an earlier removal left only a journal, this removal must still be recorded.
         let is_left = reason == WriteReason::Destroy && prior.is_some_and(|prior| !prior.retired);
         let is_same = *state == *self.recorded && !is_left;
         let known = prior.map(|prior| &prior.applied_reviews);
         let is_known = |pull: &u64| known.is_some_and(|known| known.contains(pull));
         let uses_nothing_new = self.used_pull_requests(succeeded).iter().all(is_known);
         state.commit = commit;
-        // A restore is recorded, although the state does not change.
+        // A restore is recorded for the history, although the state does not change.
         let restored = self.options.restore && outcome.result == StackResult::Applied;
         (is_same || never_there) && uses_nothing_new && (succeeded || is_same_failure) && !restored
     }

@@ -1,4 +1,4 @@
-//! The journal of an apply: records what happens under the lease, and updates the state from it.
+//! The journal of an apply: records each step under the lease, and updates the state in memory from these records.
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use konverge_base::{
 use konverge_engine::{Journal, runtime::StoreUnavailable};
 use konverge_state::{Lease, StateError, store::StoreError};
 
-/// The state during the apply, and the journal of the lease.
+/// The state during the apply, and the lease whose journal records the changes.
 pub(super) struct ApplyJournal<'a> {
     lease: &'a Lease,
     followed: Mutex<FollowedState>,
     unstored: Mutex<Unstored>,
 }
 
-/// The state of an apply. Results are merged at the end, all at once: one by one would take quadratic time.
+/// The state of an apply. The results of resources are merged all at once at the end: merging each one alone would take
+/// quadratic time.
 struct FollowedState {
     state: StackState,
     ended: Vec<JournalEntry>,
@@ -36,7 +37,7 @@ impl FollowedState {
 }
 
 impl<'a> ApplyJournal<'a> {
-    /// The journal of a lease, from the state before the apply.
+    /// Creates the journal of an apply under a lease. `state` is the state before the apply.
     pub(super) fn new(lease: &'a Lease, state: StackState, unstored: Unstored) -> Self {
         Self {
             lease,
@@ -48,7 +49,7 @@ impl<'a> ApplyJournal<'a> {
         }
     }
 
-    /// The state so far, to plan again from.
+    /// Returns the state so far, from which the stack can be planned again.
     pub(super) async fn state(&self) -> StackState {
         let mut followed = self.followed.lock().await;
         let ended = std::mem::take(&mut followed.ended);
@@ -56,7 +57,7 @@ impl<'a> ApplyJournal<'a> {
         followed.state.clone()
     }
 
-    /// The state after the apply, and what the store did not accept.
+    /// Returns the state after the apply, and the runtime data that the store did not accept.
     pub(super) fn into_parts(self) -> (StackState, Unstored) {
         let FollowedState { mut state, ended } = self.followed.into_inner();
         state.apply_entries(&ended);
@@ -64,11 +65,11 @@ impl<'a> ApplyJournal<'a> {
     }
 }
 
-/// Data of a runtime that the store has not accepted after this time goes to the rescue file, too.
+/// The time after which runtime data that the store has not accepted is also written to the rescue file.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Converts the error for the runtime. The runtime may try again if only the store failed, but not after the lease is
-/// lost.
+/// Converts an error of the state into an error for the runtime. The runtime may retry if only the store failed, but
+/// not after the lease is lost.
 fn unrecorded(error: StateError) -> UserError {
     let store_failed = matches!(
         error,

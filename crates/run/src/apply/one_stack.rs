@@ -1,4 +1,5 @@
-//! One stack of an apply: acquires the lease, plans again under it, asks for approval, applies and records.
+//! Applies one stack: acquires its lease, plans again under the lease, asks for approval, applies and records the
+//! result.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,7 +40,7 @@ use konverge_delivery as delivery;
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions, Versioned};
 
-/// Applies one stack, and returns its outcome with the decisions about its plan. Errors are in the outcome.
+/// Applies one stack, and returns its outcome with the decisions about its plan. Errors are part of the outcome.
 pub(super) async fn apply(
     planning: &Planner,
     target: &Target,
@@ -74,7 +75,7 @@ async fn apply_stack(
     planning.run.check_interrupted()?;
     let wanted = planning.spec(target).await?;
     let input_digest = planning.input_digest(target)?;
-    // A secret that cannot be read stops the stack before anything of it is touched.
+    // Secrets are read first, so that one that cannot be read stops the stack before any write.
     let secrets = StackSecrets::new(Arc::clone(&planning.references), target);
     let held = tokio::select! {
         biased;
@@ -84,8 +85,8 @@ async fn apply_stack(
         }
         held = secrets.with_values(&wanted) => Some(held?),
     };
-    // From here on the run must end in order when it is stopped: a run that is just dropped would hold its lease until
-    // the lease expires.
+    // From here on an interrupted run must end in order. A run that is just dropped would hold its lease until the
+    // lease expires.
     planning.run.begin_writes()?;
     let backend = planning.backend.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Config, "there is no store to keep the state in")
@@ -99,7 +100,7 @@ async fn apply_stack(
         watch: Some(Arc::new(HolderWatch::new(&planning.run, &target.id))),
         ..LeaseOptions::default()
     };
-    // States and leases are kept by identity, so the state moves before the lease is acquired.
+    // States and leases are stored by identity, so the state moves to the new identity before its lease is acquired.
     if let Some(earlier) = planning.earlier_identity(&target.id).await? {
         state::move_waiting(backend, &earlier, &target.id, lease_options.clone()).await?;
         planning.run.notes.note(&format!(
@@ -116,7 +117,7 @@ async fn apply_stack(
         lease: &lease,
         secrets: held.as_ref(),
     };
-    // Under the lease, so that a freeze also stops a run that waited for the lease when somebody froze all applies.
+    // Checked under the lease, so that a freeze also stops a run that was waiting for the lease when it began.
     let result = match apply_freeze::check(backend).await {
         Ok(()) => leased.apply(wanted, input_digest, decisions).await,
         Err(frozen) => {
@@ -126,7 +127,7 @@ async fn apply_stack(
             Err(frozen)
         }
     };
-    // A lease that cannot be released expires by itself; the result matters more.
+    // A lease that is not released expires by itself, so this error must not hide the result of the apply.
     if let Err(error) = lease.release().await {
         planning.run.notes.warning(&format!(
             "could not release the lease of {}: {}",
@@ -137,7 +138,7 @@ async fn apply_stack(
     result
 }
 
-/// A stack whose lease is held.
+/// A stack whose lease this run holds.
 struct LeasedStack<'a> {
     planning: &'a Planner,
     target: &'a Target,
@@ -147,7 +148,7 @@ struct LeasedStack<'a> {
     secrets: Option<&'a StackSecrets>,
 }
 
-/// A release of Kusion that ends with the apply.
+/// A release in Kusion's format that ends together with the apply.
 struct EndedRelease<'a> {
     turn: ReleaseTurn,
     wanted: &'a Spec,
@@ -180,15 +181,16 @@ impl LeasedStack<'_> {
                 target.id
             ));
         }
-        // While this run waited for the lease, another one may have applied the stack. What was to be restored is then
-        // out of date, and a plan for an older commit would revert the newer one.
+        // While this run waited for the lease, another run may have applied the stack. Then the state to restore is out
+        // of date, and a plan for an older commit would revert the newer one.
         if options.restore && prior.input_digest != input_digest {
             return Err(applied_meanwhile(&target.id));
         }
         if let Some(serial) = self.superseded_serial().await? {
             return Ok(unchanged_outcome(target, serial));
         }
-        // Kusion's releases are read before the plan: an operation of Kusion in progress stops the stack untouched.
+        // Kusion's releases are read before the plan, so that an operation of Kusion in progress stops the stack
+        // untouched.
         let mut turn = kusion_releases::open_turn(&planning.run, &planning.config, &prior).await?;
         let checked = |turn: &ReleaseTurn| turn.check(&wanted, &prior).map(|()| wanted.clone());
         let released = turn.as_ref().map(checked).transpose()?;
@@ -199,13 +201,15 @@ impl LeasedStack<'_> {
             serial: Some(serial),
             secrets,
         };
-        // The plan is made again: the one that was reviewed may be outdated, and the approver compares both.
+        // The stack is planned again under the lease, because the reviewed plan may be outdated. The approver compares
+        // both.
         let ends_delivery = delivery::ends(planning.is_delivered(target), &wanted, &prior)?;
         let plan = plan_live(planning, target, wanted, start).await?;
         let past = prior_state(&prior, lease);
         let public = plan.public.clone();
         decisions.waits_for.extend(public.waits_for.iter().cloned());
-        // Guards follow the stack to each of its names, so the names are recorded before anybody decides about the plan.
+        // Policies and freezes apply to all names of a stack. The names are recorded before any decision, so that a
+        // later run knows them even if this one stops here.
         if !public.known_as.is_within(&prior.guarded_as) {
             let names = public.known_as.clone();
             let entry = JournalEntry::Names { names };
@@ -227,7 +231,7 @@ impl LeasedStack<'_> {
                 let is_unreviewed = !refusal.decisions.stopped.is_empty();
                 decisions.extend(refusal.decisions);
                 let outcome = StackOutcome {
-                    // The digest of this plan, because it is the one that can be approved.
+                    // A person can approve only the digest of this new plan, so the outcome shows it.
                     digest: public.digest,
                     ..not_started(target, &refusal.error)
                 };
@@ -242,7 +246,7 @@ impl LeasedStack<'_> {
             decisions.rotated.insert(target.id.clone());
         }
         let late = LateReview::new(late);
-        // Until the first state is written, only the journal can say which folder the stack has.
+        // Before the first state is written, only the journal records the folder of the stack.
         let is_known = |prior: &Versioned| prior.state.folder.path().is_some();
         if !public.resources.is_empty()
             && !lease.prior().is_some_and(is_known)
@@ -251,7 +255,7 @@ impl LeasedStack<'_> {
             lease.journal(vec![JournalEntry::Folder { folder }]).await?;
         }
         let unstored = Unstored::new(planning.rescue(&target.id), recorded.runtime.clone(), taken_up);
-        // Kusion is held back before the first write. A plan without changes needs no release yet.
+        // The release stops Kusion before the first write. A plan without changes needs no release yet.
         let is_due = |turn: &&mut ReleaseTurn| turn.is_left() || !public.resources.is_empty();
         if let Some(turn) = turn.as_mut().filter(is_due) {
             turn.begin(lease, &mut prior, target.head.is_none()).await?;
@@ -331,8 +335,8 @@ impl LeasedStack<'_> {
         Ok(outcome)
     }
 
-    /// Applies between the workflows that the configuration has for this stack. A restore, a rollback and a removal bring
-    /// no new version, so they run none.
+    /// Runs the apply between the workflows that the configuration has for this stack. A restore, a rollback and a
+    /// removal bring no new version, so they run no workflow.
     async fn between_workflows(
         &self,
         workflows: &WorkflowHooks<'_>,
@@ -343,7 +347,7 @@ impl LeasedStack<'_> {
         if options.restore || options.rolled_back_to.is_some() || target.head.is_none() {
             return rounds.await;
         }
-        // A stop is no failure of a workflow: the next run waits for the one that was started.
+        // An interruption is no failure of a workflow: the next run waits for the workflow run that this one started.
         let mut note_failure = || {
             if !self.planning.run.cancel.is_cancelled() {
                 decisions.failed_workflows.insert(target.id.clone());
@@ -354,6 +358,7 @@ impl LeasedStack<'_> {
             return not_started(target, &failure);
         }
         let mut outcome = rounds.await;
+        // After a failed apply, the workflow after it waits for an apply that succeeds.
         if has_succeeded(outcome.result)
             && let Err(failure) = workflows.run(WorkflowTime::Post).await
         {
@@ -364,7 +369,7 @@ impl LeasedStack<'_> {
         outcome
     }
 
-    /// The serial of the recorded state, if a run of a newer commit has applied the stack meanwhile.
+    /// Returns the serial of the recorded state if a run of a newer commit has applied the stack in the meantime.
     async fn superseded_serial(&self) -> Result<Option<u64>, UserError> {
         let (Some(newer), Some(there)) = (&self.options.newer, self.lease.prior()) else {
             return Ok(None);
@@ -375,8 +380,8 @@ impl LeasedStack<'_> {
         Ok(is_superseded.then_some(there.serial))
     }
 
-    /// Ends Kusion's release. If none was begun, it begins one first, but only if the apply changed the recorded
-    /// resources.
+    /// Ends the release in Kusion's format. If the apply changed recorded resources and no release was begun, it begins
+    /// one first.
     async fn end_release(&self, ended: EndedRelease<'_>, state: &mut StackState) -> Result<(), UserError> {
         let EndedRelease {
             mut turn,
@@ -405,7 +410,7 @@ fn unchanged_outcome(target: &Target, serial: u64) -> StackOutcome {
     }
 }
 
-/// Reads from the state what an approver needs to know of the past.
+/// Extracts the part of the recorded state that an approver needs.
 fn prior_state(prior: &StackState, lease: &Lease) -> PriorState {
     let there = lease.prior();
     let receipt = there.and_then(|there| there.receipt.as_ref());
@@ -434,5 +439,5 @@ fn last_writes(state: &StackState) -> LastWrites {
 fn applied_meanwhile(stack: &StackId) -> UserError {
     let what = format!("{stack} was applied again in the meantime, so drift is not restored");
     UserError::new(ErrorKind::Policy, what)
-        .hint("look again: the next drift check compares with what is applied now")
+        .hint("start the drift check again: it compares with what is applied now")
 }

@@ -10,7 +10,7 @@ use konverge_base::{
     },
 };
 
-/// The outcome of a stack that was not changed, and why.
+/// Returns the outcome of a stack that was not changed, with the reason.
 pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError) -> StackOutcome {
     StackOutcome {
         stack: target.folder().clone(),
@@ -25,7 +25,7 @@ pub fn stopped_outcome(target: &Target, result: StackResult, failure: &UserError
     }
 }
 
-/// The outcome of a stack that was not changed because of this error.
+/// Returns the outcome of a stack that was not changed because of an error.
 pub(super) fn not_started(target: &Target, failure: &UserError) -> StackOutcome {
     let result = if failure.kind.is_stop() {
         StackResult::Stopped
@@ -57,7 +57,8 @@ pub fn has_succeeded(result: StackResult) -> bool {
     matches!(result, StackResult::Applied | StackResult::Unchanged)
 }
 
-/// The exit code of the most severe result, unless the run was asked to stop: failed before stopped before held by a lease.
+/// Returns the exit code of the most severe result: a failure before a stop, a stop before a lease that another run
+/// holds. An interrupted run has its own code.
 pub fn exit_code(report: &ApplyReport, run: &RunContext) -> u8 {
     if run.cancel.is_cancelled() {
         return ErrorKind::Interrupted.exit_code();
@@ -65,7 +66,7 @@ pub fn exit_code(report: &ApplyReport, run: &RunContext) -> u8 {
     let code = |outcome: &StackOutcome| match (outcome.result, &outcome.error) {
         (StackResult::Applied | StackResult::Unchanged | StackResult::Waiting, _) => 0,
         (StackResult::Stopped, Some(error)) => error.kind.exit_code(),
-        // The stack that this one depends on has its own exit code.
+        // The stack that this one waits for already has an exit code.
         (StackResult::HeldBack, _) => 0,
         _ => 1,
     };

@@ -1,4 +1,4 @@
-//! Applies a plan in rounds: what disappeared during a round is planned and applied again in the next one.
+//! Applies a plan in rounds: objects that disappear during a round are planned and applied again in the next one.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -23,10 +23,10 @@ use konverge_engine::{
     self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Publication, Review as _,
 };
 
-/// The maximum number of rounds. If an object disappears every time, somebody deletes it.
+/// The maximum number of rounds. If an object still disappears after that, somebody keeps deleting it.
 const ROUNDS: usize = 3;
 
-/// The rounds of one stack, under its lease.
+/// The rounds of the apply of one stack, under its lease.
 pub(super) struct ApplyRounds<'a> {
     pub planning: &'a Planner,
     pub target: &'a Target,
@@ -36,16 +36,16 @@ pub(super) struct ApplyRounds<'a> {
     pub serial: u64,
     /// The secrets of the stack, with their values.
     pub secrets: Option<&'a StackSecrets>,
-    /// Approves what the approved plan did not show.
+    /// Approves changes that the approved plan did not show.
     pub late: &'a LateReview,
-    /// True if a controller delivered the stack before, and no longer does.
+    /// True if Argo CD or Flux delivered the stack before, and no longer does.
     pub ends_delivery: bool,
     /// The outputs that the stack publishes after the last round.
     pub published: &'a Mutex<Option<Publication>>,
 }
 
 impl ApplyRounds<'_> {
-    /// Applies an approved plan. The outcome is that of all rounds together.
+    /// Applies an approved plan, and returns one outcome for all rounds together.
     pub(super) async fn run(&self, plan: EnginePlan) -> StackOutcome {
         let plan = match self.take_back(plan).await {
             Ok(plan) => plan,
@@ -57,9 +57,9 @@ impl ApplyRounds<'_> {
             outputs,
         } = self.carry_out(plan).await;
         self.publish(outputs);
-        // A plan is only as fresh as its reads: an object that it found unchanged may have disappeared meanwhile, for
-        // example with its Namespace. Another round creates that object again. If objects are missing after the last
-        // round, the stack fails.
+        // An object that the plan found unchanged may have disappeared since the plan read it, for example with its
+        // Namespace. Another round creates the object again. If objects are missing after the last round, the stack
+        // fails.
         for _ in 1..ROUNDS {
             let Some(first) = missing.first() else { break };
             if let Some(error) = &outcome.error {
@@ -69,7 +69,7 @@ impl ApplyRounds<'_> {
             let plan = match self.plan_again(&[]).await {
                 Ok(plan) => plan,
                 Err(failure) => {
-                    let what = format!("`{first}` disappeared during the apply, and was not put back");
+                    let what = format!("`{first}` disappeared during the apply, and was not created again");
                     outcome.error = Some(failure.context(&what).body());
                     return outcome;
                 }
@@ -86,13 +86,14 @@ impl ApplyRounds<'_> {
         *self.published.lock().expect("no panic while the lock is held") = outputs;
     }
 
-    /// Makes Konverge the manager of the fields again if the delivery of the stack ends, and plans the stack again.
+    /// If the delivery of the stack by Argo CD or Flux ends, makes Konverge the manager of the fields again and plans
+    /// the stack again.
     async fn take_back(&self, approved: EnginePlan) -> Result<EnginePlan, UserError> {
         if !self.ends_delivery {
             return Ok(approved);
         }
-        // Before the first write, the fields of the controller become Konverge's. Otherwise a field that leaves the
-        // Spec would stay in the object for ever.
+        // Konverge must own the fields of the delivery controller before the first write. Otherwise a field that leaves
+        // the Spec would stay in the object for ever.
         self.journal.check_lease().await?;
         if let Some(clusters) = self.planning.clusters_to_apply(self.target).await? {
             delivery::take_back(&clusters, &self.journal.state().await).await?;
@@ -123,7 +124,7 @@ impl ApplyRounds<'_> {
         .await
     }
 
-    /// Plans the stack again, from what is recorded by now. Each resource needs an approval of its own, unless it is in
+    /// Plans the stack again from the current records. Each resource needs an approval of its own, unless it is in
     /// `approved`.
     async fn plan_again(&self, approved: &[ResourcePlan]) -> Result<Box<EnginePlan>, UserError> {
         self.planning.run.check_interrupted()?;
@@ -139,7 +140,7 @@ impl ApplyRounds<'_> {
             if approved.contains(late.shown) {
                 continue;
             }
-            // A recorded resource that is created again was reviewed when it was written first.
+            // A recorded resource that is created again was already reviewed when it was created first.
             let mut recorded = state.resources.iter();
             let is_recorded = recorded.any(|recorded| recorded.id == late.shown.id);
             match late.shown.action {
@@ -151,10 +152,10 @@ impl ApplyRounds<'_> {
     }
 }
 
-/// Plans against the cluster, as an apply does.
+/// Plans a target against the live cluster, for an apply.
 ///
 /// # Errors
-/// No cluster is configured for the stack; the plan must not be applied; errors of the plan.
+/// No cluster is configured for the stack; the plan has an error, so it must not be applied; errors of the planner.
 pub async fn plan_live(
     planning: &Planner,
     target: &Target,
@@ -166,7 +167,7 @@ pub async fn plan_live(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),
         )
-        .hint("name one under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+        .hint("name a cluster under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
     };
     match plan.refusal() {
         Some(refusal) if plan.public.waits_for.is_empty() => Err(refusal),
@@ -175,7 +176,7 @@ pub async fn plan_live(
     }
 }
 
-/// The outcome of two rounds.
+/// Combines the outcomes of two rounds.
 pub(super) fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
     let both = first.resources.into_iter().chain(next.resources);
     let resources: BTreeMap<_, _> = both.map(|resource| (resource.id.clone(), resource)).collect();

@@ -1,8 +1,9 @@
 //! Workflows around the apply of a stack: started once for each Spec, and waited for.
 //!
-//! The state says that a workflow is about to start before it starts, and which run it is after that. A run whose end
-//! was not seen is found and waited for; only an end that was seen is followed by another run. If nobody knows whether a
-//! start took effect, and no run is found, nothing is started: never twice for one digest.
+//! Before a workflow starts, the state records that it is about to start; after the start, the state records the id of
+//! its run. If an apply is stopped before it sees the end of a run, the next apply finds that run and waits for its
+//! end. If it is unknown whether a start took effect and no run is found, no workflow is started: it must never run
+//! twice for one digest.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,17 +28,17 @@ const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The maximum search time for a run whose start has an unknown result. A forge may list a new run late.
 pub const SEARCH: Duration = Duration::from_secs(60);
 
-/// The prefix of the keys of the records.
+/// The prefix of the keys of the workflow records in the state.
 const KEY: &str = "hook-workflow/";
 
 /// The inputs of a workflow.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkflowCall<'a> {
-    /// The stack.
+    /// The stack that is applied.
     pub stack: &'a StackId,
-    /// Its folder.
+    /// The folder of the stack.
     pub folder: &'a RepoPath,
-    /// Its other names: the workflows that are configured for them run, too.
+    /// The other names of the stack: workflows that are configured for these names run, too.
     pub known_as: &'a OtherNames,
     /// The commit that is applied.
     pub commit: Option<&'a CommitId>,
@@ -48,27 +49,27 @@ pub struct WorkflowCall<'a> {
 /// The result of starting a workflow.
 #[derive(Debug)]
 pub enum WorkflowStart {
-    /// The workflow runs; the value is the id of its run.
+    /// The workflow was started; the value is the id of its run.
     Started(u64),
     /// The forge refused the start, so the workflow does not run.
     Refused(UserError),
-    /// The workflow may run: the forge did not answer.
+    /// The workflow may run, because the forge did not answer.
     Unknown(UserError),
 }
 
-/// Starts workflows of the default branch, and waits for them.
+/// Starts workflows of the default branch, and waits for their end.
 #[async_trait]
 pub trait WorkflowStarter: Send + Sync {
     /// Returns the id of the newest run of a workflow, or 0.
     ///
     /// # Errors
-    /// It is not known.
+    /// The forge cannot list the runs.
     async fn newest_run(&self, workflow: &str) -> Result<u64, UserError>;
 
     /// Starts a workflow.
     async fn start(&self, workflow: &str, call: WorkflowCall<'_>) -> WorkflowStart;
 
-    /// Looks for the run of an earlier [`Self::start`], whose id is greater than `after`, until `timeout`. `None` does
+    /// Searches until `timeout` for the run of an earlier [`Self::start`]. Its id is greater than `after`. `None` does
     /// not prove that there is no such run.
     ///
     /// # Errors
@@ -84,7 +85,7 @@ pub trait WorkflowStarter: Send + Sync {
     /// Waits for the end of a run. Returns the failure of the run, or `None` if it succeeded.
     ///
     /// # Errors
-    /// Its end is not known.
+    /// The end of the run cannot be determined.
     async fn wait(&self, workflow: &str, run: u64, timeout: Duration)
     -> Result<Option<UserError>, UserError>;
 }
@@ -99,15 +100,15 @@ pub(super) struct WorkflowHooks<'a> {
     pub call: WorkflowCall<'a>,
 }
 
-/// The last run of a workflow, in the state.
+/// The record of the last run of a workflow, in the state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct WorkflowRecord {
     digest: Digest,
-    /// The newest run before it was started.
+    /// The id of the newest run before the workflow was started.
     after: u64,
-    /// The id of its run; `None` if nobody knows whether it started.
+    /// The id of the workflow's run; `None` if it is unknown whether the workflow started.
     run: Option<u64>,
-    /// The end of the run; `None` if nobody saw it.
+    /// True if the run succeeded; `None` if no apply has seen its end.
     succeeded: Option<bool>,
 }
 
@@ -115,7 +116,7 @@ impl WorkflowHooks<'_> {
     /// Runs the workflows that are due before or after the apply, one after the other.
     ///
     /// # Errors
-    /// One failed, or cannot run here.
+    /// A workflow failed, or cannot run here.
     pub(super) async fn run(&self, when: WorkflowTime) -> Result<(), UserError> {
         let WorkflowCall {
             stack,
@@ -143,11 +144,12 @@ impl WorkflowHooks<'_> {
         let starter = self.starter.ok_or_else(cannot_start)?;
         let timeout = hook.timeout.or(self.config.apply.hooks.timeout);
         let timeout = timeout.map_or(TIMEOUT, konverge_config::Span::duration);
-        // A run of this digest whose end was not seen is looked for, and never started again.
+        // If an earlier apply of this digest did not see the end of its run, search that run, and never start another
+        // one.
         let begun = match same.filter(|last| last.succeeded.is_none()) {
             Some(last) => BegunRun::from_record(last),
             None => {
-                // A run that was recorded may be missing in a list that is late.
+                // The forge may list new runs late, so a recorded run counts too.
                 let newest = starter.newest_run(&hook.workflow).await?;
                 let known = last.and_then(|last| last.run).unwrap_or(0);
                 self.start(&key, hook, starter, newest.max(known)).await?
@@ -182,7 +184,8 @@ impl WorkflowHooks<'_> {
         starter: &dyn WorkflowStarter,
         after: u64,
     ) -> Result<BegunRun, UserError> {
-        // Recorded before the request: after a kill in between nobody knows whether it took effect.
+        // Recorded before the request, so that after a kill in between the next apply searches the run and does not
+        // start a second one.
         self.record(key, BegunRun::new(after, None), None).await?;
         self.journal.check_lease().await?;
         match starter.start(&hook.workflow, self.call).await {
@@ -192,23 +195,23 @@ impl WorkflowHooks<'_> {
                 ..BegunRun::new(after, None)
             }),
             WorkflowStart::Refused(failure) => {
-                // An end without a run: the next apply may start it.
+                // Recorded as ended, although there is no run: so the next apply may start the workflow.
                 self.record(key, BegunRun::new(after, None), Some(false)).await?;
                 Err(failure)
             }
         }
     }
 
-    /// Returns the error for a workflow that may or may not run. Starting it again could run it twice.
+    /// Returns the error for a workflow of which it is unknown whether it runs. Starting it again could run it twice.
     fn unknown(&self, hook: &HookWorkflow, search: Duration, unanswered: Option<UserError>) -> UserError {
         let WorkflowCall { stack, digest, .. } = self.call;
         let commit = self.call.commit.map_or("", CommitId::as_str);
         let cause = match &unanswered {
             Some(failure) => failure.message.clone(),
-            None => "an earlier run was stopped while it started it".to_owned(),
+            None => "an earlier apply was stopped while it started the workflow".to_owned(),
         };
         let what = format!(
-            "whether it ran is not known: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
+            "it is unknown whether it ran: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
             search.as_secs()
         );
         UserError::new(ErrorKind::Github, what)
@@ -236,13 +239,13 @@ impl WorkflowHooks<'_> {
     }
 }
 
-/// A run that began, or may have begun.
+/// A run of a workflow that began, or may have begun.
 struct BegunRun {
-    /// The newest run before it.
+    /// The id of the newest run before this one.
     after: u64,
-    /// `None` if it is not known.
+    /// The id of this run; `None` if it is unknown.
     run: Option<u64>,
-    /// Why the start in this apply has no clear result.
+    /// The error of the start, if this apply got no clear result.
     unanswered: Option<UserError>,
 }
 
@@ -260,7 +263,7 @@ impl BegunRun {
     }
 }
 
-/// Removes the records from the state of a stack that was removed: it may come back with the same Spec.
+/// Removes the workflow records of a removed stack from its state, because the stack may come back with the same Spec.
 pub(super) fn forget(state: &mut StackState) {
     state.runtime.retain(|key, _| !key.starts_with(KEY));
 }

@@ -203,7 +203,7 @@ async fn killed_at_each_step_a_workflow_runs_once_for_each_spec() {
 
 fn assert_unknown(failure: &UserError) {
     assert!(
-        failure.message.contains("whether it ran is not known"),
+        failure.message.contains("it is unknown whether it ran"),
         "{failure}"
     );
     let hints = failure.hints.join("\n");

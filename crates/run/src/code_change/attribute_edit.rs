@@ -1,4 +1,4 @@
-//! Sets one attribute of one stack: finds the one place that sets it as a literal, or the block that it is added to.
+//! Sets one attribute of one stack: finds the one place that sets it to a literal, or the block to add it to.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ const UNTOUCHED: &str = "nothing was written";
 /// The handling of an attribute that no file sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnsetAttribute {
-    /// The edit is refused: a name may be misspelled.
+    /// Refuse the edit, because the name of the attribute may be misspelled.
     Refuse,
-    /// The attribute is added to the stack's own file. The Spec then shows whether that was the right attribute.
+    /// Add the attribute to the stack's own file. The Spec then shows whether this was the right attribute.
     Add,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct ProgramFile {
 }
 
 impl CodeEditor<'_> {
-    /// Gives an attribute of a stack another value, which is a literal of KCL.
+    /// Sets an attribute of a stack to another value, a literal of KCL.
     ///
     /// # Errors
-    /// The value is not a literal; no file or several places set the attribute; the place is computed, conditional or
-    /// a block; a file is a link or does not parse.
+    /// The value is not a literal; no file or several places set the attribute; the present value is computed,
+    /// conditional or a block; a file is a link or does not parse.
     pub async fn set_attribute(
         &mut self,
         stack: &Stack,
@@ -44,7 +44,8 @@ impl CodeEditor<'_> {
             .await
     }
 
-    /// Sets an attribute as [`CodeEditor::set_attribute`] does, and handles one that no file sets as `unset` says.
+    /// Sets an attribute as [`CodeEditor::set_attribute`] does. `unset` says what happens if no file sets the
+    /// attribute.
     pub(super) async fn edit_attribute(
         &mut self,
         stack: &Stack,
@@ -66,6 +67,7 @@ impl CodeEditor<'_> {
             [] => None,
             several => return Err(ambiguous(path, several)),
         };
+        // Checked after the attribute was found, so that the error can show its position.
         if !pool.is_literal(value).await? {
             let what = format!("the value for `{path}` is not a literal of KCL");
             let failure = UserError::new(ErrorKind::Usage, what);
@@ -74,7 +76,7 @@ impl CodeEditor<'_> {
                 None => at_block(failure, &edited, path),
             };
             return Err(failure.hint(format!(
-                "a text has quotes of its own: `{path}='\"text\"'`; {UNTOUCHED}"
+                "write a text with quotes inside the shell's quotes: `{path}='\"text\"'`; {UNTOUCHED}"
             )));
         }
         let (file, text, kind) = match found {
@@ -99,6 +101,7 @@ impl CodeEditor<'_> {
                 (file, text, EditKind::Added)
             }
         };
+        // The new text is parsed again, because the edit must not change anything else in the file.
         let (text, parsed) = check(pool, file, text, path, value).await?;
         let set = parsed.assignments.iter().find(|found| found.path == *path);
         let line = EditedLine {
@@ -113,14 +116,14 @@ impl CodeEditor<'_> {
         Ok(line)
     }
 
-    /// The refusal of a link, at the line of the file that it leads to.
+    /// Returns the error for a file that is a link, at the line of the file to which the link leads.
     async fn link_refused(&self, pool: &Pool, link: &RepoPath, path: &AttributePath) -> UserError {
         let what = format!(
             "`{}` is a link, and only plain files are edited",
             link.as_str().escape_debug()
         );
         let failure = UserError::new(ErrorKind::Layout, what);
-        let failure = failure.hint(format!("{UNTOUCHED}; edit the file that it leads to by hand"));
+        let failure = failure.hint(format!("{UNTOUCHED}; edit the target of the link by hand"));
         let source = &self.revisions.head.source;
         let entry = source.files().get(link);
         let entry = entry.filter(|entry| entry.kind == FileKind::Symlink);
@@ -174,7 +177,7 @@ fn matching<'f>(files: &'f [ProgramFile], wanted: impl Fn(&Assignment) -> bool) 
     found
 }
 
-/// Returns the file of the stack to which an attribute is added that only the base sets, with its new text.
+/// Returns the stack's own file to which the attribute is added, with its new text. Only a base file sets it so far.
 fn add<'f>(
     stack: &Stack,
     own: &'f [ProgramFile],
@@ -233,7 +236,7 @@ fn add<'f>(
     Ok((file, text))
 }
 
-/// The innermost block that an attribute could be added to.
+/// Returns the innermost block to which an attribute could be added.
 fn block<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Option<EditPoint<'f>> {
     let blocks = files
         .iter()
@@ -241,7 +244,7 @@ fn block<'f>(files: &'f [ProgramFile], path: &AttributePath) -> Option<EditPoint
     blocks.max_by_key(|(_, block)| block.path.keys().len())
 }
 
-/// The error at the block that an attribute could be added to, or else at the last file.
+/// Adds a position to an error: the block to which the attribute could be added, or else the last file.
 fn at_block(failure: UserError, files: &[ProgramFile], path: &AttributePath) -> UserError {
     match (block(files, path), files.last()) {
         (Some((file, block)), _) => failure.at(file.path.to_string(), Some(block.line), None),
@@ -250,7 +253,7 @@ fn at_block(failure: UserError, files: &[ProgramFile], path: &AttributePath) -> 
     }
 }
 
-/// Formats the edited text if the file was formatted, and confirms that it sets nothing else.
+/// Formats the edited text if the file was formatted before, and checks that the text sets nothing else.
 async fn check(
     pool: &Pool,
     file: &ProgramFile,
@@ -270,7 +273,8 @@ async fn check(
     if !file.parsed.differs_only_at(&parsed, path, value) {
         return Err(changed_more());
     }
-    // Do not format a file that has its own format, or that the formatter would break.
+    // A file that was not formatted before keeps its layout. A file that the formatter would break is not formatted
+    // either.
     if pool.formatting(&file.path, &file.text).await? != Formatting::Formatted {
         return Ok((text, parsed));
     }

@@ -1,4 +1,4 @@
-//! Keeps a hotfix: what was changed outside Konverge, on the cluster, becomes the code.
+//! Keeps a hotfix: writes a change that somebody made on the cluster, outside Konverge, into the code.
 
 use serde_json::Value;
 
@@ -16,12 +16,12 @@ use konverge_base::{
     },
 };
 
-/// The text that masks a secret part of a text.
+/// The mask in place of a secret part of a text.
 const MASK: &str = "***";
 
 impl CodeEditor<'_> {
-    /// Edits the attributes of a stack so that its Spec has the live values of a drift check's difference, and nothing
-    /// else changes.
+    /// Edits the attributes of a stack so that its Spec has the live values that a drift check found, and changes
+    /// nothing else.
     ///
     /// # Errors
     /// An object was created or deleted by hand, a field was added or removed, a value is a secret, or a field has no
@@ -49,7 +49,7 @@ impl CodeEditor<'_> {
     }
 }
 
-/// The fields of a resource with their live values.
+/// Returns the fields of a resource with their live values.
 fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError> {
     if resource.action != Action::Update {
         return Err(not_kept(format!(
@@ -80,7 +80,7 @@ fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError>
         .collect()
 }
 
-/// Returns true if a value is not shown as it is.
+/// Returns true if a value contains a mask in place of a secret.
 fn is_hidden(value: &Value) -> bool {
     masked_value::holds_mark(value) || value.to_string().contains(MASK)
 }

@@ -1,4 +1,4 @@
-//! The files that an edit of a stack may change: those of the stack, and those of its project that its stacks share.
+//! The files that an edit of a stack may change: its own files, and the files of its project that stacks share.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use konverge_base::{
     },
 };
 
-/// The files of a stack's program that belong to it or to its project.
+/// The KCL files of a stack's program that are in the stack or in its project.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ProgramFiles {
-    /// In the folder of the stack, in the order of the program.
+    /// The files in the folder of the stack, in the order of the program.
     pub own: Vec<RepoPath>,
-    /// In the folder of the project, and in no stack.
+    /// The files in the folder of the project, but in no stack.
     pub base: Vec<RepoPath>,
 }
 
 impl ProgramFiles {
-    /// Reads the entries of a stack.
+    /// Reads the entry files of a stack's program.
     pub(super) fn read(revision: &OpenRevision, stack: &Stack) -> Result<Self, UserError> {
         let setup = stack.compile.as_ref().map_err(|error| {
             UserError::new(ErrorKind::Layout, error.message.clone()).at(
@@ -55,7 +55,7 @@ impl ProgramFiles {
         Ok(files)
     }
 
-    /// The files that an edit at this place may change.
+    /// Returns the files that an edit at `place` may change.
     pub(super) fn editable(&self, place: EditPlace) -> &[RepoPath] {
         match place {
             EditPlace::Stack => &self.own,
@@ -63,14 +63,14 @@ impl ProgramFiles {
         }
     }
 
-    /// The first of these paths that is not a plain file.
+    /// Returns the first of these paths that is not a plain file, for example a link.
     pub(super) fn link<'p>(revision: &OpenRevision, paths: &'p [RepoPath]) -> Option<&'p RepoPath> {
         let kind = |path: &RepoPath| revision.source.files().get(path).map(|entry| entry.kind);
         paths.iter().find(|path| kind(path) != Some(FileKind::File))
     }
 }
 
-/// The file of an entry, or the files of the folder that it names.
+/// Returns the file of an entry, or the files of the folder that the entry names.
 fn entry_files(revision: &OpenRevision, entry: &RepoPath) -> Vec<RepoPath> {
     let files = revision.source.files();
     if files.contains_key(entry) {

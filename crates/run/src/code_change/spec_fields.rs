@@ -1,4 +1,4 @@
-//! Fields of Specs: the images, and the differences.
+//! Fields of Specs: image references, and the fields that differ between two Specs.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use konverge_base::model::{
 /// A field of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SpecField {
-    /// The resource.
+    /// The resource that has the field.
     pub resource: ResourceId,
-    /// The path in its attributes, as [`diff::Difference::path`].
+    /// The path of the field in the attributes, in the format of [`diff::Difference::path`].
     pub path: String,
-    /// The value.
+    /// The value of the field.
     pub value: Value,
 }
 
@@ -25,12 +25,12 @@ pub(super) struct WantedField {
     pub current: Value,
 }
 
-/// The images of all containers.
+/// Returns the image of each container in a Spec.
 pub(super) fn images(spec: &Spec) -> Vec<SpecField> {
     let mut found = Vec::new();
     let objects = spec.resources.iter();
     for resource in objects.filter(|resource| resource.runtime == RuntimeKind::Kubernetes) {
-        // The images of an object are what differs if they are removed from it.
+        // Finds the images as the difference to a copy of the object without images.
         let object = Value::Object(resource.attributes.clone());
         let mut bare = object.clone();
         remove_images(&mut bare);
@@ -67,7 +67,7 @@ fn remove_images(value: &mut Value) {
     }
 }
 
-/// The name of an image: its reference without tag and digest.
+/// Returns the name of an image: its reference without tag and digest.
 pub(super) fn image_name(reference: &str) -> &str {
     let name = reference.split('@').next().unwrap_or_default();
     let after_host = name.rfind('/').map_or(0, |slash| slash + 1);
@@ -77,7 +77,7 @@ pub(super) fn image_name(reference: &str) -> &str {
     }
 }
 
-/// Returns true if a text is a reference of an image: the letters that a registry allows, and nothing else.
+/// Returns true if a text may be an image reference: it has only the characters that a registry allows.
 pub(super) fn is_image_reference(text: &str) -> bool {
     let name = image_name(text);
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "./:_-@".contains(c);
@@ -90,7 +90,7 @@ pub(super) fn is_image_reference(text: &str) -> bool {
         && text.matches('@').count() <= 1
 }
 
-/// Returns the indices of the fields that change to their values; `None` if anything else changes.
+/// Returns the indices of the `fields` that change to their wanted values; `None` if any other field changes.
 pub(super) fn changes_within(before: &Spec, after: &Spec, fields: &[SpecField]) -> Option<Vec<usize>> {
     if before.resources.len() != after.resources.len() {
         return None;

@@ -1,5 +1,5 @@
-//! Finds the attribute behind a field of the Spec: of the literals that equal its value, the one whose edit changes that
-//! field, and nothing else.
+//! Finds the attribute that sets a field of the Spec: of the literals that equal the field's value, the one whose edit
+//! changes this field and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +20,16 @@ use konverge_kcl::{AssignedValue, AttributePath, literal};
 /// The maximum number of attributes that are tried for one field.
 const MOST_TRIED: usize = 50;
 
-/// What the search for the attribute of a field found.
+/// The result of the search for the attribute of a field.
 pub(super) enum FieldEdit {
-    /// The edit, and the wanted fields that are left.
+    /// The edit that was found, and the wanted fields that still need one.
     Found(EditedLine, Vec<WantedField>),
-    /// No attribute or several make exactly this field change.
+    /// No attribute, or several attributes, change exactly this field.
     NotSingle(UserError),
 }
 
 impl FieldEdit {
-    /// Returns the edit, or why there is none.
+    /// Returns the edit, or the error that says why there is none.
     pub(super) fn found(self) -> Result<(EditedLine, Vec<WantedField>), UserError> {
         match self {
             Self::Found(line, left) => Ok((line, left)),
@@ -38,34 +38,34 @@ impl FieldEdit {
     }
 }
 
-/// The maximum number of names in a message.
+/// The maximum number of attributes that a message lists.
 const MOST_NAMED: usize = 5;
 
-/// The inputs of the search for the attribute of one field.
+/// The inputs of the trial edits for one field.
 struct Trials<'t> {
     stack: &'t Stack,
-    /// The value, as a literal of KCL.
+    /// The wanted value, as a literal of KCL.
     text: &'t str,
     place: EditPlace,
     before: &'t Spec,
-    /// The wanted fields; the first one is looked for.
+    /// The wanted fields. The search is for the attribute of the first one.
     fields: &'t [SpecField],
 }
 
-/// An edit that sets the wanted field, and changes nothing beside the wanted ones.
+/// A trial edit that sets the wanted field, and changes no field outside of the wanted ones.
 struct KeptEdit<'a> {
     trial: CodeEditor<'a>,
     line: EditedLine,
-    /// The indices of the fields that get their values.
+    /// The indices of the wanted fields that the edit sets to their values.
     changed: Vec<usize>,
 }
 
 impl<'a> CodeEditor<'a> {
-    /// Gives the image `name` of a stack another reference: edits the one attribute that makes exactly that image
-    /// change. `None` if it has the reference already, and no single attribute makes it.
+    /// Sets the image `name` of a stack to another reference: edits the one attribute that changes exactly this image.
+    /// `None` if the image already has the reference and no single attribute sets it.
     ///
     /// # Errors
-    /// No container or several use the image; no attribute or several make it change alone.
+    /// No container or several containers use the image; no attribute or several attributes change it alone.
     pub async fn set_image(
         &mut self,
         stack: &Stack,
@@ -130,6 +130,7 @@ impl<'a> CodeEditor<'a> {
             ..field.clone()
         };
         let current = field.value.clone();
+        // The image already has the reference. The attribute is looked up nevertheless, to show where it is set.
         if wanted == *field {
             return self.line_of_image(stack, wanted, reference, place).await;
         }
@@ -144,8 +145,8 @@ impl<'a> CodeEditor<'a> {
         Ok(Some(line))
     }
 
-    /// The attribute of an image that has its reference already: the one that would be edited for another reference.
-    /// `None` if such an edit would be refused.
+    /// Returns the attribute that sets an image which already has the wanted reference: the attribute that an edit to
+    /// another reference would change. `None` if such an edit would be refused.
     async fn line_of_image(
         &self,
         stack: &Stack,
@@ -171,7 +172,7 @@ impl<'a> CodeEditor<'a> {
         Ok(Some(line))
     }
 
-    /// An error at the first literal of the image `name`, if there is one.
+    /// Adds to an error the position of the first literal of the image `name`, if there is one.
     async fn at_image(&mut self, mut failure: UserError, stack: &Stack, name: &str) -> UserError {
         let Ok(spec) = self.spec(&stack.id).await else {
             return failure;
@@ -184,8 +185,9 @@ impl<'a> CodeEditor<'a> {
         failure
     }
 
-    /// Gives one of the fields in `wanted` its value, and with the same edit others of them if they come from the same
-    /// attribute. Returns the edit and the fields that are left. `unset` is for an attribute that no file sets.
+    /// Sets one of the fields in `wanted` to its value. The same edit may set other fields that come from the same
+    /// attribute. Returns the edit and the remaining fields. `unset` says what happens with an attribute that no file
+    /// sets.
     ///
     /// # Errors
     /// The value is no literal, or the stack does not compile.
@@ -222,7 +224,8 @@ impl<'a> CodeEditor<'a> {
             before: &before,
             fields: &fields,
         };
-        // Several attributes may hold the same literal. Each is tried, and the Specs decide which one sets this field.
+        // Several attributes may have the same literal. Each is edited on trial, and the Specs show which one sets this
+        // field.
         let mut kept = self.try_each(&trials, &tried, UnsetAttribute::Refuse).await?;
         if kept.is_empty() && unset == UnsetAttribute::Add {
             let names = self.unset_attributes(stack, &field.path).await?;
@@ -271,7 +274,8 @@ impl<'a> CodeEditor<'a> {
         )))
     }
 
-    /// The edits of these attributes that give the first field its value, and change nothing beside the fields.
+    /// Edits each of these attributes on trial. Returns the edits that set the first field and change no field outside
+    /// of the wanted ones.
     async fn try_each(
         &self,
         trials: &Trials<'_>,
@@ -299,8 +303,8 @@ impl<'a> CodeEditor<'a> {
         Ok(kept)
     }
 
-    /// The attributes that a field may come from if no file sets them, such as the default of a schema: named as the field,
-    /// in each block of the stack's own files.
+    /// Returns the attributes that may set a field if no file sets them, such as a default of a schema: the name of the
+    /// field, in each block of the stack's own files.
     async fn unset_attributes(
         &self,
         stack: &Stack,
@@ -323,7 +327,7 @@ impl<'a> CodeEditor<'a> {
         Ok(paths)
     }
 
-    /// The places at which the files of a stack and of its base set an attribute to a literal of this value.
+    /// Returns the places at which the files of a stack and its base files set an attribute to a literal of this value.
     async fn literals_of(&self, stack: &Stack, value: &Value) -> Result<Vec<LiteralPlace>, UserError> {
         let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
@@ -352,7 +356,7 @@ fn has_image(field: &SpecField, name: &str) -> bool {
         .is_some_and(|image| image_name(image) == name)
 }
 
-/// A reference of the same form: its last letter is another one.
+/// Returns a reference of the same form that differs in its last letter.
 fn another_reference(reference: &str) -> String {
     let (last, other) = (
         reference.len().saturating_sub(1),
@@ -368,7 +372,7 @@ struct LiteralPlace {
     line: u32,
 }
 
-/// The error at the first place where the edit would have been; the stack's own files come first.
+/// Adds to an error the first place that could have been edited; the stack's own files come first.
 fn at_first(failure: UserError, literals: &[LiteralPlace]) -> UserError {
     match literals.first() {
         Some(found) if failure.location.is_none() => {

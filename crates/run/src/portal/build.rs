@@ -1,5 +1,5 @@
-//! `portal build`: the static site. A page of a stack is built again only if something of the stack changed, and written
-//! only if its content did.
+//! `portal build`: writes the static site. The page of a stack is rendered only if data of the stack changed, and
+//! written only if its content changed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,24 +37,24 @@ use konverge_portal::{
 const STACKS_AT_ONCE: usize = 8;
 /// The number of files that are written concurrently.
 const FILES_AT_ONCE: usize = 16;
-/// The number of newest serials on the page of a stack. All but the oldest of them have a page with what they changed.
+/// The number of newest serials on the page of a stack. Each of them except the oldest has a page with its changes.
 const SERIALS: usize = 11;
 
 /// The sources of the pages of a site.
 #[derive(Clone, Copy)]
 pub struct SiteSources<'a> {
-    /// The stacks.
+    /// The recorded stacks.
     pub stacks: StackSources<'a>,
-    /// konverge.yaml of the default branch; `None` if nobody knows who may do what.
+    /// `konverge.yaml` of the default branch; `None` if it is unknown, so that permissions are not shown.
     pub config: Option<&'a BranchConfig>,
 }
 
-/// The numbers of a build.
+/// The counts of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BuildReport {
     /// The number of stacks.
     pub stacks: usize,
-    /// The number of stacks that were read.
+    /// The number of stacks that were read because their data changed.
     pub read: usize,
     /// The number of files of the site.
     pub files: usize,
@@ -66,16 +66,16 @@ pub struct BuildReport {
     pub notices: Vec<String>,
 }
 
-/// The content of the site: the digest of each file, by path.
+/// The manifest of the site: the digest of each file, by path.
 #[derive(Default, Serialize, Deserialize)]
 struct SiteManifest {
     version: u32,
     repository: String,
-    /// The files of each stack's pages, with the fingerprint of what they show.
+    /// The files of each stack, with the fingerprint of the data that they show.
     stacks: BTreeMap<String, StackFiles>,
-    /// The other pages.
+    /// The files that belong to no single stack.
     files: BTreeMap<String, Digest>,
-    /// Files that a build may have left when it was stopped.
+    /// Files that a stopped build may not have deleted.
     #[serde(default)]
     leftover: BTreeSet<String>,
 }
@@ -126,6 +126,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
     for row in &index.overview.stacks {
         let fingerprint = page_fingerprint(&index, &seen, row);
         let earlier = before.stacks.get(row.id.as_str());
+        // While a run works on a stack, its documents change but the index does not, so its page is always built again.
         let is_open = row.conditions.contains(&konverge_portal::StackCondition::Open);
         match earlier.filter(|earlier| !is_open && fingerprint == earlier.fingerprint) {
             Some(earlier) => {
@@ -135,7 +136,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
         }
     }
     report.read = changed.len();
-    // Each page is a separate task: reading documents and rendering takes more time than the requests.
+    // Each page is a task of its own, because parsing documents and rendering takes longer than the requests.
     let mut built = stream::iter(changed)
         .map(|(id, fingerprint)| {
             let (backend, index, seen) = (sources.backend.clone(), Arc::clone(&index), Arc::clone(&seen));
@@ -169,7 +170,7 @@ pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildRep
     Ok(report)
 }
 
-/// Writes the manifest, then deletes what the site no longer has.
+/// Writes the manifest, then deletes files that no longer belong to the site.
 async fn finish(
     site: &dyn Site,
     before: &SiteManifest,
@@ -179,7 +180,8 @@ async fn finish(
     let now = manifest.paths();
     report.files = now.len();
     let gone: BTreeSet<_> = before.paths().difference(&now).cloned().collect();
-    // The manifest is written before anything is deleted, so that the next build deletes what a stopped one left.
+    // The manifest is written before any file is deleted, and lists these files: so the next build deletes the files
+    // that a stopped build left.
     manifest.leftover.clone_from(&gone);
     let is_same = before.version == 1 && report.written == 0 && report.read == 0 && gone.is_empty();
     if !is_same {
@@ -195,7 +197,7 @@ async fn finish(
 
 async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest, UserError> {
     let Some(bytes) = site.read(MANIFEST).await? else {
-        // From here on the folder is marked as the portal's, even if this run is stopped.
+        // The manifest marks the folder as a site, even if this run is stopped before it writes a page.
         let claimed = SiteManifest {
             repository: repository.to_owned(),
             ..SiteManifest::default()
@@ -220,10 +222,10 @@ async fn read_manifest(site: &dyn Site, repository: &str) -> Result<SiteManifest
     }
 }
 
-/// Files by path.
+/// Contents of files, by path.
 type Files = BTreeMap<String, String>;
 
-/// Returns the digest of everything that the pages of a stack show.
+/// Returns the digest of all data that the pages of a stack show.
 fn page_fingerprint(index: &StackIndex, seen: &SeenRecords, row: &OverviewRow) -> Digest {
     let of_row = index.fingerprints.get(&row.id);
     Digest::of_json(&serde_json::json!([of_row, seen.fingerprint(row)]))
@@ -285,7 +287,7 @@ fn common_files(index: &StackIndex) -> Files {
     files
 }
 
-/// The pages about all stacks together: rollouts, trends, who may do what.
+/// Renders the pages about all stacks: rollouts, trends and permissions.
 async fn operation_files(
     backend: &StateBackend,
     index: &StackIndex,
@@ -295,7 +297,7 @@ async fn operation_files(
     let (forge, mode) = (index.overview.forge.as_ref(), PageMode::Static);
     let none = Config::default();
     let rollouts = read_rollouts(backend, config.map_or(&none, |branch| &branch.config)).await;
-    // If one page cannot be rendered, the others must still be written.
+    // An error of one page must not prevent the others.
     let rollouts =
         rollouts.unwrap_or_else(|error| RolloutsDocument::unreadable(&backend.secrets.mask(&chain(&error))));
     let document = config.map(permissions);
@@ -315,7 +317,7 @@ async fn operation_files(
     ])
 }
 
-/// Writes the files whose content differs from what is known of the site.
+/// Writes the files whose content differs from the manifest of the site.
 async fn write_changed(
     site: &dyn Site,
     secrets: &Secrets,
@@ -325,7 +327,7 @@ async fn write_changed(
 ) -> Result<BTreeMap<String, Digest>, UserError> {
     let (mut digests, mut due) = (BTreeMap::new(), Vec::new());
     for (path, content) in files {
-        // What is masked on a terminal is masked here.
+        // Everything that is masked on a terminal is masked on a page, too.
         let content = secrets.mask_finished(&content);
         let digest = Digest::of_bytes(content.as_bytes());
         if known(&path) != Some(digest) {

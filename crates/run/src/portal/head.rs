@@ -1,4 +1,4 @@
-//! [`Head`]: the repository's wanted state, to compare the recorded stacks with.
+//! [`Head`]: a revision of the repository, which recorded stacks are compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use konverge_portal::HeadFact;
 use konverge_repo::git::Repository;
 use konverge_state::{IndexedStates, Proven};
 
-/// A revision of the repository. It is opened once, and compared with the records for each request.
+/// A revision of the repository. Opened once, and compared with the records for each request.
 pub struct Head {
     revision: OpenRevision,
     commit: CommitId,
 }
 
-/// The facts of the head about each stack.
+/// The data of a revision about each stack.
 pub(super) struct HeadFacts {
     pub commit: CommitId,
-    /// The stacks of the head, with their folders.
+    /// The stacks of the revision, with their folders.
     pub stacks: BTreeMap<StackId, RepoPath>,
     /// The stacks that the next run applies or destroys.
     pending: BTreeSet<StackId>,
-    /// The recorded identities that stacks of the head continue, with the new identity.
+    /// The recorded identities that stacks of the revision continue, each with the new identity.
     pub renamed: BTreeMap<StackId, StackId>,
 }
 
 impl Head {
-    /// Opens the commit that is checked out, with its own configuration. `None` without a repository, without a
-    /// commit, and without stacks in it.
+    /// Opens the commit that is checked out, with its own configuration. `None` without a repository or a commit, or if
+    /// the commit has no stacks.
     ///
     /// # Errors
     /// The commit cannot be read.
@@ -55,12 +55,12 @@ impl Head {
         Ok((!revision.layout.stacks.is_empty()).then_some(Self { revision, commit }))
     }
 
-    /// The commit that is checked out, if there is one.
+    /// Returns the commit that is checked out, if there is one.
     pub fn commit_of(run: &RunContext) -> Option<CommitId> {
         Repository::discover(&run.dir).ok()?.resolve("HEAD").ok()
     }
 
-    /// The commit of this head.
+    /// Returns the commit of this revision.
     pub fn commit(&self) -> &CommitId {
         &self.commit
     }
@@ -85,7 +85,7 @@ impl Head {
 }
 
 impl HeadFacts {
-    /// Returns what the head says about a recorded or a new stack.
+    /// Returns the data of the revision about a recorded or a new stack.
     pub(super) fn fact(&self, id: &StackId) -> HeadFact {
         let now = self.renamed.get(id).unwrap_or(id);
         match (self.stacks.contains_key(now), self.pending.contains(now)) {

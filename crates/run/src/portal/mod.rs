@@ -1,5 +1,5 @@
-//! Reads from the store what the portal shows: the overview from the index alone, a stack from its documents. Nothing
-//! here writes to the store of the states, and nothing asks a cluster or a cloud.
+//! Reads the data that the portal shows: the overview from the index alone, a stack from its documents. This module
+//! never writes to the store of the states, and sends no request to a cluster or a cloud.
 
 mod branch_config;
 mod build;

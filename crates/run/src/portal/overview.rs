@@ -1,4 +1,4 @@
-//! The overview of all stacks: one LIST and one GET where the index is settled, and one LIST for the freeze.
+//! Reads the overview of all stacks: one LIST and one GET if the index is up to date, and one LIST for the freeze.
 
 use std::collections::BTreeMap;
 
@@ -24,27 +24,27 @@ use konverge_state::{
     ApplyFreeze, DriftCheck, DriftHistory, IndexEntry, IndexedStates, Proven, StackSummary, StateError,
 };
 
-/// The number of states read concurrently.
+/// The number of states that are read concurrently.
 const AT_ONCE: usize = 32;
 
-/// The sources of the pages.
+/// The sources of the portal's pages.
 #[derive(Clone, Copy)]
 pub struct StackSources<'a> {
     /// The states.
     pub backend: &'a StateBackend,
-    /// The repository; `None` if pending changes are not known.
+    /// The revision to compare with; `None` if pending changes are unknown.
     pub head: Option<&'a Head>,
     /// The repository at its forge, for links.
     pub forge: Option<&'a RepositoryPages>,
 }
 
-/// A summary, or the reason why there is none.
+/// A summary of a stack, or the reason why it cannot be read.
 type SummaryRead = Result<Option<StackSummary>, String>;
 
-/// Reads the overview. A stack whose state cannot be read has a row that says so.
+/// Reads the overview. A stack whose state cannot be read gets a row with the error.
 ///
 /// # Errors
-/// Errors of the store; an index of another repository; the head cannot be compared.
+/// Errors of the store; the index belongs to another repository; the revision cannot be compared.
 pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, UserError> {
     let states = &sources.backend.states;
     let (known, freeze) = futures::join!(states.read_all(), states.freeze());
@@ -62,7 +62,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         Err(error) => {
             let why = sources.backend.secrets.mask(&chain(&error));
             notices.push(format!(
-                "Nobody knows whether applies are frozen, so every apply stops: {why}"
+                "It is unknown whether applies are frozen, so every apply stops: {why}"
             ));
             None
         }
@@ -90,13 +90,13 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
         };
         let head = head.as_ref();
         let row = row(&id, entry, &summary, &known, drift.get(&id), head);
-        // A stack that moved is shown under its new identity once that is recorded.
+        // A stack with a new identity is shown only once: under the new identity, as soon as that is recorded.
         let is_moved = entry.retired && head.is_some_and(|head| head.renamed.contains_key(&id));
         if is_moved {
             continue;
         }
         if let Ok(Some(summary)) = summary {
-            // An apply before the stack was destroyed counts as well.
+            // Applies before the destruction of the stack count in the trends as well.
             index.activity.insert(id.clone(), summary.activity.clone());
             if !entry.retired {
                 index.search.add(&id, search_names(summary));
@@ -116,7 +116,7 @@ pub async fn read_overview(sources: StackSources<'_>) -> Result<StackIndex, User
     Ok(index)
 }
 
-/// The drift of the index, or of the drift history if an earlier version wrote the index.
+/// Returns the drift from the index, or from the drift history if an earlier version wrote the index.
 async fn drift(
     known: &Proven<IndexedStates>,
     backend: &StateBackend,
@@ -135,7 +135,7 @@ async fn drift(
     }
 }
 
-/// The summary of each stack. Where the index has none, the state is read.
+/// Returns the summary of each stack from the index. If the index has no summary, the state is read.
 async fn summaries(
     known: &Proven<IndexedStates>,
     backend: &StateBackend,
@@ -172,7 +172,7 @@ async fn summaries(
     }
     if older > 0 && !known.is_rebuilt() {
         notices.push(format!(
-            "The index has no row of {}: their states were read. An earlier version wrote it, or it is encrypted to others. `konverge state doctor --repair` rebuilds it.",
+            "The index has no row of {}, so their states were read. An earlier version wrote the index, or it is encrypted to other keys. `konverge state doctor --repair` rebuilds it.",
             plural(older, "stack")
         ));
     }
@@ -180,7 +180,7 @@ async fn summaries(
     Ok(summaries)
 }
 
-/// Returns the recorded facts about the applies of a stack. `written` is the time at which its state was written, with
+/// Returns the recorded data about the applies of a stack. `written` is the time of the last write to its state, with
 /// the result of that apply.
 pub fn recorded_facts(
     known: &IndexedStates,
@@ -252,7 +252,7 @@ fn row(
     }
 }
 
-/// Returns the stacks of the head without a record.
+/// Returns a row for each stack of the revision that has no record.
 fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<OverviewRow> {
     let Some(head) = head else { return Vec::new() };
     let is_recorded = |id: &StackId| {
@@ -292,14 +292,14 @@ fn new_stacks(known: &Proven<IndexedStates>, head: Option<&HeadFacts>) -> Vec<Ov
     .collect()
 }
 
-/// Returns the digest of everything that the page of a stack shows.
+/// Returns the digest of all data that the page of a stack shows.
 fn fingerprint(row: &OverviewRow, entry: Option<&IndexEntry>) -> Digest {
     let entry = entry.map(|entry| (entry.epoch, entry.serial, entry.open));
     let text = serde_json::json!([row.settled(), entry, env!("CARGO_PKG_VERSION")]);
     Digest::of_bytes(text.to_string().as_bytes())
 }
 
-/// A freeze by who began it, with the reasons of all who froze since.
+/// Returns the freeze with the writer who began it, and the reasons of all who froze applies since.
 fn shown_freeze(freeze: ApplyFreeze) -> Option<FreezeView> {
     let reasons: Vec<_> = freeze.reasons.iter().map(|one| one.reason.as_str()).collect();
     let reason = reasons.join("; ");
@@ -311,8 +311,8 @@ fn shown_freeze(freeze: ApplyFreeze) -> Option<FreezeView> {
     })
 }
 
-/// The numbers of the stacks of an index. `history` is of all stacks, so it counts for who sees them all: `None` leaves the
-/// drift out.
+/// Returns the trends over the stacks of an index. `history` has the drift of all stacks, so it is `None` for a reader
+/// who may not see all of them; drift is then left out.
 pub fn trends(index: &StackIndex, history: Option<&DriftHistory>) -> Trends {
     let weeks = history.iter().flat_map(|history| &history.weeks);
     let drift = weeks.map(|(week, known)| {

@@ -1,13 +1,13 @@
-//! The permissions: each line of konverge.yaml that lets somebody do something, or stops it.
+//! The permissions page: each line of `konverge.yaml` that allows or forbids an action to somebody.
 
 use super::branch_config::BranchConfig;
 use konverge_config::{Config, FreezeConfig, PolicyEnforcement, PortalRole, StackPolicy, WorkflowTime};
 use konverge_portal::{Permission, PermissionSubject, PermissionsDocument};
 
-/// The glob of all stacks.
+/// The glob that matches every stack.
 const EVERY_STACK: &str = "**";
 
-/// The permissions of the default branch.
+/// Returns the permissions of the default branch.
 pub fn permissions(branch: &BranchConfig) -> PermissionsDocument {
     let config = &branch.config;
     let mut lines = PermissionLines::default();
@@ -27,11 +27,11 @@ pub fn permissions(branch: &BranchConfig) -> PermissionsDocument {
     }
 }
 
-/// The lines, in the order of the file.
+/// The permissions, in the order of the file.
 #[derive(Default)]
 struct PermissionLines(Vec<Permission>);
 
-/// Who, for which stacks, and where it is written.
+/// One permission: for whom, for which stacks, and at which key of the file.
 struct Line<'a> {
     who: &'a [String],
     stacks: &'a str,
@@ -49,7 +49,7 @@ impl PermissionLines {
         });
     }
 
-    /// Adds approvals, actors, freezes and limits: those of all stacks, then those of rules.
+    /// Adds approvals, actors, freezes and limits: first those for all stacks, then those of rules.
     fn policies(&mut self, config: &Config) {
         let policy = &config.policy;
         let of_all = StackPolicy {
@@ -110,7 +110,7 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Applies,
                 line(&policy.actors, "actors"),
-                "they alone merge or start an apply",
+                "only they may merge or start an apply",
             );
         }
         for FreezeConfig { from, until, reason } in &policy.freeze {
@@ -426,7 +426,7 @@ set: {allow: [{stacks: 'apps/shop/*', paths: [image], from: [acme/shop]}]}
             "Approvals: [] a pull request needs 1 approval (**; policy.approvals)",
             "Approvals: [acme/sre] one of them must approve (**; policy.reviewers)",
             "Approvals: [] a pull request needs 2 approvals (apps/*/prod; stacks[0].policy.approvals)",
-            "Applies: [ada] they alone merge or start an apply (**; policy.actors)",
+            "Applies: [ada] only they may merge or start an apply (**; policy.actors)",
             "Applies: [] one apply deletes or replaces at most 3 resources of a stack without a separate approval (apps/*/prod; stacks[0].policy.max_destructive)",
             "Overrides: [acme/security] of the set base: they override a denial, except of their own change (**; policy.sets[0])",
             "Overrides: [] of the set hard: nobody overrides a denial (**; policy.sets[1])",

@@ -1,4 +1,4 @@
-//! The site in a store: `portal.publish`.
+//! Publishes the site to a store: `portal.publish`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::RunContext;
 use konverge_base::error::UserError;
 use konverge_state::store::{self, Key, Store, StoreOptions};
 
-/// A site in a store.
+/// A site whose files are in a store.
 pub struct SiteStore {
     store: Arc<dyn Store>,
 }
@@ -21,7 +21,7 @@ impl SiteStore {
     /// Opens the store of an address, with the credentials of this run. Sends no request yet.
     ///
     /// # Errors
-    /// The address is wrong.
+    /// The address is invalid.
     pub async fn open(run: &RunContext, url: &str) -> Result<Self, UserError> {
         let options = StoreOptions {
             environment: run.env.clone(),
@@ -56,7 +56,7 @@ impl Site for SiteStore {
     }
 }
 
-/// Builds the site in the store of an address.
+/// Builds the site in a store.
 ///
 /// # Errors
 /// See [`build`].

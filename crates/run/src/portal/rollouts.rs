@@ -1,5 +1,4 @@
-//! The progress of the rollouts, from their newest records and konverge.yaml: for the portal and for `konverge
-//! rollout`.
+//! The progress of rollouts, from their newest records and `konverge.yaml`, for the portal and for `konverge rollout`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +18,7 @@ use konverge_policy::rollout::{NextPlans, RolloutRules, bakes_until};
 use konverge_portal::{BegunRollout, RolloutProgress, RolloutView, RolloutsDocument, WaveStanding, WaveView};
 use konverge_state::StoredRollout;
 
-/// Reads all rollouts: those of konverge.yaml, and those that have a record.
+/// Reads all rollouts: those in `konverge.yaml`, and those that have a record.
 ///
 /// # Errors
 /// Errors of the store.
@@ -89,7 +88,7 @@ fn begun(backend: &StateBackend, config: &Config, stored: &StoredRollout) -> Beg
     }
 }
 
-/// Returns the gates that wait for people now, with the digest that they ask for; `None` if a plan is missing.
+/// Returns the gates that wait for people, each with the digest to approve; `None` if a plan is missing.
 pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String, Option<Digest>> {
     let wave = configured_wave(config, record, record.wave);
     let gates = wave
@@ -108,7 +107,7 @@ pub fn asking_gates(config: &Config, record: &RolloutRecord) -> BTreeMap<String,
         .collect()
 }
 
-/// Returns when the bake of the current wave ends.
+/// Returns the end of the bake time of the current wave.
 pub fn bake_end(config: &Config, record: &RolloutRecord) -> Option<Timestamp> {
     let mut rollouts = config.rollouts.iter();
     let rollout = rollouts.find(|rollout| rollout.name == record.rollout)?;
@@ -137,7 +136,7 @@ fn waves(config: &Config, record: &RolloutRecord) -> Vec<WaveView> {
         .collect()
 }
 
-/// Returns the standing of the wave with this number, from 0.
+/// Returns the standing of a wave, by its number from 0.
 pub fn wave_standing(record: &RolloutRecord, number: usize) -> WaveStanding {
     match number.cmp(&record.wave) {
         std::cmp::Ordering::Less => WaveStanding::Done,

@@ -1,5 +1,5 @@
-//! Observations of drift checks and previews: the difference of a drift, the objects that were not ready, and the
-//! changes that are not applied. They are shown, and decide nothing.
+//! Results of drift checks and previews for the portal: the difference of a drift, objects that were not ready, and
+//! changes that are not applied. They are only shown and have no influence on applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,30 +19,30 @@ use konverge_state::{DocumentWriter, DriftHistory, StackSummary, StateError};
 
 /// The number of newest pull requests whose previews are read.
 const PULL_REQUESTS: usize = 30;
-/// The number of their previews that are read concurrently.
+/// The number of previews that are read concurrently.
 const AT_ONCE: usize = 8;
 /// The number of previews that the page of a stack shows.
 const SHOWN: usize = 5;
 
-/// The records of some stacks beside their states.
+/// The records of drift checks and previews for some stacks.
 #[derive(Default)]
 pub struct SeenRecords {
     /// The drift history.
     pub(super) history: DriftHistory,
-    /// The newest previews, of each pull request the last one, the newest pull request first.
+    /// The last preview of each pull request, the newest pull request first.
     previews: Vec<ReviewRecord>,
-    /// The records that cannot be read, as notices.
+    /// One notice for each record that cannot be read.
     pub(super) notices: Vec<String>,
 }
 
 impl SeenRecords {
-    /// Reads the observations of the stacks of a site: one LIST and one GET for the drift history, and for changes that
-    /// are not applied one LIST and the last preview of each of the newest pull requests.
+    /// Reads the records for all stacks of a site: one LIST and one GET for the drift history. If a stack has changes
+    /// that are not applied, also one LIST and the last preview of each of the newest pull requests.
     pub(super) async fn of_site(backend: &StateBackend, rows: &[OverviewRow]) -> Self {
         Self::read(backend, true, rows.iter().any(is_pending)).await
     }
 
-    /// Reads the observations of one stack. Sends no request if there can be none.
+    /// Reads the records for one stack. Sends no request if there can be no record.
     pub async fn of_stack(backend: &StateBackend, row: &OverviewRow) -> Self {
         Self::read(backend, !row.is_calm(), is_pending(row)).await
     }
@@ -69,7 +69,7 @@ impl SeenRecords {
         self.notices.push(format!("{what}: {why}"));
     }
 
-    /// Returns the observations of a stack. The pull requests in `applied` are in its state already.
+    /// Returns the records of a stack for its page. Previews of the pull requests in `applied` are left out.
     pub(super) fn stack(&self, row: &OverviewRow, applied: &BTreeSet<u64>) -> SeenStack {
         let look = self.look(row);
         let previews = self.previews(row);
@@ -86,7 +86,7 @@ impl SeenRecords {
         }
     }
 
-    /// Returns the digest of all observations of a stack. While it is the same, the page is.
+    /// Returns the digest of all records of a stack. The page is rendered again only if it changes.
     pub(super) fn fingerprint(&self, row: &OverviewRow) -> Digest {
         let previews = self.previews(row);
         let previews: Vec<_> = previews
@@ -97,7 +97,7 @@ impl SeenRecords {
 
     fn look(&self, row: &OverviewRow) -> Option<&StackLook> {
         let check = self.history.stacks.get(&row.id)?;
-        // If the index does not know this check yet, its history is about another difference.
+        // If the index has another check than the history, the history may describe another difference.
         let is_of_row = row.look.as_ref().is_none_or(|look| look.checked == check.at);
         check.look.as_deref().filter(|_| is_of_row)
     }
@@ -114,7 +114,7 @@ impl SeenRecords {
     }
 }
 
-/// Returns true if the head wants something else than what is recorded.
+/// Returns true if the revision differs from the record of a stack.
 fn is_pending(row: &OverviewRow) -> bool {
     let wanted = [
         StackCondition::Pending,
@@ -175,7 +175,7 @@ pub(super) fn writer(writer: DocumentWriter) -> Writer {
     }
 }
 
-/// Returns the words by which the search finds a stack.
+/// Returns the names by which the search finds a stack.
 pub(super) fn search_names(summary: StackSummary) -> SearchNames {
     SearchNames {
         names: summary.names,

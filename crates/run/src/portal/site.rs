@@ -1,4 +1,4 @@
-//! [`Site`]: where the pages are written, a folder or a store.
+//! [`Site`]: the target of the pages, a folder or a store.
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +9,25 @@ use konverge_base::{
 };
 use konverge_portal::site_path;
 
-/// The file that lists the content of the site.
+/// The manifest file, which lists the content of the site.
 pub(super) const MANIFEST: &str = "portal.json";
 
-/// The error of a site.
+/// An error while reading or writing a site.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// A file cannot be read or written.
     #[error("`{path}`")]
     File {
-        /// The file.
+        /// The path of the file.
         path: String,
         /// The error of the system.
         #[source]
         why: std::io::Error,
     },
-    /// The folder holds other files.
+    /// The folder holds files that the portal did not write.
     #[error("the folder `{0}` holds files that are not the portal's")]
     Foreign(String),
-    /// The store refused.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] konverge_state::store::StoreError),
 }
@@ -45,29 +45,29 @@ impl From<SiteError> for UserError {
     }
 }
 
-/// A place for the pages. Paths are relative and of the form of [`site_path`].
+/// A target for the pages. Paths are relative, in the form of [`site_path`].
 #[async_trait]
 pub trait Site: Send + Sync {
-    /// A file, if it exists.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     async fn read(&self, path: &str) -> Result<Option<Vec<u8>>, SiteError>;
 
-    /// Writes a file, whatever it held.
+    /// Writes a file, and replaces an existing one.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     async fn write(&self, path: &str, content: Vec<u8>) -> Result<(), SiteError>;
 
     /// Deletes a file. A missing file is not an error.
     ///
     /// # Errors
-    /// It cannot be deleted.
+    /// The file cannot be deleted.
     async fn delete(&self, path: &str) -> Result<(), SiteError>;
 }
 
-/// A folder. No link in it is followed.
+/// A site in a folder. Links in the folder are never followed.
 pub struct FolderSite {
     root: PathBuf,
 }
@@ -76,7 +76,7 @@ impl FolderSite {
     /// Opens a folder that is new, empty, or one that the portal wrote.
     ///
     /// # Errors
-    /// It cannot be created or read; it holds other files.
+    /// The folder cannot be created or read, or holds other files.
     pub fn open(root: &Path) -> Result<Self, SiteError> {
         let failed = |why| SiteError::File {
             path: root.display().to_string(),
@@ -118,7 +118,7 @@ impl Site for FolderSite {
         }
         let file = self.root.join(path);
         std::fs::remove_file(&file).map_err(|why| self.failed(path, why))?;
-        // This removes the folder of a stack that is gone. It fails for a folder that is not empty.
+        // Removes the folder of a deleted stack. This fails on purpose if the folder is not empty.
         let _ = file
             .parent()
             .filter(|folder| *folder != self.root)

@@ -1,4 +1,4 @@
-//! One stack, read from its documents. A document that cannot be read gets a notice; the rest of the page stays.
+//! Reads one stack from its documents. A document that cannot be read becomes a notice; the rest is still shown.
 
 use std::{
     borrow::Cow,
@@ -24,20 +24,20 @@ use konverge_portal::{
 };
 use konverge_state::{Holder, StateError, Versioned};
 
-/// The number of serials of one stack that are read concurrently. Each may be large.
+/// The number of serials of one stack that are read concurrently, because each may be large.
 const SERIALS_AT_ONCE: usize = 4;
 const NO_LEASE: &str = "The lease cannot be read";
 
-/// The part of the history to read. Each serial is one GET.
+/// The part of the history to read. Each serial costs one GET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryRange {
     /// Every stored serial, without differences.
     All,
-    /// So many of the newest serials, with what each changed since the one before.
+    /// The given number of newest serials, each with its changes since the serial before.
     Newest(usize),
 }
 
-/// One stack, as it was read.
+/// The documents of one stack.
 pub struct StackRead {
     /// The details to show.
     pub details: StackDetails,
@@ -47,7 +47,7 @@ pub struct StackRead {
     pub older: usize,
 }
 
-/// Reads a stack. `None` if the index does not know it.
+/// Reads a stack; `None` if the index does not have it.
 ///
 /// # Errors
 /// The store does not answer.
@@ -85,7 +85,7 @@ pub async fn read_stack(
             }
             match documents.newest {
                 Ok(None) => {}
-                // The state is shown without what only runtimes read.
+                // Data that only runtimes read is removed before the state is shown.
                 Ok(Some(mut newest)) => {
                     view.pending = std::mem::take(&mut newest.pending);
                     applied = std::mem::take(&mut newest.applied_reviews);
@@ -106,7 +106,7 @@ pub async fn read_stack(
         HistoryRange::Newest(most) => (most.min(kept), true),
     };
     reading.serials.truncate(most);
-    // The newest document was read already.
+    // The newest document was read already, so it is not read again.
     let read_before = written.filter(|document| newest == Some(document.serial));
     let rest = reading
         .serials
@@ -146,7 +146,7 @@ pub async fn read_stack(
     }))
 }
 
-/// The difference of two serials; `None` if one does not exist (any more).
+/// Returns the difference of two serials; `None` if one of them does not exist, or no longer exists.
 ///
 /// # Errors
 /// A serial cannot be read.
@@ -181,7 +181,7 @@ fn note_older_index(view: &mut StackDetails, indexed: Option<u64>, newest: Optio
     }
 }
 
-/// A stack whose state cannot be read.
+/// Adds a notice to a stack whose state cannot be read.
 fn note_unreadable(view: &mut StackDetails, backend: &StateBackend, error: &StateError) {
     note(view, backend, "The state cannot be read", error);
     if !view.row.conditions.contains(&StackCondition::Unreadable) {
@@ -204,7 +204,7 @@ fn lease(holder: Holder) -> LeaseView {
     }
 }
 
-/// A serial as the pages may show it.
+/// Loads a serial in the form that pages may show.
 async fn load(backend: &StateBackend, id: &StackId, serial: u64) -> Result<Versioned, StateError> {
     let found = backend.states.load_serial(id, serial).await?;
     Ok(shown(backend, found))
@@ -216,7 +216,7 @@ fn shown(backend: &StateBackend, mut found: Versioned) -> Versioned {
     found
 }
 
-/// A state without the data that only runtimes read: of Terraform's some is in clear where nothing is sensitive.
+/// Removes the data that only runtimes read: the Terraform state has values in clear text if no value is sensitive.
 fn public(backend: &StateBackend, mut state: StackState) -> StackState {
     state.runtime = BTreeMap::new();
     state.begun = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `state doctor`: checks whether the store keeps its guarantees, and every document can be read.
+//! `state doctor`: checks that the store keeps its guarantees, and that every document can be read.
 
 use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
@@ -12,18 +12,18 @@ use konverge_base::{
 use konverge_report::plural;
 use konverge_state::{IndexEntry, IndexedStates, KeyServiceTrial, Sealing, Versioned, store};
 
-/// One check.
+/// The result of one check.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateFinding {
-    /// What was checked.
+    /// The part that was checked, for example the store or a stack.
     pub what: String,
-    /// True if it is as it should be.
+    /// True if the check found no problem.
     pub well: bool,
-    /// The result in words.
+    /// The result as a sentence.
     pub says: String,
 }
 
-/// The treatment of the index.
+/// The mode of the check of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexCheck {
     /// The index is compared with the states.
@@ -32,11 +32,11 @@ pub enum IndexCheck {
     Rebuild,
 }
 
-/// Checks everything: the four primitives, the newest documents of every stack, the index against the states.
-/// The index is rebuilt from the states if that is wanted.
+/// Checks the four primitives of the store, the newest documents of every stack, and the index against the states. With
+/// [`IndexCheck::Rebuild`], the index is also rebuilt.
 ///
 /// # Errors
-/// Only errors that prevent the check itself.
+/// Only an error that prevents the checks themselves. A failed check is a finding.
 pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<StateFinding>, UserError> {
     let mut findings = Vec::new();
     let mut note = |what: &str, well: bool, says: String| {
@@ -56,6 +56,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             ),
         ),
         Err(error) => {
+            // Without a working store, every further check would fail for the same reason.
             note("store", false, chain(&error));
             return Ok(findings);
         }
@@ -66,6 +67,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
     if let Err(error) = backend.states.existing_hash_key().await {
         note("key of the hashes", false, chain(&error));
     }
+    // The states are listed without the index, because the index is checked below.
     let rebuilt = match backend.states.rebuild_index().await {
         Ok(rebuilt) => rebuilt,
         Err(error) => {
@@ -88,7 +90,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
                 stack.as_str(),
                 false,
                 format!(
-                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks it",
+                    "a run ended in the middle: the outcome of {} is unknown; the next apply checks the live resources",
                     plural(state.pending.len(), "resource")
                 ),
             ),
@@ -103,6 +105,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
                 note(stack.as_str(), true, says);
             }
             Ok(None) => {}
+            // An unreadable state was already reported above.
             Err(error) if state_is_readable => note(stack.as_str(), false, chain(&error)),
             Err(_) => {}
         }
@@ -146,6 +149,7 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
             format!("differs from the states for {}", differing.join(", ")),
         );
     }
+    // Written last, so that the findings describe the index as it was before.
     if index == IndexCheck::Rebuild {
         backend.states.maintain_index(&rebuilt).await?;
         note("index", true, "written again from the states".to_owned());
@@ -153,12 +157,12 @@ pub async fn doctor(backend: &StateBackend, index: IndexCheck) -> Result<Vec<Sta
     Ok(findings)
 }
 
-/// Checks who can decrypt which document, and which key services answer.
+/// Checks which recipients can decrypt which documents, and which key services respond.
 async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserError> {
     let states = &backend.states;
     let (data_keys, mut says) = (states.list_data_keys().await?, Vec::new());
     let tried = states.try_key_services().await?;
-    // If no key service answers, it is unknown which data key is the newest.
+    // If no key service responds, it is unknown which data key is the newest.
     let is_silent = !tried.is_empty() && tried.iter().all(|trial| trial.failure.is_some());
     for KeyServiceTrial { service, failure } in tried {
         says.push(match failure {
@@ -189,8 +193,8 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
         let what = match &sealing {
             Sealing::Plain if is_today => continue,
             Sealing::Plain => "not encrypted".to_owned(),
-            Sealing::Unknown => "encrypted, and no record says to whom".to_owned(),
-            Sealing::Unmarked => "encrypted, and no holder of a key that this run knows wrote it".to_owned(),
+            Sealing::Unknown => "encrypted to recipients that are not recorded".to_owned(),
+            Sealing::Unmarked => "encrypted, but without a mark of a key that this run accepts".to_owned(),
             Sealing::Recipients(recipients) => {
                 let names = recipients.iter().map(|recipient| {
                     let data_key = data_keys.iter().find(|key| key.recipient == *recipient);
@@ -206,7 +210,7 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
         let way_out = match &sealing {
             _ if is_today => "",
             Sealing::Plain | Sealing::Unmarked if backend.is_encrypted => {
-                "; they are refused but for `state.accept_unmarked_until`"
+                "; they are read only while `state.accept_unmarked_until` is set"
             }
             _ => "; `konverge state rekey` encrypts them to `state.encrypt_to`",
         };
@@ -215,27 +219,27 @@ async fn encryption(backend: &StateBackend) -> Result<Vec<(bool, String)>, UserE
     Ok(says)
 }
 
-/// The maximum number of objects named that may be the same as another stack's.
+/// The maximum number of possible duplicates that are listed by name.
 const NAMED: usize = 20;
 
-/// The stacks by their claims, to find objects that two stacks record.
+/// The claims of all stacks, to find objects that two stacks record.
 #[derive(Default)]
 struct Owners {
-    /// The first owner of each claim. True if it shares the object with the other stacks of its project.
+    /// The first owner of each claim. The flag is true if the owner shares the object with other stacks of its project.
     by_claim: HashMap<Claim, (StackId, ResourceId, bool)>,
-    /// How many objects may be the same as another stack's.
+    /// The number of objects that may be the same as an object of another stack.
     uncertain: usize,
 }
 
 impl Owners {
-    /// Adds the claims of a stack. Returns those that another stack has, too, each with true if it is certainly the
-    /// same object.
+    /// Adds the claims of a stack. Returns the claims that another stack has, too; the flag is true if both are
+    /// certainly the same object.
     fn add(&mut self, stack: &StackId, state: &Versioned) -> Vec<(bool, String)> {
         let mut found = Vec::new();
         for recorded in &state.state.resources {
-            // The last claim of a resource is the most exact one.
+            // A resource may have several claims; the last one is the most exact.
             if let Some(claim) = Claim::all_of_recorded(recorded).last() {
-                // For other claims two accounts may use the same id for different objects.
+                // For any other claim, two accounts may use the same id for different objects.
                 let is_certain = matches!(claim, Claim::Object { .. });
                 let (other, id, is_shared) = match self.by_claim.entry(claim) {
                     Entry::Vacant(entry) => {

@@ -1,4 +1,4 @@
-//! Manual changes of the state. Each one holds the lease and writes a serial of its own.
+//! Manual changes of the state. Each change holds the lease and writes a new serial.
 
 use super::read::{PulledState, unknown};
 use crate::StateBackend;
@@ -15,7 +15,7 @@ use konverge_report as report;
 use konverge_state::{Holder, Lease, LeaseOptions, WriteReason};
 use konverge_terraform::{self as terraform, StateEncryption};
 
-/// Returns lease options without a wait: a person is waiting, so a held lease is reported at once.
+/// Returns lease options without a wait, because a person is waiting: a held lease is an error at once.
 fn at_once() -> LeaseOptions {
     LeaseOptions {
         wait: std::time::Duration::ZERO,
@@ -23,7 +23,8 @@ fn at_once() -> LeaseOptions {
     }
 }
 
-/// Returns lease options without a wait that also hold if the documents of a state are gone: the write replaces them.
+/// Returns lease options without a wait, valid even if the documents of the state are lost, because the write replaces
+/// them.
 fn over_lost_documents() -> LeaseOptions {
     LeaseOptions {
         over_vanished: true,
@@ -31,7 +32,7 @@ fn over_lost_documents() -> LeaseOptions {
     }
 }
 
-/// The lease of a stack whose state is about to be replaced.
+/// Acquires the lease of a stack whose state is about to be replaced.
 pub(super) async fn acquire_to_replace(backend: &StateBackend, stack: &StackId) -> Result<Lease, UserError> {
     Ok(backend.states.acquire(stack, over_lost_documents()).await?)
 }
@@ -47,7 +48,7 @@ fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserErro
     }
 }
 
-/// Releases the lease in any case and returns the result.
+/// Releases the lease, whether the operation succeeded or not, and returns the result of the operation.
 async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T, UserError> {
     let released = lease.release().await;
     let value = result?;
@@ -55,20 +56,20 @@ async fn given_back<T>(lease: &Lease, result: Result<T, UserError>) -> Result<T,
     Ok(value)
 }
 
-/// The condition of [`push`] on the newest document of the stack.
+/// The condition that [`push`] requires of the newest document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewestDocument {
-    /// The newest state is the one that was pulled.
+    /// The newest state must be the one that was pulled.
     AsPulled,
-    /// The newest state may be unreadable, and is replaced.
+    /// The newest state may be unreadable. It is replaced.
     MayBeDamaged,
 }
 
-/// Writes a pulled (and possibly edited) state back. It must belong to this repository and stack, and nobody
-/// may have written since it was pulled.
+/// Writes back a state that was pulled, and possibly edited. The state must belong to this repository and stack, and no
+/// other run may have written since the pull.
 ///
 /// # Errors
-/// One of these conditions is not met; somebody holds the lease; errors of the store.
+/// One of these conditions is not met; another run holds the lease; errors of the store.
 pub async fn push(
     backend: &StateBackend,
     repository: &str,
@@ -79,7 +80,7 @@ pub async fn push(
     let refuse = |text: String| UserError::new(ErrorKind::State, text);
     if pulled.version != 1 {
         return Err(refuse(format!(
-            "the file is of version {}, and only 1 is known",
+            "the file has version {}, but only version 1 is supported",
             pulled.version
         )));
     }
@@ -102,12 +103,13 @@ pub async fn push(
         ..over_lost_documents()
     };
     if over_damaged {
-        // The damaged document would say whether the last holder released its lease: its term has to pass.
+        // The damaged document cannot show whether the last holder released its lease, so the term of that lease must
+        // pass.
         options.wait = options.term * 3;
     }
     let lease = backend.states.acquire(stack, options).await?;
     let result = async {
-        // If no document is left (a journal alone has serial 0), any pulled state is better than none.
+        // If no state document is left (a journal alone has serial 0), any pulled state is accepted.
         let newest = lease.prior().map(|prior| prior.serial);
         let newest = newest.filter(|newest| *newest > 0);
         if let Some(newest) = newest.filter(|newest| !over_damaged && *newest != pulled.serial) {
@@ -122,7 +124,7 @@ pub async fn push(
         }
         let mut state = pulled.state;
         state.resources.sort_by(|a, b| a.id.cmp(&b.id));
-        // The next run checks what was written by hand.
+        // Without an input digest the stack is pending, so that the next apply checks what was written by hand.
         state.input_digest = None;
         let note = format!("pushed from serial {}", pulled.serial);
         Ok(lease.record(WriteReason::Push, state, Some(note)).await?)
@@ -133,15 +135,15 @@ pub async fn push(
     Ok(serial)
 }
 
-/// Gives a stack another identity. Both leases are held, acquired in the order of their names.
+/// Gives a stack another identity, under the leases of both identities. They are acquired in the order of the names.
 ///
 /// # Errors
-/// Nothing is recorded for `from`; `to` has resources; somebody holds a lease; errors of the store.
+/// No state is recorded for `from`; `to` has resources; another run holds a lease; errors of the store.
 pub async fn move_to(backend: &StateBackend, from: &StackId, to: &StackId) -> Result<u64, UserError> {
     move_waiting(backend, from, to, at_once()).await
 }
 
-/// Gives a stack another identity as [`move_to`] does, and waits for leases as the options say.
+/// Gives a stack another identity as [`move_to`] does, but waits for the leases as the options say.
 ///
 /// # Errors
 /// See [`move_to`].
@@ -152,9 +154,13 @@ pub async fn move_waiting(
     options: LeaseOptions,
 ) -> Result<u64, UserError> {
     if from == to {
-        return Err(UserError::new(ErrorKind::Usage, "both are the same stack"));
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "both names are of the same stack",
+        ));
     }
-    // Always in the order of the names: two runs that move in opposite directions must not wait for each other.
+    // Leases are always acquired in the order of the names, so that two runs that move in opposite directions never
+    // wait for each other.
     let (first, second) = if from < to { (from, to) } else { (to, from) };
     let first_lease = backend.states.acquire(first, options.clone()).await?;
     let second_lease = match backend
@@ -189,7 +195,8 @@ pub async fn move_waiting(
         if let Some(there) = new.prior() {
             moved.guarded_as.extend(&there.state.guarded_as);
         }
-        // The target first: after a crash between the two writes the stack is recorded twice, but never lost.
+        // The new identity is written first: after a crash between the two writes the stack is recorded twice, but
+        // never lost.
         let serial = new
             .record(WriteReason::Move, moved, Some(format!("moved from {from}")))
             .await?;
@@ -208,11 +215,11 @@ pub async fn move_waiting(
     Ok(serial)
 }
 
-/// Forgets resources, or a whole stack if none is named. Live objects are not changed.
+/// Removes resources from the state, or the whole stack if no resource is named. Live objects are not changed.
 ///
 /// # Errors
-/// A resource that is not recorded; Terraform's part of the state cannot be decrypted; somebody holds the
-/// lease; errors of the store.
+/// A resource is not recorded; the Terraform state cannot be decrypted; another run holds the lease; errors of the
+/// store.
 pub async fn forget(
     backend: &StateBackend,
     stack: &StackId,
@@ -231,8 +238,8 @@ pub async fn forget(
         } else {
             recorded_state(&lease, stack)?
         };
-        // Terraform resources are in an encrypted document of their own, even if the resource is no longer
-        // recorded.
+        // The Terraform state is an encrypted document of its own, which may contain a resource that the main state no
+        // longer records.
         let seal = backend.states.sealer().cloned().map(StateSeal);
         let key = seal.as_ref().map(|seal| seal as &dyn StateEncryption);
         let given_up = terraform::forget(&mut state.runtime, key, resources)?;
@@ -242,7 +249,7 @@ pub async fn forget(
                     ErrorKind::State,
                     format!("`{id}` is not recorded in stack `{stack}`"),
                 )
-                .hint(format!("`konverge state show {stack}` lists what is")));
+                .hint(format!("`konverge state show {stack}` lists what is recorded")));
             }
             state.remove(id);
         }
@@ -265,12 +272,12 @@ pub async fn forget(
     Ok(serial)
 }
 
-/// Lets a stack move to the cluster that its cluster name means now: the recorded cluster identity and the
-/// uid of every object are forgotten. Existing objects that do not name the stack as their owner are adopted
-/// by a reviewed change, and never deleted.
+/// Lets a stack move to the cluster that its cluster name means now: removes the recorded cluster identity and the uid
+/// of every object. Existing objects that do not name the stack as their owner are adopted by a reviewed change, and
+/// never deleted.
 ///
 /// # Errors
-/// Nothing is recorded on that cluster; somebody holds the lease; errors of the store.
+/// No object is recorded on that cluster; another run holds the lease; errors of the store.
 pub async fn rebind(
     backend: &StateBackend,
     stack: &StackId,
@@ -306,10 +313,10 @@ pub async fn rebind(
     Ok(serial)
 }
 
-/// Ends a lease on a person's request.
+/// Ends a lease that another run holds, because a person requests it.
 ///
 /// # Errors
-/// That lease does not exist; errors of the store.
+/// The lease does not exist; errors of the store.
 pub async fn unlock(
     backend: &StateBackend,
     stack: &StackId,

@@ -32,9 +32,9 @@ pub struct ImportRequest {
     /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
     /// `oss://`) or of a folder of releases (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
     pub from: String,
-    /// The identity of the stack, if it differs from the file; needed if the source has many stacks.
+    /// The identity of the stack, if it differs from the one in the source. Required if the source has many stacks.
     pub stack: Option<StackId>,
-    /// The cluster in the key of the state, if Kusion 0.9 stored it per cluster: in MySQL, or in the HTTP backend
+    /// The cluster in the key of the state, if Kusion 0.9 stored one state per cluster: in MySQL, or in an HTTP backend
     /// whose URL has `%s`.
     pub cluster: Option<String>,
     /// The folder of the stack in the repository.
@@ -44,33 +44,32 @@ pub struct ImportRequest {
 /// The result of an import.
 #[derive(Debug, Clone)]
 pub struct Imported {
-    /// Identity of the stack.
+    /// The identity of the stack.
     pub stack: StackId,
     /// The serial that was written.
     pub serial: u64,
     /// The number of imported resources.
     pub resources: usize,
-    /// Terraform resources that were skipped: Kusion's file contains their values but not Terraform's own
-    /// state, so a plan would create them a second time.
+    /// The Terraform resources that were skipped: Kusion's state has their values but no Terraform state, so a plan
+    /// would create them again.
     pub left_out: Vec<LeftOut>,
     /// True if the repository has the stack; `None` if there is no monorepo.
     pub is_known: Option<bool>,
 }
 
-/// A Terraform resource of a Kusion state.
+/// A Terraform resource in Kusion's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// The resource.
     pub id: ResourceId,
-    /// The id of its object at the provider, by which it can be imported.
+    /// The id of the object at the provider, with which the object can be imported.
     pub object: Option<String>,
 }
 
 /// Imports a Kusion state.
 ///
 /// # Errors
-/// The source cannot be read or has no Kusion state; the stack already has a state, or somebody holds its
-/// lease.
+/// The source cannot be read or has no Kusion state; the stack already has a state, or another run holds its lease.
 pub async fn import(
     run: &RunContext,
     backend: &StateBackend,
@@ -89,7 +88,7 @@ pub async fn import(
                 phase.escape_debug()
             ),
         )
-        .hint("wait for it and import again; if nothing runs any more, `kusion release unlock` ends it"));
+        .hint("wait for the operation and import again; if none runs any more, `kusion release unlock` ends it"));
     }
     let asked = AskedTarget {
         stack: import.stack.as_ref(),
@@ -104,6 +103,8 @@ pub async fn import(
     let release = release_of(&kusion);
     let there = lease.prior().filter(|prior| !prior.retired);
     let follows = |prior: &&Versioned| follows(&prior.state, release.as_ref());
+    // Only a state that follows an earlier release of Kusion may be updated. An import into any other would lose
+    // records.
     if there.is_some() && !there.as_ref().is_some_and(follows) {
         lease.release().await?;
         return Err(
@@ -116,16 +117,17 @@ pub async fn import(
     let mut state = there.map_or_else(empty, |prior| prior.state.clone());
     state.named_by = target.named_by;
     state.kusion_release = release;
-    // The imported record may differ from the last apply, so the next run applies the stack.
+    // The imported record may differ from the last apply, so the stack is pending and the next run applies it.
     state.input_digest = None;
     let mut left_out = Vec::new();
     for mut recorded in kusion.resources {
         let known = state.resource(&recorded.id);
         if recorded.runtime == RuntimeKind::Terraform && known.is_some() {
+            // The recorded resource has a Terraform state, which Kusion's values must not replace.
             continue;
         }
         if recorded.runtime == RuntimeKind::Terraform {
-            // The provider `random` calls each of its passwords `none`.
+            // The provider `random` gives each of its passwords the id `none`, which imports nothing.
             let object = recorded.attributes.get("id").and_then(Value::as_str);
             left_out.push(LeftOut {
                 object: object.filter(|id| *id != "none").map(str::to_owned),
@@ -133,7 +135,7 @@ pub async fn import(
             });
             continue;
         }
-        // A release of Kusion holds no marks of ours.
+        // Text in a release of Kusion that looks like one of Konverge's masks is plain data, so it is escaped first.
         let attributes = Value::Object(recorded.attributes.as_ref().clone());
         if let Value::Object(attributes) = masked_value::escape_marks(&attributes).as_ref() {
             let masked = secrets::mask_object(&backend.secrets, attributes).into_owned();
@@ -157,7 +159,7 @@ pub async fn import(
     })
 }
 
-/// The release that was read; `None` for a state of Kusion 0.9 and before, and for names that no folder has.
+/// Returns the release that was read; `None` for a state of Kusion 0.9 and before, or if a name cannot be a folder.
 fn release_of(kusion: &KusionState) -> Option<KusionRelease> {
     let workspace = kusion.workspace.as_ref()?;
     let is_name = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\']);
@@ -170,9 +172,9 @@ fn release_of(kusion: &KusionState) -> Option<KusionRelease> {
     })
 }
 
-/// Returns true if a state was imported from an earlier release of the same stack, or from the one that Konverge began
-/// and Kusion took over since (`kusion release unlock`). What Kusion deleted since stays recorded: a plan finds that it
-/// is gone.
+/// Returns true if a recorded state was imported from an earlier release of the same stack, or from the release that
+/// Konverge began and Kusion took over since (`kusion release unlock`). Objects that Kusion deleted since stay recorded
+/// until a plan finds them missing.
 fn follows(state: &StackState, release: Option<&KusionRelease>) -> bool {
     let (Some(last), Some(release)) = (&state.kusion_release, release) else {
         return false;
@@ -191,7 +193,7 @@ fn note(kusion: &KusionState, place: &str) -> String {
     }
 }
 
-/// The text of the newest state in a source.
+/// Returns the text of the newest state in a source.
 async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserError> {
     let from = import.from.as_str();
     let options = StoreOptions {
@@ -227,7 +229,8 @@ async fn fetch(run: &RunContext, import: &ImportRequest) -> Result<String, UserE
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))
 }
 
-/// The text of a file of Kusion's: `from` itself, or `inside` it if it is a folder or a URL that ends in `/`.
+/// Returns the text of a file of Kusion: `from` itself, or the file `inside` if `from` is a folder or a URL that ends
+/// in `/`.
 pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Result<String, UserError> {
     let shown = from.split(['?', '#']).next().unwrap_or_default();
     let unreadable = |why: SharedError| {
@@ -260,7 +263,7 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
             Err(error) => return Err(unreadable(error.into())),
         }
     };
-    let bytes = found.ok_or_else(|| unreadable(format!("it holds no `{inside}`").into()))?;
+    let bytes = found.ok_or_else(|| unreadable(format!("it has no file `{inside}`").into()))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text".into()))
 }
 
@@ -272,7 +275,7 @@ fn without_config_hints(error: StoreError) -> UserError {
     }
 }
 
-/// The query for a source with many stacks, which needs a stack.
+/// Builds the query for a source with many stacks, which needs the name of one.
 fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     let stack = import.stack.as_ref().ok_or_else(|| {
         UserError::new(ErrorKind::Usage, "this location contains the states of several stacks")
@@ -286,7 +289,7 @@ fn query(import: &ImportRequest) -> Result<KusionQuery, UserError> {
     })
 }
 
-/// A file, or the newest release in a folder of releases, or the state in the folder of a stack.
+/// Reads a file, the newest release in a folder of releases, or the state in the folder of a stack.
 fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     let read = |path: &std::path::Path| match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -308,7 +311,7 @@ fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
     Ok(None)
 }
 
-/// An object, or the newest release below a URL that ends in `/`.
+/// Reads an object, or the newest release below a URL that ends in `/`.
 async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, UserError> {
     let (path, query) = url
         .split_once('?')

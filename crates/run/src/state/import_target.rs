@@ -1,4 +1,4 @@
-//! The stack of the repository that a state of Kusion's belongs to.
+//! Finds the stack of the repository that an imported state of Kusion belongs to.
 
 use crate::{OpenRevision, RevisionSpec, RunContext};
 use konverge_base::{
@@ -12,36 +12,35 @@ use konverge_config::ClusterChoice;
 use konverge_repo::{git::Repository, konfig::Layout};
 use konverge_state::kusion::KusionState;
 
-/// The stack, folder and source that the user asked for.
+/// The stack, folder and source that the user gave.
 pub(super) struct AskedTarget<'a> {
-    /// The identity, if one was given.
+    /// The identity of the stack, if the user gave one.
     pub stack: Option<&'a StackId>,
-    /// The folder, if one was given.
+    /// The folder of the stack, if the user gave one.
     pub folder: Option<&'a RepoPath>,
-    /// The source of the state.
+    /// The source of the imported state.
     pub from: &'a str,
 }
 
-/// The identity and folder under which a state is recorded.
+/// The identity and the folder for the imported state.
 pub(super) struct ImportTarget {
-    /// The identity.
+    /// The identity of the stack.
     pub stack: StackId,
-    /// The folder in the repository.
+    /// The folder of the stack in the repository.
     pub folder: StackFolder,
     /// The origin of the identity.
     pub named_by: NamedBy,
-    /// The cluster of its objects, if the configuration names one.
+    /// The cluster of the imported objects, if the configuration names one.
     pub cluster: Option<ClusterName>,
     /// True if the repository has the stack; `None` if there is no monorepo.
     pub is_known: Option<bool>,
 }
 
 impl ImportTarget {
-    /// Finds the stack to import into: the one that was asked for, or else the stack in whose folder the file lies, or
-    /// the stack with the names in the file.
-    ///
+    /// Finds the stack to import into: the one that the user gave, or else the stack whose folder contains the file, or
+    /// else the stack with the names in the file.
     /// # Errors
-    /// Several stacks have these names, or the file says none.
+    /// Several stacks have these names, or the file has no names.
     pub(super) fn find(
         run: &RunContext,
         asked: &AskedTarget<'_>,
@@ -93,14 +92,14 @@ impl ImportTarget {
     }
 }
 
-/// The identity that the file's names give.
+/// Returns the identity that the names in the file form.
 fn names(kusion: &KusionState) -> Result<StackId, UserError> {
     StackId::new(kusion.tenant.as_deref(), &kusion.project, &kusion.stack).map_err(|error| {
         UserError::from_error(ErrorKind::State, error).hint("name the stack yourself: `--stack IDENTITY`")
     })
 }
 
-/// The folder in the repository that a file of this machine lies in, or that was named as a folder.
+/// Returns the folder in the repository that contains a file of this machine, or that `from` itself names.
 fn folder_of_file(run: &RunContext, repository: &Repository, from: &str) -> Option<RepoPath> {
     if from.contains("://") {
         return None;
@@ -115,7 +114,8 @@ fn folder_of_file(run: &RunContext, repository: &Repository, from: &str) -> Opti
     RepoPath::normalize(folder.strip_prefix(root).ok()?.to_str()?)
 }
 
-/// The stack that has the names of a state, the one in `folder` if there are several. A tenant counts where both say one.
+/// Returns the stack that has the names of a state; of several, the one in `folder`. Tenants are compared only if both
+/// have one.
 fn stack_of_state<'a>(
     layout: &'a Layout,
     folder: Option<&RepoPath>,

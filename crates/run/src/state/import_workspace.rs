@@ -1,4 +1,4 @@
-//! `state import --workspace`: takes a workspace out of Kusion's backend into the repository.
+//! `state import --workspace`: copies a workspace from Kusion's backend into the repository.
 
 use super::import;
 use crate::RunContext;
@@ -10,17 +10,17 @@ use konverge_base::{
 use konverge_kusion as kusion;
 use konverge_repo::git::Repository;
 
-/// The result of an import.
+/// The result of the import of a workspace.
 #[derive(Debug, Clone)]
 pub struct ImportedWorkspace {
-    /// The file, in the repository.
+    /// The written file in the repository.
     pub file: RepoPath,
-    /// The keys of `context` that were left out, because they hold credentials.
+    /// The keys of `context` that were left out because their values are credentials.
     pub left_out: Vec<String>,
 }
 
-/// Writes the workspace `name` into the repository. `from` is its file, the folder of a backend, or the URL of either
-/// (the folder's ends in `/`).
+/// Writes the workspace `name` into the repository. `from` is its file, the folder of a backend, or a URL of one of
+/// them (a folder's URL ends in `/`).
 ///
 /// # Errors
 /// The source has no such workspace, or the repository has the file already.
@@ -53,7 +53,7 @@ pub async fn import_workspace(
             left_out: imported.left_out,
         }),
         WrittenFile::Kept => Err(refused("the file exists".into()).hint(format!(
-            "remove it first, or name another: `--workspace {name}-kusion`"
+            "remove the file first, or name another workspace: `--workspace {name}-kusion`"
         ))),
     }
 }

@@ -1,6 +1,5 @@
-//! The `state` use cases: reading the recorded state, and the few ways to change it manually. Every change
-//! holds the stack's lease and writes a serial of its own, so that it is visible in the history and can be
-//! undone.
+//! The `state` use cases: reading the recorded state, and a few commands that change it by hand. Each change holds the
+//! stack's lease and writes a new serial, so that it is visible in the history and can be undone.
 
 mod doctor;
 mod edit;

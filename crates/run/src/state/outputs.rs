@@ -1,4 +1,4 @@
-//! The recorded outputs of a stack, and their readers.
+//! Reads the recorded outputs of a stack, and the stacks that read them.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,40 +13,40 @@ use konverge_base::{
 /// The outputs that a stack publishes.
 #[derive(Debug, Clone, Serialize)]
 pub struct StackOutputs {
-    /// Version of this format.
+    /// The version of this format.
     pub version: u32,
-    /// Identity of the stack.
+    /// The identity of the stack.
     pub stack: StackId,
-    /// Sorted by name.
+    /// The outputs, sorted by name.
     pub outputs: Vec<OutputRow>,
 }
 
-/// One output.
+/// One output of a stack.
 #[derive(Debug, Clone, Serialize)]
 pub struct OutputRow {
-    /// Its name.
+    /// The name of the output.
     pub name: OutputName,
-    /// The value; masked like any value of a Spec.
+    /// The value, masked like any value of a Spec.
     pub value: Value,
-    /// The serial that recorded this value first.
+    /// The first serial that recorded this value.
     pub serial: u64,
-    /// The stacks that were applied with it.
+    /// The stacks that were applied with this output.
     pub readers: Vec<OutputReader>,
 }
 
 /// A stack that was applied with an output.
 #[derive(Debug, Clone, Serialize)]
 pub struct OutputReader {
-    /// Identity of the stack.
+    /// The identity of the stack.
     pub stack: StackId,
-    /// False if it was applied with an earlier value.
+    /// False if the stack was applied with an earlier value.
     pub current: bool,
 }
 
-/// The outputs of a stack.
+/// Returns the recorded outputs of a stack.
 ///
 /// # Errors
-/// There is no such state, or the store cannot be read.
+/// The stack has no state, or the store cannot be read.
 pub async fn outputs(backend: &StateBackend, stack: &StackId) -> Result<StackOutputs, UserError> {
     let state = show(backend, stack, None).await?.state;
     let known = backend.states.known().await?;

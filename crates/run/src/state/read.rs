@@ -1,4 +1,4 @@
-//! Reads the recorded states: the list, one serial, the difference of two.
+//! Reads recorded states: the list of stacks, one serial, the difference of two serials.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,12 +19,12 @@ use konverge_state::{IndexEntry, StateError, Versioned};
 /// One line of `state list`.
 #[derive(Debug, Clone, Serialize)]
 pub struct StateRow {
-    /// Identity of the stack.
+    /// The identity of the stack.
     pub stack: StackId,
-    /// Its entry in the index.
+    /// The index entry of the stack.
     #[serde(flatten)]
     pub entry: IndexEntry,
-    /// The reason if its state cannot be read.
+    /// The reason why the state cannot be read; `None` if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
@@ -33,7 +33,7 @@ pub struct StateRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PulledState {
-    /// Version of this format.
+    /// The version of this format.
     pub version: u32,
     /// The repository of the state.
     pub repository: String,
@@ -59,10 +59,10 @@ pub async fn open(run: &RunContext, key: KeyUse) -> Result<(StateBackend, String
     Ok((backend, id.as_str().to_owned()))
 }
 
-/// The number of states read concurrently.
+/// The number of states that are read concurrently.
 const AT_ONCE: usize = 32;
 
-/// The stacks with a recorded state. Each state is read, because the index does not know which are readable.
+/// Returns the stacks with a recorded state. Each state is read, because the index does not show which are readable.
 ///
 /// # Errors
 /// Errors of the store.
@@ -99,7 +99,7 @@ pub async fn list(backend: &StateBackend) -> Result<Vec<StateRow>, UserError> {
 /// Finds a stack by its identity, or else by the folder of its last apply.
 ///
 /// # Errors
-/// There is none; errors of the store.
+/// No stack has this name; errors of the store.
 pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId, UserError> {
     if let Ok(id) = name.parse::<StackId>()
         && backend.states.load(&id).await.is_ok_and(|found| found.is_some())
@@ -114,8 +114,8 @@ pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId
         .find(|(_, entry)| entry.is_known() && folder.is_some() && entry.folder.path() == folder.as_ref());
     match (by_folder, name.parse::<StackId>()) {
         (Some((id, _)), _) => Ok(id.clone()),
-        // The stack has documents that the index does not know: a damaged state, or only a lease. The command itself
-        // reports that.
+        // The stack has documents that the index does not list: a damaged state, or only a lease. The command itself
+        // reports such a problem.
         (None, Ok(id)) if backend.states.has_documents(&id).await? => Ok(id),
         (None, Ok(id)) => Err(unknown(&id)),
         (None, Err(error)) => Err(UserError::new(ErrorKind::Usage, error.to_string())
@@ -123,10 +123,10 @@ pub async fn resolve_stack(backend: &StateBackend, name: &str) -> Result<StackId
     }
 }
 
-/// The state of a stack, the newest or by serial.
+/// Returns the newest state of a stack, or the state with a serial.
 ///
 /// # Errors
-/// Nothing is recorded, the serial does not exist, or it cannot be read.
+/// The stack has no state, the serial does not exist, or the state cannot be read.
 pub async fn show(
     backend: &StateBackend,
     stack: &StackId,
@@ -140,7 +140,7 @@ pub async fn show(
     Ok(found)
 }
 
-/// Masks the recorded attributes once more: a record of an older version was masked by the rules of that version.
+/// Masks the recorded attributes again, because an earlier version wrote the record with its own masking rules.
 pub(crate) fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
     for recorded in &mut state.resources {
         let masked = match recorded.runtime {
@@ -153,7 +153,7 @@ pub(crate) fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
     }
 }
 
-/// The error for a stack without a state.
+/// Returns the error for a stack without a state.
 pub fn unknown(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::Usage,
@@ -162,7 +162,7 @@ pub fn unknown(stack: &StackId) -> UserError {
     .hint("run `konverge state list` to see the recorded stacks")
 }
 
-/// The difference of two serials, as a unified diff of their YAML.
+/// Returns the difference of two serials, as a unified diff of their YAML.
 ///
 /// # Errors
 /// See [`show`].
@@ -182,7 +182,7 @@ pub async fn diff(backend: &StateBackend, stack: &StackId, from: u64, to: u64) -
         .to_string())
 }
 
-/// A state without the data that only runtimes read.
+/// Returns a state without the data that only runtimes read.
 pub fn readable(state: &StackState) -> Value {
     let mut value = serde_json::to_value(state).unwrap_or(Value::Null);
     if let Some(runtime) = value.get_mut("runtime").and_then(Value::as_object_mut) {

@@ -1,4 +1,4 @@
-//! `state rekey`: encrypts everything that is encrypted for today's recipients.
+//! `state rekey`: encrypts all encrypted documents again, for the current recipients.
 
 use crate::{RunContext, StateBackend};
 use konverge_base::{
@@ -7,34 +7,34 @@ use konverge_base::{
 };
 use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, SealScope, Sealer, StateError, StateStore};
 
-/// The documents that were encrypted again.
+/// The result: the documents that were encrypted again.
 #[derive(Debug, Default)]
 pub struct Rekeyed {
-    /// True if a data key was made.
+    /// True if a new data key was created.
     pub data_key: bool,
-    /// The number of written documents by stack; stacks without any are left out.
+    /// The number of written documents of each stack. Stacks without written documents are left out.
     pub stacks: Vec<(StackId, usize)>,
-    /// The number of other documents that were marked again.
+    /// The number of other documents whose authentication mark was written again.
     pub marked: usize,
-    /// The stacks whose documents could not be written, and why.
+    /// The stacks whose documents could not be written, each with the error.
     pub failed: Vec<(StackId, UserError)>,
 }
 
-/// The choice of the data key.
+/// The data key that the documents are encrypted with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WantedDataKey {
-    /// The newest one, if everybody who is to have it has it.
+    /// The newest data key, if exactly the current recipients can use it.
     Current,
-    /// A new one in any case.
+    /// A new data key.
     New,
 }
 
-/// Encrypts every state and the key of the hashes for today's `state.encrypt_to`. A new data key is made if the newest
-/// one is not wrapped by exactly its key services, if the holder of an age identity of this run does not know it yet,
-/// or if a new one is wanted. A document that has these keys already stays.
+/// Encrypts every state and the key of the hashes for the current `state.encrypt_to`. A new data key is created if the
+/// newest one is not wrapped by exactly the configured key services, if this run's age identity does not know it yet,
+/// or if `wanted` requires a new one. A document that is already encrypted for these keys is not written.
 ///
 /// # Errors
-/// Nothing is encrypted; a key service fails; errors of the store.
+/// No encryption is configured; a key service fails; errors of the store.
 pub async fn rekey(
     run: &RunContext,
     backend: &StateBackend,
@@ -60,7 +60,8 @@ pub async fn rekey(
                 rekeyed.data_key = true;
                 states.make_data_key(keys.as_ref()).await?
             }
-            // A document that is also encrypted to an age recipient can be encrypted again without the lost key.
+            // If the old data key is lost, a document that is also encrypted to an age recipient can still be encrypted
+            // again.
             Err(error @ StateError::KeyService { .. }) if can_decrypt(age, identity)? => {
                 run.notes.note(&format!(
                     "{}; a new data key is created, and the identity in {IDENTITY_VARIABLE} decrypts the states",
@@ -81,7 +82,7 @@ pub async fn rekey(
         .hint("to change an age key, name the new recipient in `state.encrypt_to` and run `konverge state rekey`")
         .hint(format!("set {IDENTITY_VARIABLE} to the identity that decrypts the stored states")));
     }
-    // Check first that this run can read what it writes. Otherwise it would stop in the middle.
+    // Checked before the first write: a run that cannot decrypt its own output would stop in the middle.
     if let Some(sealer) = states.sealer()
         && sealer.open(&sealer.seal(b"")?).is_err()
     {
@@ -92,7 +93,7 @@ pub async fn rekey(
         .hint("name the old and the new recipient, run `konverge state rekey`, then change the identity and remove the old recipient"));
     }
     states.reseal_hash_key().await?;
-    // The index may lag behind; the states do not.
+    // The index may lag behind the states, so the stacks are listed from the states.
     let known = states.rebuild_index().await?;
     for stack in known.entries.keys() {
         match reseal(&states, stack).await {
@@ -106,7 +107,7 @@ pub async fn rekey(
     Ok(rekeyed)
 }
 
-/// Returns true if the identity is that of an age recipient.
+/// Returns true if the identity belongs to an age recipient.
 fn can_decrypt(age: &[String], identity: Option<&str>) -> Result<bool, UserError> {
     let sealer = match identity {
         Some(_) if !age.is_empty() => Sealer::new(age, identity)?,

@@ -1,8 +1,8 @@
-//! `state rollback`: compiles the commit of a serial with the core of that time, and applies it as a separate
-//! plan.
+//! `state rollback`: compiles the commit of a serial with the KCL core of that time, and applies the result as a plan
+//! of its own.
 //!
-//! The location of the states, the clusters and the policies come from the current configuration. Only the
-//! rules for reading settings files come from the old commit, because they determine what it compiles to.
+//! The location of the states, the clusters and the policies come from the current configuration. Only the rules for
+//! reading settings files come from the old commit, because its Specs depend on them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,23 +26,23 @@ use konverge_config::Config;
 use konverge_policy_sets::PolicySets;
 use konverge_repo::git::{GitCredentials, GitError, Repository};
 
-/// A prepared rollback: the plan and its apply.
+/// A prepared rollback, which can be shown and applied.
 pub struct Rollback {
     planning: Planner,
     target: Target,
     commit: CommitId,
     serial: u64,
     sets: PolicySets,
-    /// The plan.
+    /// The plan of the rollback.
     pub plan: StackPlan,
 }
 
-/// Prepares a rollback to a serial: compiles the recorded commit with the recorded core and compares the Spec
-/// with the recorded digest.
+/// Prepares a rollback to a serial: compiles the recorded commit with the recorded core, and checks that the Spec has
+/// the recorded digest.
 ///
 /// # Errors
-/// The serial has no commit, or the commit is not available; its core is not installed; the compiled Spec is
-/// not the applied one; the stack cannot be planned.
+/// The serial has no commit, or the commit is not available; the core is not installed; the commit compiles to another
+/// Spec than the applied one; the stack cannot be planned.
 pub async fn rollback(
     run: &RunContext,
     stack: &StackId,
@@ -65,17 +65,17 @@ pub async fn rollback(
     rollback_under(base, stack, serial, given).await
 }
 
-/// The base of a rollback: today's configuration with its files, and the states.
+/// The current inputs of a rollback: the configuration with its files, and the states.
 pub struct RollbackBase<'a> {
-    /// The run.
+    /// The run that rolls back.
     pub run: &'a RunContext,
-    /// The repository with the commits.
+    /// The repository that has the commits.
     pub repository: &'a Repository,
-    /// The credentials to fetch a commit with.
+    /// The credentials with which a missing commit is fetched.
     pub credentials: Option<&'a GitCredentials>,
-    /// The files of today, for the rules of readiness and the policy sets.
+    /// The current files, from which readiness rules and policy sets are read.
     pub files: Arc<dyn Source>,
-    /// Today's configuration.
+    /// The current configuration.
     pub config: Config,
     /// The states.
     pub backend: StateBackend,
@@ -107,7 +107,7 @@ pub async fn rollback_under(
         .map_err(|error| missing_commit(&error, &commit, serial))?;
     let mut config = today;
     let then = Config::load(repository.revision(&commit)?.as_ref())?;
-    // Only these two keys come from the old commit, because they decide what the commit compiles to.
+    // Only these two keys come from the old commit, because its Spec depends on them.
     config.kcl.settings = then.kcl.settings;
     config.kcl.version = recorded.core.clone().or(then.kcl.version);
     let head = OpenRevision::open_under(run, repository, &RevisionSpec::Commit(commit.clone()), &config)?;
@@ -138,6 +138,7 @@ pub async fn rollback_under(
         .await?;
     planning.rolls_back = true;
     let spec = planning.spec(&target).await?;
+    // The recorded digest proves that the old version is applied again, and not what its commit compiles to today.
     if spec.digest() != digest {
         return Err(UserError::new(
             ErrorKind::State,
@@ -165,7 +166,7 @@ pub async fn rollback_under(
     })
 }
 
-/// The commit and the Spec digest of a serial.
+/// Returns the commit and the Spec digest of a serial.
 fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(CommitId, Digest), UserError> {
     match (&recorded.commit, recorded.spec_digest) {
         (Some(commit), Some(digest)) => Ok((commit.clone(), digest)),
@@ -173,7 +174,9 @@ fn applied(recorded: &StackState, stack: &StackId, serial: u64) -> Result<(Commi
             ErrorKind::State,
             format!("serial {serial} of `{stack}` was not a complete apply of one commit"),
         )
-        .hint(format!("`konverge state history {stack}` shows which serials do"))),
+        .hint(format!(
+            "`konverge state history {stack}` shows which serials can be restored"
+        ))),
     }
 }
 
@@ -192,8 +195,8 @@ fn missing_commit(error: &GitError, commit: &CommitId, serial: u64) -> UserError
 }
 
 impl Rollback {
-    /// Applies the plan, if `approver` approves it as it is at that time. Returns the result, with the findings of the
-    /// policy sets.
+    /// Applies the plan, if `approver` approves the plan that is made under the lease. Returns the result, with the
+    /// findings of the policy sets.
     ///
     /// # Errors
     /// See [`apply::run`].

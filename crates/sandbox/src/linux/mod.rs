@@ -1,4 +1,4 @@
-//! The layers that the kernel of Linux has: Landlock and seccomp.
+//! The sandbox layers of Linux: Landlock and seccomp.
 
 mod seccomp;
 
@@ -18,16 +18,16 @@ pub const HINTS: [&str; 2] = [
     "or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's",
 ];
 
-/// How a process runs that lacks a layer.
+/// How a process runs without a layer, for warnings.
 pub(super) const WEAKENED: &str = "without a full sandbox";
 
-/// The folders of the system that a module may read and execute.
+/// The system folders that a module may read and execute.
 const SYSTEM: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/etc/ssl"];
 
-/// The devices without content of their own.
+/// Devices that give no access to anything else.
 const DEVICES: [&str; 2] = ["/dev/null", "/dev/urandom"];
 
-/// The files by which the address of a host is found.
+/// The files that the name resolution of hosts needs.
 const RESOLVER: [&str; 4] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -35,10 +35,10 @@ const RESOLVER: [&str; 4] = [
     "/etc/gai.conf",
 ];
 
-/// Applies the layers to this thread. Returns the reasons why one is missing.
+/// Applies the layers to this thread. Returns the reasons for the missing ones.
 pub(super) fn restrict(layers: &SandboxLayers) -> Vec<String> {
     let mut missing = Vec::new();
-    // Landlock first: the list of seccomp does not have its calls.
+    // Landlock comes first, because the seccomp filter forbids its system calls.
     missing.extend(landlock(layers).err());
     missing.extend(seccomp::restrict(layers.profile, layers.writable.is_some()).err());
     missing
@@ -70,6 +70,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
                 AccessFs::ReadFile.into()
             },
         ));
+        // Only the interpreter and the dynamic loader may be executed.
         if *path == layers.interpreter || (!is_folder && is_loader(path)) {
             rules.push((path, AccessFs::ReadFile | AccessFs::Execute));
         }
@@ -80,12 +81,14 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
             .iter()
             .map(|path| (path.as_path(), AccessFs::ReadDir.into())),
     );
+    // The loader finds shared libraries with this cache.
     rules.push((Path::new("/etc/ld.so.cache"), AccessFs::ReadFile.into()));
     if let Some(folder) = &layers.writable {
         let write = AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::Truncate;
         rules.push((folder, read_all | write | more_writes(layers.profile)));
     }
     let network = layers.profile == (SandboxProfile::Module { network: true });
+    // A module may need shared libraries of the system, and CA certificates in `/etc/ssl`.
     if let SandboxProfile::Module { .. } = layers.profile {
         let run = read_all | AccessFs::Execute;
         rules.extend(SYSTEM.iter().map(|folder| (Path::new(*folder), run)));
@@ -103,7 +106,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V1))
         .map_err(|error| words(&error))?
-        // The first version of Landlock is required. Later versions are used where the kernel has them.
+        // Version 1 of Landlock is required above. Later versions are used if the kernel supports them.
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(newest))
         .and_then(|ruleset| {
@@ -117,7 +120,7 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
         .map_err(|error| words(&error))?;
     let mut created = ruleset.create().map_err(|error| words(&error))?;
     for (path, access) in rules {
-        // A path that does not exist needs no rule, and could not be opened for one.
+        // A path that does not exist cannot be opened for a rule, and needs none.
         if let Ok(opened) = PathFd::new(path) {
             created = created
                 .add_rule(PathBeneath::new(opened, access))
@@ -125,13 +128,14 @@ fn landlock(layers: &SandboxLayers) -> Result<(), String> {
         }
     }
     let status = created.restrict_self().map_err(|error| words(&error))?;
+    // The calls above also succeed on a kernel that does not enforce the rules.
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err("Landlock is not enabled in this kernel".to_owned());
     }
     Ok(())
 }
 
-/// Returns what a profile may do in its folder besides writing files: a module makes its socket, and removes it.
+/// Returns additional permissions in the writable folder: a module creates its socket there, and removes it.
 fn more_writes(profile: SandboxProfile) -> BitFlags<AccessFs> {
     match profile {
         SandboxProfile::Interpreter => BitFlags::empty(),
@@ -139,8 +143,7 @@ fn more_writes(profile: SandboxProfile) -> BitFlags<AccessFs> {
     }
 }
 
-/// Returns true if a shared object is the dynamic loader, which the kernel executes together with the
-/// interpreter.
+/// Returns true if a shared object is the dynamic loader, which the kernel executes for the interpreter.
 fn is_loader(path: &Path) -> bool {
     path.file_name()
         .and_then(|name| name.to_str())

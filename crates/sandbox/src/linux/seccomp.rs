@@ -1,10 +1,10 @@
-//! The seccomp filter: the system calls that an interpreter with the core, or a module, may make. All others fail
-//! with `EPERM`.
+//! The seccomp filter: the system calls that the KCL interpreter, or a module, may make. All others fail with
+//! `EPERM`.
 //!
-//! It is an allow list, so calls of future kernels are forbidden. The list comes from tracing the core on the
-//! example monorepo, and from the memory allocator and the thread start of glibc. A module may also serve a socket of
-//! its own folder. It may connect to nothing: Landlock does not know sockets with a path, and one of them may be that
-//! of a container engine. The sandbox tests verify it.
+//! It is an allow list, so system calls of future kernels are forbidden. The list comes from tracing KCL on the
+//! example monorepo, and from the needs of the memory allocator and of glibc's threads. A module may also serve a
+//! socket in its own folder. It may not connect: Landlock does not restrict connections to sockets with a path, and
+//! one of these may belong to a container engine. The sandbox tests verify this.
 
 use crate::profile::SandboxProfile;
 use nix::libc;
@@ -15,7 +15,7 @@ use seccompiler::{
 
 /// Allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
-    // Files: Landlock restricts which ones can be opened.
+    // Files. Landlock restricts which files can be opened.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -48,7 +48,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_mprotect,
     libc::SYS_madvise,
     libc::SYS_membarrier,
-    // Threads, and the signals by which a process ends itself.
+    // Threads, and signals with which a process ends itself.
     libc::SYS_futex,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
@@ -83,7 +83,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_prctl,
 ];
 
-/// The older names of the same calls, which exist only on this architecture.
+/// Older variants of these calls, which exist only on this architecture.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[libc::c_long] = &[
     libc::SYS_open,
@@ -101,14 +101,15 @@ const ALLOWED_HERE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[];
 
-/// Also allowed for unpacking.
+/// Also allowed for the unpacker of packages.
 const MAKING_FOLDERS: &[libc::c_long] = &[
     libc::SYS_mkdirat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mkdir,
 ];
 
-/// Also allowed for a module, which serves a socket and writes into a folder of its own. No call names another process.
+/// Also allowed for a module, which serves a socket and writes to its own folder. None of these calls affects
+/// another process.
 const SERVING: &[libc::c_long] = &[
     libc::SYS_bind,
     libc::SYS_listen,
@@ -166,10 +167,10 @@ const CONNECTING: &[libc::c_long] = &[
     libc::SYS_recvmmsg,
 ];
 
-/// Restricts this thread, and everything it executes, to the calls above.
+/// Restricts this thread, and every program that it executes, to the allowed calls.
 ///
 /// # Errors
-/// The kernel has no seccomp filters, or this architecture has no table.
+/// The kernel does not support seccomp filters, or this architecture is not supported.
 pub(super) fn restrict(profile: SandboxProfile, makes_folders: bool) -> Result<(), String> {
     let words = |error: &dyn std::fmt::Display| format!("seccomp: {error}");
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| words(&error))?;
@@ -199,19 +200,21 @@ pub(super) fn restrict(profile: SandboxProfile, makes_folders: bool) -> Result<(
         let rule = own_socket().map_err(|error| words(&error))?;
         allowed.insert(libc::SYS_socket, vec![rule]);
     }
-    // A thread may be started, a process may not.
+    // `clone` may start a thread, but no process.
     allowed.insert(libc::SYS_clone, vec![thread]);
     allowed.insert(libc::SYS_clone3, Vec::new());
-    // The flags of clone3 are in memory, which a filter cannot read: glibc falls back to clone on ENOSYS.
+    // The flags of `clone3` are in memory, where a filter cannot check them. After `ENOSYS`, glibc uses `clone`
+    // instead.
     let absent = [(libc::SYS_clone3, Vec::new())].into_iter().collect();
     let deny = SeccompAction::Errno(libc::ENOSYS as u32);
     install(SeccompFilter::new(absent, SeccompAction::Allow, deny, arch).map_err(|error| words(&error))?)?;
-    // This list comes last, because it does not have the call that installs a filter.
+    // This filter comes last, because it forbids installing further filters.
     let deny = SeccompAction::Errno(libc::EPERM as u32);
     install(SeccompFilter::new(allowed, deny, SeccompAction::Allow, arch).map_err(|error| words(&error))?)
 }
 
-/// A stream over a path or within the process: a datagram could be sent to any path.
+/// Allows stream sockets in the file system or within the process. A datagram socket could send to any path without
+/// connecting.
 fn own_socket() -> Result<SeccompRule, seccompiler::BackendError> {
     let is = |argument, mask: libc::c_int, wanted: libc::c_int| {
         let operator = SeccompCmpOp::MaskedEq(mask as u64);

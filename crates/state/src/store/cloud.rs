@@ -246,7 +246,7 @@ fn without_markup(text: &str) -> String {
     let element = |name: &str| konverge_http::xml_text(answer, name).filter(|text| !text.is_empty());
     let parts: Vec<_> = ["Code", "Message"].into_iter().filter_map(element).collect();
     let said = match parts.as_slice() {
-        [] => "the answer is a page, not one of a store".to_owned(),
+        [] => "the response is an HTML page, not that of an object store".to_owned(),
         parts => parts.join(": "),
     };
     format!("{}: {said}", before.trim_end().trim_end_matches(':'))
@@ -375,7 +375,7 @@ mod tests {
         let proxy = "Server error with status 502 Bad Gateway: <html><body>502</body></html>";
         assert_eq!(
             without_markup(proxy),
-            "Server error with status 502 Bad Gateway: the answer is a page, not one of a store"
+            "Server error with status 502 Bad Gateway: the response is an HTML page, not that of an object store"
         );
         assert_eq!(without_markup("no route to host"), "no route to host");
         assert!(is_bad_credential(&without_markup(

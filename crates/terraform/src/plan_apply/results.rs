@@ -107,7 +107,7 @@ impl Application<'_> {
             // The failed resource has this error already, so here only its name is shown.
             Some(diagnostic) => match failed(diagnostic) {
                 Some(failed) => format!("`{failed}` failed"),
-                None => format!("something before it failed: {}", diagnostic.text(secrets)),
+                None => format!("an earlier resource failed: {}", diagnostic.text(secrets)),
             },
             None => match plain(secrets, stderr) {
                 text if text.is_empty() => "Terraform ended before it was applied".to_owned(),

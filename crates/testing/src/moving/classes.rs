@@ -1,17 +1,17 @@
-//! Classes: objects of the whole cluster that do nothing before somebody names them. A copy under another name touches
-//! nobody, unless it is a default, or pods that name it may evict the pods of others.
+//! Classes: cluster-scoped objects that have no effect until another object names them. So a renamed copy affects
+//! nobody, unless it is a default class, or its pods may evict pods of others.
 
 use konverge_base::model::GroupKind;
 use serde_json::Value;
 
-/// A kind of class.
+/// A kind of class, such as StorageClass.
 struct Class {
     of: GroupKind<'static>,
-    /// The key by which objects name it, wherever it stands.
+    /// The key by which other objects name the class, at any place.
     key: &'static str,
-    /// The annotation by which objects name it, too.
+    /// The annotation by which other objects name the class.
     annotation: Option<&'static str>,
-    /// The paths at which a class says that it is the default for objects that name none.
+    /// The paths at which a class declares itself the default.
     defaults: &'static [&'static str],
 }
 
@@ -51,7 +51,7 @@ const CLASSES: [Class; 5] = [
     },
 ];
 
-/// The part of a ResourceQuota's key that follows the name of a StorageClass:
+/// The suffix after the name of a StorageClass in a key of a ResourceQuota:
 /// `CLASS.storageclass.storage.k8s.io/requests.storage`.
 const QUOTA: &str = ".storageclass.storage.k8s.io/";
 
@@ -60,7 +60,7 @@ pub(super) fn is_class(of: GroupKind<'_>) -> bool {
     CLASSES.iter().any(|class| class.of == of)
 }
 
-/// Returns why a class cannot be moved; `None` if it can, or for another kind.
+/// Returns the reason why a class cannot be moved; `None` if it can, or if the object is no class.
 pub(super) fn refusal(of: GroupKind<'_>, object: &Value) -> Option<String> {
     let class = CLASSES.iter().find(|class| class.of == of)?;
     let is_default = |path: &&&str| match object.pointer(path) {
@@ -71,7 +71,7 @@ pub(super) fn refusal(of: GroupKind<'_>, object: &Value) -> Option<String> {
         return Some(format!("a default {} acts on the whole cluster", of.kind));
     }
     match of {
-        // Without the field, the class preempts.
+        // `PreemptLowerPriority` is the default, so a class without the field may evict other pods.
         GroupKind::PRIORITY_CLASS
             if object.pointer("/preemptionPolicy").and_then(Value::as_str) != Some("Never") =>
         {
@@ -95,7 +95,8 @@ pub(super) fn refusal(of: GroupKind<'_>, object: &Value) -> Option<String> {
     }
 }
 
-/// Renames classes where a value names them. `renamed` gives the new name of a class of the Spec, by kind and name.
+/// Renames classes in all fields that name one. `renamed` returns the new name of a class of the Spec, by kind and
+/// name.
 pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(GroupKind<'_>, &str) -> Option<String>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| rename(item, renamed)),
@@ -109,7 +110,7 @@ pub(super) fn rename(value: &mut Value, renamed: &dyn Fn(GroupKind<'_>, &str) ->
                     }
                 }
             }
-            // The scope of a ResourceQuota.
+            // A ResourceQuota names priority classes in its scope.
             if map.get("scopeName").and_then(Value::as_str) == Some(GroupKind::PRIORITY_CLASS.kind) {
                 let values = map.get_mut("values").and_then(Value::as_array_mut);
                 for value in values.into_iter().flatten() {

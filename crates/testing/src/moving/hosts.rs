@@ -1,4 +1,4 @@
-//! The hosts of a Spec, with their names in a test.
+//! The public hosts in a Spec, and their names in a test.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use konverge_base::model::{
     spec::{Spec, object_key},
 };
 
-/// The groups whose objects publish hosts, under the keys of [`KEYS`].
+/// The groups whose objects publish the hosts under [`KEYS`].
 const GROUPS: [&str; 5] = [
     "networking.k8s.io",
     "gateway.networking.k8s.io",
@@ -18,10 +18,10 @@ const GROUPS: [&str; 5] = [
     "cert-manager.io",
 ];
 
-/// The keys of hosts.
+/// The keys under which objects have hosts.
 const KEYS: [&str; 6] = ["host", "hosts", "hostname", "hostnames", "dnsNames", "commonName"];
 
-/// The annotation by which external-dns publishes hosts, with commas between them.
+/// The annotation with hosts for external-dns, separated by commas.
 const EXTERNAL_DNS: &str = "external-dns.alpha.kubernetes.io/hostname";
 
 /// The hosts of a Spec with their names in the test, the longest first.
@@ -58,7 +58,7 @@ impl Hosts {
         Self(hosts)
     }
 
-    /// A text with the hosts of the test, and with its namespaces in names of services (`web.shop.svc`).
+    /// Renames the hosts in a text, and the namespaces in DNS names of services (`web.shop.svc`).
     pub(super) fn rename(&self, text: &str, namespaces: &BTreeMap<String, String>) -> String {
         let mut renamed = String::with_capacity(text.len());
         let mut rest = text;
@@ -66,6 +66,7 @@ impl Hosts {
         'text: while let Some(next) = rest.chars().next() {
             let starts = before.is_none_or(|c| !is_of_name(c));
             if starts {
+                // The longest host comes first, so that a part of a longer host is never renamed.
                 for (host, name) in &self.0 {
                     if let Some(behind) = rest.strip_prefix(host.as_str())
                         && ends(behind)
@@ -117,7 +118,7 @@ fn find_hosts<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
     }
 }
 
-/// Returns true for a name of the public DNS; false for an address or a name inside the cluster.
+/// Returns true for a public DNS name; false for an IP address and for a name inside the cluster.
 fn is_public(host: &str) -> bool {
     let inside = host.ends_with(".svc") || host.ends_with(".cluster.local");
     host.contains('.') && !inside && host.parse::<std::net::IpAddr>().is_err()
@@ -127,7 +128,7 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '-' || c == '.' || c == '*'
 }
 
-/// Returns true if a name ends before this text.
+/// Returns true if a name ends before this text, so that the name is not a part of a longer one.
 fn ends(behind: &str) -> bool {
     behind
         .chars()
@@ -138,7 +139,8 @@ fn ends(behind: &str) -> bool {
             .is_some_and(|behind| behind.starts_with(char::is_alphanumeric))
 }
 
-/// Moves a host: `shop.example.com` becomes `shop-RUN.example.com`, and `*.example.com` becomes `*.RUN.example.com`.
+/// Returns the name of a host in the test: `shop.example.com` becomes `shop-RUN.example.com`, and `*.example.com`
+/// becomes `*.RUN.example.com`.
 fn moved(host: &str, run: &str) -> String {
     match host.split_once('.') {
         Some(("*", domain)) => format!("*.{run}.{domain}"),
@@ -147,15 +149,16 @@ fn moved(host: &str, run: &str) -> String {
     }
 }
 
-/// The longest name of a namespace, of a label of a host, and of most objects.
+/// The maximum length of the name of a namespace, of a DNS label, and of most objects.
 const LONGEST: usize = 63;
 
-/// A name with the run at its end, at most 63 characters long. Names that differ give names that differ.
+/// Appends the run to a name, within 63 characters. Different names stay different.
 pub(super) fn suffixed(name: &str, run: &str) -> String {
     let whole = format!("{name}-{run}");
     if whole.len() <= LONGEST {
         return whole;
     }
+    // The digest keeps shortened names different.
     let digest = Digest::of_bytes(name.as_bytes()).to_string();
     let end = format!("-{}-{run}", &digest[..8]);
     let kept: String = name.chars().take(LONGEST - end.len()).collect();

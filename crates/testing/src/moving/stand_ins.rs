@@ -1,5 +1,5 @@
-//! Stand-ins: values that a live test gives in place of resources of Terraform (`with.terraform`). Nothing is created in a
-//! cloud, and what refers to the resource gets the given value.
+//! Stand-ins: values that a live test provides in place of Terraform resources (`with.terraform`). The test creates
+//! nothing in a cloud; references to the resource get the provided value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ use konverge_base::model::{
     spec::{RuntimeKind, Spec},
 };
 
-/// The given attributes, by the resource that they replace.
+/// The provided attributes of each replaced resource.
 pub type StandIns = BTreeMap<ResourceId, Map<String, Value>>;
 
-/// A Spec without the resources that `values` replaces. What refers to them has the given values.
+/// Returns a Spec without the replaced resources. References to them become the provided values.
 ///
 /// # Errors
-/// A resource is not one of Terraform of this Spec, or a value that something refers to is not given.
+/// A resource that is not a Terraform resource of this Spec, or a missing value for a reference.
 pub fn replace_resources(spec: &Spec, values: &StandIns) -> Result<Spec, Vec<MoveRefusal>> {
     let terraform: BTreeSet<&ResourceId> = spec
         .resources
@@ -47,6 +47,7 @@ pub fn replace_resources(spec: &Spec, values: &StandIns) -> Result<Spec, Vec<Mov
         .iter()
         .filter(|resource| !known.contains_key(&resource.id))
     {
+        // Only references to replaced resources are resolved here. The apply resolves all others.
         match targets.resolve(&resource.attributes, &|id| !known.contains_key(id), &lookup) {
             Ok(attributes) => {
                 let mut resource = resource.clone();

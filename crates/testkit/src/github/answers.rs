@@ -1,4 +1,4 @@
-//! The answers of the fake, as GitHub words them.
+//! The responses of the fake, with GitHub's wording.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn invalid(message: &str) -> Answer {
     )
 }
 
-/// 65,536 characters, as documented.
+/// Refuses a text of more than 65,536 characters, the documented limit.
 pub(super) fn too_long(body: &Value) -> Option<Answer> {
     let long = body["body"]
         .as_str()
@@ -50,12 +50,12 @@ pub(super) fn issue_json(issue: &Issue) -> Value {
     })
 }
 
-/// Before the merge GitHub names the commit of its test merge, which is on no branch.
+/// Returns the commit of the test merge, which GitHub names before a merge. It is on no branch.
 fn test_merge(head: &str) -> String {
     blake3::hash(head.as_bytes()).to_hex()[..40].to_owned()
 }
 
-/// A commit status. What was not given is null.
+/// Formats a commit status. Fields that were not set are null.
 pub(super) fn status_json(status: &Value) -> Value {
     let mut answer = json!({"description": null, "target_url": null});
     for (field, value) in status.as_object().into_iter().flatten() {
@@ -64,7 +64,7 @@ pub(super) fn status_json(status: &Value) -> Value {
     answer
 }
 
-/// A check run, whose annotations GitHub only counts.
+/// Formats a check run. GitHub returns only the number of its annotations.
 pub(super) fn check_json(check: &Value) -> Value {
     let mut answer = check.clone();
     if let Some(output) = answer["output"].as_object_mut() {
@@ -75,7 +75,7 @@ pub(super) fn check_json(check: &Value) -> Value {
     answer
 }
 
-/// A deployment, or a status of one, without what only the request says.
+/// Formats a deployment or its status, without fields that only the request has.
 pub(super) fn deployment_json(deployment: &Value) -> Value {
     let mut answer = deployment.clone();
     if let Some(fields) = answer.as_object_mut() {
@@ -85,7 +85,7 @@ pub(super) fn deployment_json(deployment: &Value) -> Value {
     answer
 }
 
-/// A review without what only GraphQL says of it.
+/// Formats a review, without fields that only GraphQL returns.
 pub(super) fn review_json(review: &Value) -> Value {
     let mut answer = review.clone();
     if let Some(fields) = answer.as_object_mut() {

@@ -1,5 +1,5 @@
-//! Requests and answers against GitHub's own description of its API: the route, the query's parameters, the schemas of
-//! both bodies.
+//! Compares requests and responses with GitHub's own description of its API: the route, the query's parameters, the
+//! schemas of both bodies.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::octokit;
 struct Contract {
     description: Value,
     bodies: Mutex<BTreeMap<String, Arc<Validator>>>,
-    /// The description without what must be there: the fake answers with what a client of ours may read.
+    /// The description without required fields, because the fake returns only fields that Konverge's client reads.
     partial: Value,
     answers: Mutex<BTreeMap<String, Arc<Validator>>>,
 }
@@ -32,7 +32,7 @@ static CONTRACT: LazyLock<Contract> = LazyLock::new(|| {
     }
 });
 
-/// Says why GitHub's description does not allow a request.
+/// Returns an error if GitHub's description does not allow a request.
 pub(super) fn check(
     method: &str,
     route: &str,
@@ -81,7 +81,8 @@ pub(super) fn check(
     contract.check_body(method, template, operation, body)
 }
 
-/// Says why GitHub's description does not allow an answer. It may have fewer fields than GitHub's.
+/// Returns an error if GitHub's description does not allow a response. The response may have fewer fields than
+/// GitHub's.
 pub(super) fn check_answer(method: &str, route: &str, status: u16, body: &Value) -> Result<(), String> {
     if route == "/graphql" || !(200..300).contains(&status) {
         return Ok(());
@@ -104,7 +105,7 @@ pub(super) fn check_answer(method: &str, route: &str, status: u16, body: &Value)
 }
 
 impl Contract {
-    /// Holds a body against a schema of the partial description.
+    /// Validates a body against a schema of the partial description.
     fn check_shape(&self, key: String, schema: &Value, body: &Value) -> Result<(), String> {
         let known = self.answers.lock().unwrap().get(&key).cloned();
         let validator = known.unwrap_or_else(|| {
@@ -118,7 +119,7 @@ impl Contract {
             self.answers.lock().unwrap().insert(key, made.clone());
             made
         });
-        // The description of the REST API forgets that a fork may be deleted; that of the webhooks does not.
+        // The description of the REST API does not allow for a deleted fork; that of the webhooks does.
         let is_deleted_fork = |error: &jsonschema::ValidationError<'_>| {
             error.instance().is_null() && error.instance_path().as_str().ends_with("/head/repo")
         };
@@ -136,12 +137,12 @@ impl Contract {
         }
     }
 
-    /// A part of the partial description, behind its reference.
+    /// Returns a node of the partial description, or the node that it refers to.
     fn part<'a>(&'a self, node: &'a Value) -> &'a Value {
         at(&self.partial, node)
     }
 
-    /// The fields of a body of which GitHub's description does not know.
+    /// Collects the fields of a body that are not in GitHub's description.
     fn unknown_fields(&self, schema: &Value, body: &Value, at: &str, wrong: &mut Vec<String>) {
         match body {
             Value::Array(items) => {
@@ -178,7 +179,7 @@ impl Contract {
         }
     }
 
-    /// A schema and those that it is made of.
+    /// Collects a schema and the schemas that it is composed of.
     fn alternatives<'a>(&'a self, schema: &'a Value, into: &mut Vec<&'a Value>) {
         let schema = self.part(schema);
         into.push(schema);
@@ -195,7 +196,7 @@ impl Contract {
             .iter()
             .filter(|(template, path)| path.get(method.to_lowercase()).is_some() && fits(template, route))
             .collect();
-        // `/issues/comments/{id}` before `/issues/{number}/{…}`: the one with fewer variables.
+        // Prefer the template with fewer variables: `/issues/comments/{id}` before `/issues/{number}/{…}`.
         fitting.sort_by_key(|(template, _)| template.matches('{').count());
         fitting.first().map(|(template, path)| (template.as_str(), *path))
     }
@@ -252,7 +253,7 @@ impl Contract {
     }
 }
 
-/// A node, or what it refers to.
+/// Returns a node, or the node that it refers to.
 fn at<'a>(description: &'a Value, node: &'a Value) -> &'a Value {
     match node["$ref"].as_str() {
         Some(reference) => description
@@ -271,7 +272,7 @@ fn fits(template: &str, route: &str) -> bool {
             .all(|(t, r)| t == r || (t.starts_with('{') && !r.is_empty()))
 }
 
-/// OpenAPI's `nullable` in JSON Schema's words.
+/// Converts OpenAPI's `nullable` into JSON Schema.
 fn json_schema(node: &mut Value) {
     match node {
         Value::Object(map) => {
@@ -296,7 +297,7 @@ fn json_schema(node: &mut Value) {
     }
 }
 
-/// Takes out of all schemas which fields there must be. Without them several of `oneOf` may fit.
+/// Removes `required` from all schemas. Then several schemas of a `oneOf` may match.
 fn without_required(node: &mut Value) {
     match node {
         Value::Object(map) => {

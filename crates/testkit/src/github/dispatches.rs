@@ -1,4 +1,4 @@
-//! Workflows that are dispatched, and their runs.
+//! Workflows that are dispatched, and their workflow runs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl World {
-    /// Starts a run, whose id is known if the request asks for it.
+    /// Starts a workflow run. The response has its id if the request asks for it.
     pub(super) fn dispatch(&mut self, file: &str, body: &Value) -> Answer {
         let Some(workflow) = self.workflows.get(file).cloned() else {
             return not_found();
@@ -47,7 +47,7 @@ impl World {
             (204, Value::Null)
         }
     }
-    /// The newest runs of a workflow first, as far as they are shown.
+    /// Lists the visible runs of a workflow, the newest first.
     pub(super) fn runs_of(&mut self, file: &str, query: &BTreeMap<String, String>) -> Answer {
         let is_of = |run: &Value, key: &str, of: &str| query.get(of).is_none_or(|v| run[key] == v.as_str());
         let path = format!(".github/workflows/{file}");
@@ -60,14 +60,14 @@ impl World {
         (200, json!({"total_count": runs.len(), "workflow_runs": runs}))
     }
 
-    /// A run, if it is shown.
+    /// Returns a workflow run, if it is visible yet.
     pub(super) fn run(&mut self, id: u64) -> Answer {
         let found = self.runs.get_mut(&id).and_then(shown);
         found.map_or_else(not_found, |run| (200, run))
     }
 }
 
-/// The run as it is shown, or nothing as long as it is too new.
+/// Returns the run as the API shows it, or nothing while it is too new.
 fn shown(run: &mut Value) -> Option<Value> {
     let late = run["shown_late"].as_u64().unwrap_or(0);
     if late > 0 {

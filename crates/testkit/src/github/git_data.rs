@@ -1,4 +1,5 @@
-//! Commits, branches and pull requests that are written through the API: made in the real repository by git.
+//! Commits, branches and pull requests that are created through the API. The fake creates them in the real repository
+//! by git.
 
 use serde_json::{Value, json};
 
@@ -9,14 +10,14 @@ use super::{
 };
 
 impl History {
-    /// A commit as the git database shows it.
+    /// Returns a commit in the form of the Git database API.
     fn git_commit(&self, sha: &str) -> Option<Value> {
         let tree = self.git(&["rev-parse", "--verify", "--quiet", &format!("{sha}^{{tree}}")])?;
         let message = self.git(&["show", "--no-patch", "--format=%B", sha])?;
         Some(json!({"sha": sha, "message": message, "tree": {"sha": tree}}))
     }
 
-    /// A tree with other files, made in an index of its own.
+    /// Creates a tree with other files, in a separate index.
     fn make_tree(&self, body: &Value) -> Option<String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let index = folder.path().join("index");
@@ -54,7 +55,7 @@ impl History {
         self.git(&arguments)
     }
 
-    /// Returns true if `new` has everything of `old`.
+    /// Returns true if `old` is an ancestor of `new`.
     fn is_ancestor(&self, old: &str, new: &str) -> bool {
         self.git(&["merge-base", "--is-ancestor", old, new]).is_some()
     }
@@ -143,7 +144,7 @@ impl World {
         (200, pull_json(pull))
     }
 
-    /// Notes that a pull request is to be merged as soon as it may be.
+    /// Marks a pull request to be merged as soon as the rules allow it.
     pub(super) fn merge_when_ready(&mut self, id: &str) -> Answer {
         match self
             .pulls

@@ -1,4 +1,4 @@
-//! What GitHub knows of the repository's history: read from the real one by git.
+//! The repository's history in the fake, read from a real repository by git.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +8,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// A repository's history, and which addresses GitHub knows as users.
+/// A repository's history, and the mail addresses that GitHub knows as users.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     pub folder: PathBuf,
-    /// Login by address. `LOGIN@users.noreply.github.com` is known without.
+    /// Logins by mail address. `LOGIN@users.noreply.github.com` needs no entry.
     pub users: BTreeMap<String, String>,
 }
 
@@ -21,7 +21,7 @@ impl History {
         self.run(Command::new("git").arg("-C").arg(&self.folder).args(arguments))
     }
 
-    /// As [`History::git`], with an index of its own.
+    /// Runs git as [`History::git`] does, with a separate index.
     pub(super) fn git_in(&self, index: &Path, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new("git");
         command.env("GIT_INDEX_FILE", index).arg("-C").arg(&self.folder);
@@ -34,13 +34,13 @@ impl History {
         output.status.success().then_some(text)
     }
 
-    /// The newest commit of a branch.
+    /// Returns the newest commit of a branch.
     pub fn tip(&self, branch: &str) -> Option<String> {
         let full = format!("refs/heads/{branch}");
         self.git(&["rev-parse", "--verify", "--quiet", &full])
     }
 
-    /// How `head` stands to `base`, and the commits that it has besides, the oldest first.
+    /// Compares `head` with `base`: their relation, and the commits that only `head` has, the oldest first.
     pub fn compare(&self, base: &str, head: &str) -> Option<(&'static str, Vec<Value>)> {
         let ahead = self.git(&[
             "rev-list",
@@ -58,18 +58,18 @@ impl History {
         Some((status, ahead.lines().map(|sha| self.commit(sha)).collect()))
     }
 
-    /// The commits up to `head` that touched a path, the newest first.
+    /// Returns the commits up to `head` that touched a path, the newest first.
     pub fn touching(&self, head: &str, path: &str) -> Option<Vec<Value>> {
         let commits = self.git(&["rev-list", head, "--", path])?;
         Some(commits.lines().map(|sha| self.commit(sha)).collect())
     }
 
-    /// The first parent of a commit.
+    /// Returns the first parent of a commit.
     pub fn parent(&self, sha: &str) -> Option<String> {
         self.git(&["rev-parse", "--verify", "--quiet", &format!("{sha}^1")])
     }
 
-    /// A commit as the API shows it.
+    /// Returns a commit in the form of the API.
     pub fn commit(&self, sha: &str) -> Value {
         let format = "--format=%P%x00%an%x00%ae%x00%cn%x00%ce%x00%B";
         let shown = self.git(&["show", "--no-patch", format, sha]).expect("a commit");

@@ -12,20 +12,20 @@ use crate::octokit;
 /// An App that is installed on the repository. Its installation gets the token `ghs_app`.
 #[derive(Debug, Clone)]
 pub struct InstalledApp {
-    /// Its number.
+    /// The number of the App.
     pub id: u64,
-    /// Its private key, as GitHub gives it: PEM.
+    /// The private key of the App in PEM, as GitHub gives it.
     pub key: String,
-    /// How many seconds a token is valid. GitHub's are valid for an hour.
+    /// The validity of a token in seconds. A real one is valid for an hour.
     pub token_seconds: i64,
-    /// How many tokens it got.
+    /// The number of tokens that were issued.
     pub tokens: usize,
 }
 
 const INSTALLATION: &str = "77";
 
 impl World {
-    /// Installs an App that writes under a name of its own; it may do what `ghs_token` may.
+    /// Installs an App that writes under its own name, with the permissions of `ghs_token`.
     pub fn with_installed_app(self, login: &'static str, id: u64) -> Self {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
         let app = InstalledApp {
@@ -39,7 +39,7 @@ impl World {
         world
     }
 
-    /// What an App asks for itself; `None` for a route of others.
+    /// Answers the requests of an App for itself; `None` for other routes.
     pub(super) fn of_app(
         &mut self,
         proof: &str,
@@ -83,7 +83,7 @@ impl World {
 }
 
 impl InstalledApp {
-    /// Signed by the App, for at most ten minutes, as GitHub's documentation says.
+    /// Checks a JWT: signed by the App, and valid for at most ten minutes, as GitHub documents.
     fn check(&self, proof: &str) -> Result<(), &'static str> {
         let key = EncodingKey::from_rsa_pem(self.key.as_bytes()).unwrap();
         let published = Jwk::from_encoding_key(&key, Algorithm::RS256).unwrap();

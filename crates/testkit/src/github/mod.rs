@@ -1,6 +1,6 @@
-//! A GitHub in the process: it remembers what it is told, pages its lists, knows who may what, refuses what is too
-//! long, and fails on demand. A request that it does not know, or that GitHub's own description forbids, fails the test
-//! when the fake is dropped.
+//! An in-process fake of GitHub. It stores what clients write, returns lists in pages, checks permissions and limits,
+//! and fails on request. A request that it does not know, or that GitHub's own description forbids, fails the test when
+//! the fake is dropped.
 
 mod answers;
 mod contract;
@@ -30,28 +30,28 @@ use serde_json::{Value, json};
 #[allow(unused_imports)] // the benches share this support and use less of it
 pub use world::{Comment, DispatchableWorkflow, Issue, Pull, Token, World};
 
-/// What the fake does instead of, or after, carrying out a request.
+/// What the fake does instead of carrying out a request, or after it.
 #[derive(Debug, Clone)]
 pub enum Act {
-    /// Answers this, and carries nothing out.
+    /// Sends this response, and carries nothing out.
     Answer(u16, Vec<(&'static str, String)>, Value),
-    /// Carries it out, and the answer breaks off.
+    /// Carries out the request, and breaks off the response.
     DropAfter,
-    /// Carries it out, and right after it somebody else sets this status on the same commit.
+    /// Carries out the request, and right after it somebody else sets this status on the same commit.
     ThenStatus(Value),
     /// Breaks off before anything is carried out.
     DropBefore,
     /// Never answers.
     Hang,
-    /// Carries it out, and half of the answer's text is missing.
+    /// Carries out the request, and sends half of the response.
     Truncate,
-    /// Waits until the test lets it go on, and is carried out then.
+    /// Waits until the test releases the request, then carries it out.
     Hold(Arc<Hold>),
-    /// Is carried out, and waits with its answer until the test lets it go on.
+    /// Carries out the request, and sends the response only when the test releases it.
     HoldAnswer(Arc<Hold>),
 }
 
-/// A request that waits.
+/// A request that waits for the test.
 #[derive(Debug, Default)]
 pub struct Hold {
     came: tokio::sync::Notify,
@@ -63,18 +63,18 @@ impl Hold {
         Arc::default()
     }
 
-    /// The request has come.
+    /// Waits until the request has come.
     pub async fn came(&self) {
         self.came.notified().await;
     }
 
-    /// The request may go on.
+    /// Releases the request.
     pub fn let_go(&self) {
         self.let_go.notify_one();
     }
 }
 
-/// A request as it came in.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     pub method: String,
@@ -108,12 +108,12 @@ struct Shared {
 }
 
 impl FakeGithub {
-    /// As github.com.
+    /// Starts the fake with the paths of github.com.
     pub async fn start(world: World) -> Self {
         Self::start_at(world, "").await
     }
 
-    /// As a server of one's own, whose API lies below `/api/v3`.
+    /// Starts the fake as a GitHub Enterprise server, whose API is below `/api/v3`.
     pub async fn start_at(world: World, prefix: &'static str) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -141,33 +141,33 @@ impl FakeGithub {
         }
     }
 
-    /// What GITHUB_API_URL would be.
+    /// Returns the value for GITHUB_API_URL.
     pub fn api_url(&self) -> String {
         format!("http://{}{}", self.address, self.prefix)
     }
 
-    /// The next request with this method whose path ends so is acted upon.
+    /// Sets the act for the next request with this method and a path that ends in this way.
     pub fn next(&self, method: &str, path_end: &str, act: Act) {
         let rule = (method.to_owned(), path_end.to_owned(), act);
         self.lock().script.push_back(rule);
     }
 
-    /// From now on every request with this method and exactly this path is acted upon; `None` fixes it.
+    /// Sets the act for every request with this method and exactly this path, from now on; `None` removes it.
     pub fn broken(&self, route: Option<(&str, &str, Act)>) {
         self.lock().broken = route.map(|(method, path, act)| (method.to_owned(), path.to_owned(), act));
     }
 
-    /// Looks at or changes what GitHub knows.
+    /// Reads or changes the state of the fake.
     pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         look(&mut self.lock().world)
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<Recorded> {
         self.lock().requests.clone()
     }
 
-    /// How many requests were writes.
+    /// Returns the number of requests that write.
     pub fn writes(&self) -> usize {
         let write = |r: &&Recorded| r.method != "GET" && r.path != "/graphql";
         self.lock().requests.iter().filter(write).count()
@@ -248,7 +248,7 @@ fn answer(
     body: &Value,
     headers: &HeaderMap,
 ) -> Option<Response> {
-    // GraphQL lies beside a server's REST API: `/api/graphql`, `/api/v3`.
+    // On a server GraphQL is beside the REST API: `/api/graphql` and `/api/v3`.
     let graphql = path == format!("{}/graphql", shared.prefix.trim_end_matches("/v3"));
     let within = if graphql {
         Some("/graphql")
@@ -349,7 +349,7 @@ fn answer(
     Some(response)
 }
 
-/// A list is cut into pages with a `Link`; a GET has an `ETag`.
+/// Builds the response: a list becomes pages with a `Link`, a GET gets an `ETag`.
 fn paged(
     shared: &Shared,
     route: &str,
@@ -427,7 +427,7 @@ fn with_body(status: u16, headers: &[(&str, &str)], body: Body) -> Response {
         .unwrap()
 }
 
-/// An answer whose body breaks off.
+/// Returns a response whose body breaks off.
 fn broken(status: u16) -> Response {
     let gone = futures::stream::iter([Err::<Vec<u8>, _>(std::io::Error::other("the connection is gone"))]);
     Response::builder()

@@ -1,4 +1,4 @@
-//! The routes of the fake: what a token may, and what a request changes.
+//! The routes of the fake: which permissions a token needs, and what a request changes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl World {
-    /// `None` for a route that the fake does not know.
+    /// Carries out a request; `None` for a route that the fake does not know.
     pub fn route(
         &mut self,
         token: &str,
@@ -145,7 +145,7 @@ impl World {
             ("PATCH", ["issues", issue]) => self.edit_issue(number(issue), body),
             ("POST", ["statuses", sha]) => self.status(sha, body),
             ("GET", ["commits", sha, "statuses"]) => {
-                // The newest first.
+                // GitHub lists the newest first.
                 let of = |(at, _): &&(String, Value)| at == sha;
                 let newest = self.statuses.iter().rev().filter(of);
                 (200, newest.map(|(_, status)| status_json(status)).collect())
@@ -175,7 +175,7 @@ impl World {
                 (200, json!({"total_count": runs.len(), "check_runs": runs}))
             }
             ("GET", ["commits", sha, "pulls"]) => {
-                // What a fork holds is not a commit of this repository: of its head GitHub answers `[]`.
+                // A fork's commit is not a commit of this repository: GitHub returns `[]` for such a head.
                 let numbers = self.commit_pulls.get(*sha).cloned().unwrap_or_default();
                 let brought = |p: &&Pull| {
                     numbers.contains(&p.number)
@@ -184,7 +184,7 @@ impl World {
                 (200, self.pulls.iter().filter(brought).map(pull_json).collect())
             }
             ("GET", ["pulls"]) => {
-                // The newest first.
+                // GitHub lists the newest first.
                 let wanted = self.pulls.iter().rev().filter(|p| p.is_asked_for(query));
                 (200, wanted.map(pull_json).collect())
             }
@@ -226,7 +226,7 @@ impl World {
                 found.map_or_else(not_found, |commits| (200, commits.into()))
             }
             ("GET", ["activity"]) => {
-                // The newest first.
+                // GitHub lists the newest first.
                 let wanted = |a: &&Value| query.get("ref").is_none_or(|name| a["ref"] == name.as_str());
                 (200, self.activity.iter().rev().filter(wanted).cloned().collect())
             }
@@ -241,7 +241,7 @@ impl World {
                         .collect(),
                 )
             }
-            // An App is not a user: `name[bot] is not a user`.
+            // An App is not a user: GitHub refuses with `name[bot] is not a user`.
             ("GET", ["collaborators", user, "permission"]) if user.ends_with("%5Bbot%5D") => not_found(),
             ("GET", ["collaborators", user, "permission"]) => {
                 let permission = self.collaborators.get(*user).copied().unwrap_or("none");
@@ -284,7 +284,7 @@ impl World {
                     .deployment_statuses
                     .iter()
                     .filter(|(of, _)| *of == number(id));
-                // The newest first.
+                // GitHub lists the newest first.
                 (200, of.rev().map(|(_, status)| deployment_json(status)).collect())
             }
             ("POST", ["deployments", id, "statuses"]) => {
@@ -299,7 +299,7 @@ impl World {
     }
 }
 
-/// The permissions, any of which allows a route.
+/// Returns the permissions of a route. Any one of them is enough.
 fn needs(method: &str, rest: &[&str]) -> Option<&'static [&'static str]> {
     Some(match rest {
         ["issues", _, "comments"] | ["issues", "comments", _] => &["issues", "pull_requests"],

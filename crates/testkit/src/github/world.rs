@@ -1,4 +1,4 @@
-//! What the fake knows.
+//! The state of the fake.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::{history::History, installed_app::InstalledApp};
 use crate::git::Repository;
 
-/// A token: who it writes as, and what it may.
+/// A token: the account that writes with it, and its permissions.
 #[derive(Debug, Clone)]
 pub struct Token {
     pub login: &'static str,
-    /// `pull_requests` → `write`; a key that is missing is none.
+    /// Permissions, such as `pull_requests` → `write`. A missing key means no permission.
     pub permissions: BTreeMap<&'static str, &'static str>,
 }
 
@@ -21,7 +21,7 @@ pub struct Comment {
     pub issue: u64,
     pub login: String,
     pub body: String,
-    /// When it was written last, as in RFC 3339.
+    /// The time of the last write, in RFC 3339.
     pub updated: String,
 }
 
@@ -39,23 +39,23 @@ pub struct Issue {
 pub struct Pull {
     pub number: u64,
     pub head: String,
-    /// The branch it comes from.
+    /// The source branch.
     pub branch: String,
-    /// The branch it goes to.
+    /// The target branch.
     pub base: String,
     pub merged_at: Option<String>,
     pub merge_commit: Option<String>,
-    /// Closed without a merge.
+    /// True if it was closed without a merge.
     pub closed: bool,
     pub head_repository: Option<String>,
     pub title: String,
     pub body: String,
-    /// Somebody asked to merge it as soon as it may be.
+    /// True if somebody enabled auto-merge.
     pub auto_merge: bool,
 }
 
 impl Pull {
-    /// One that is open, from the branch `topic` of `acme/konfig` into `main`.
+    /// Creates an open pull request from the branch `topic` of `acme/konfig` into `main`.
     pub fn open(number: u64, head: impl Into<String>) -> Self {
         Self {
             number,
@@ -80,7 +80,7 @@ impl Pull {
         }
     }
 
-    /// Whether `?state=` and `?head=owner:branch` mean it. GitHub takes no notice of a `head` without an owner.
+    /// Returns true if `?state=` and `?head=owner:branch` match it. GitHub ignores a `head` without an owner.
     pub(super) fn is_asked_for(&self, query: &BTreeMap<String, String>) -> bool {
         let state = query.get("state").map_or("open", String::as_str);
         let owner = self
@@ -96,17 +96,17 @@ impl Pull {
 /// A workflow with `workflow_dispatch`.
 #[derive(Debug, Clone)]
 pub struct DispatchableWorkflow {
-    /// How its runs end; `None` while they run.
+    /// The result of its runs; `None` while they run.
     pub conclusion: Option<&'static str>,
-    /// Whether its `run-name` has the inputs.
+    /// True if its `run-name` has the inputs.
     pub names_inputs: bool,
-    /// How many questions about a new run GitHub answers as if there were none.
+    /// The number of requests for a new run that GitHub answers as if the run did not exist.
     pub shown_late: u64,
 }
 
 pub(super) const HERE: &str = "acme/konfig";
 
-/// A GitHub with one repository, `acme/konfig`.
+/// The state of a GitHub with one repository, `acme/konfig`.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub tokens: BTreeMap<&'static str, Token>,
@@ -122,30 +122,30 @@ pub struct World {
     pub deployments: Vec<Value>,
     pub deployment_statuses: Vec<(u64, Value)>,
     pub protected: Vec<String>,
-    /// The repository, whose branches GitHub has.
+    /// The repository with GitHub's branches.
     pub history: Option<History>,
-    /// Who moved which branch, the oldest first.
+    /// The activity log of branches, the oldest first.
     pub activity: Vec<Value>,
-    /// Where there is no repository: the commits of `main`, the oldest first.
+    /// The commits of `main` if there is no repository, the oldest first.
     pub main: Vec<String>,
-    /// Who let a run go on in its environment.
+    /// The approvals of runs that waited in an environment.
     pub run_approvals: Vec<Value>,
-    /// The setting "Allow auto-merge".
+    /// The repository setting "Allow auto-merge".
     pub allows_auto_merge: bool,
     /// The workflows that may be dispatched, by file.
     pub workflows: BTreeMap<String, DispatchableWorkflow>,
-    /// What was dispatched: the file, and the request.
+    /// The dispatched workflows: file and request.
     pub dispatched: Vec<(String, Value)>,
-    /// Runs of workflows, by id.
+    /// The workflow runs, by id.
     pub runs: BTreeMap<u64, Value>,
-    /// An App that logs in with its key.
+    /// The App that logs in with its key.
     pub app: Option<InstalledApp>,
     last: u64,
     clock: u64,
 }
 
 impl World {
-    /// A repository whose GITHUB_TOKEN is `ghs_token`, with the permissions of a preview and an apply job.
+    /// Creates a repository whose GITHUB_TOKEN is `ghs_token`, with the permissions of a preview and an apply job.
     pub fn new() -> Self {
         let all = ["pull_requests", "issues", "statuses", "checks", "deployments"];
         let mut permissions: BTreeMap<_, _> = all.into_iter().map(|key| (key, "write")).collect();
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// One that has the branches of a real repository.
+    /// Creates a state with the branches of a real repository.
     pub fn of(repository: &Repository) -> Self {
         Self {
             history: Some(History {
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Somebody moved a branch.
+    /// Records that somebody moved a branch.
     pub fn moved(&mut self, branch: &str, before: Option<&str>, after: &str, kind: &str, actor: &str) {
         let zeros = "0".repeat(40);
         self.activity.push(json!({
@@ -182,7 +182,7 @@ impl World {
         }));
     }
 
-    /// The commits of a pull request, the oldest first.
+    /// Returns the commits of a pull request, the oldest first.
     pub(super) fn commits_of(&self, pull: &Pull) -> Vec<Value> {
         let Some(history) = &self.history else {
             return Vec::new();
@@ -196,7 +196,7 @@ impl World {
         compared.map(|(_, commits)| commits).unwrap_or_default()
     }
 
-    /// The newest commit of a branch.
+    /// Returns the newest commit of a branch.
     pub(super) fn tip(&self, branch: &str) -> Option<String> {
         match &self.history {
             Some(history) => history.tip(branch),
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// The token `ghs_app` of an App, which writes under a name of its own; it may do what `ghs_token` may.
+    /// Adds the token `ghs_app` of an App that writes under its own name, with the permissions of `ghs_token`.
     pub fn with_app(mut self, login: &'static str) -> Self {
         let permissions = self.tokens["ghs_token"].permissions.clone();
         self.tokens.insert("ghs_app", Token { login, permissions });
@@ -216,7 +216,7 @@ impl World {
         self.last
     }
 
-    /// A moment after all before it.
+    /// Returns a timestamp later than all before it.
     pub fn tick(&mut self) -> String {
         self.clock += 1;
         format!(

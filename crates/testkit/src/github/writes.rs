@@ -1,4 +1,4 @@
-//! Issues, statuses and check runs: what GitHub takes, and how it says no.
+//! Writes of issues, statuses and check runs: what GitHub accepts, and how it refuses.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! Requests and answers against what GitLab publishes of its API: the names of each operation's parameters and of the fields of
-//! its answer, as its OpenAPI document has them, or its reference where that document lacks an operation.
+//! Compares requests and responses with the published API of GitLab: the names of each operation's parameters and of
+//! the fields of its response, from the OpenAPI document, or from the reference where that document lacks an operation.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An operation, of those that Konverge uses.
+/// An operation that Konverge uses.
 #[derive(Debug, Deserialize)]
 pub(super) struct Operation {
     method: String,
@@ -23,23 +23,23 @@ static OPERATIONS: LazyLock<Vec<Operation>> =
     LazyLock::new(|| serde_json::from_str(include_str!("operations.json")).unwrap());
 
 impl Operation {
-    /// The operation of a request. The parts of a path are those between its slashes, still encoded.
+    /// Returns the operation of a request. The segments of the path are still encoded.
     pub(super) fn of(method: &str, route: &str) -> Option<&'static Self> {
         let mut fitting: Vec<_> = OPERATIONS
             .iter()
             .filter(|one| one.method == method && fits(&one.path, route))
             .collect();
-        // `/members/all/{user_id}` before `/members/{x}/{y}`: the one with fewer variables.
+        // Prefer the path with fewer variables: `/members/all/{user_id}` before `/members/{x}/{y}`.
         fitting.sort_by_key(|one| one.path.matches('{').count());
         fitting.first().copied()
     }
 
-    /// `GET /projects/{id}`, for the list of what was asked for.
+    /// Returns the name of the operation for the list of recorded requests: `GET /projects/{id}`.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
-    /// Says why GitLab does not know a parameter of a request.
+    /// Returns an error if GitLab does not know a parameter of a request.
     pub(super) fn check(&self, query: &[(String, String)], body: &Value) -> Result<(), String> {
         for (key, value) in query {
             let key = key.strip_suffix("[]").unwrap_or(key);
@@ -60,7 +60,7 @@ impl Operation {
         }
     }
 
-    /// Says which field of an answer GitLab does not document: one that the fake has made up.
+    /// Returns an error if GitLab does not document a field of a response, which the fake then made up.
     pub(super) fn check_answer(&self, answer: &Value) -> Result<(), String> {
         match answer {
             Value::Array(items) => items.iter().try_for_each(|item| self.check_answer(item)),
@@ -74,7 +74,7 @@ impl Operation {
     }
 }
 
-/// The names of all operations.
+/// Returns the names of all operations.
 pub fn operations() -> Vec<String> {
     OPERATIONS.iter().map(Operation::name).collect()
 }

@@ -1,6 +1,6 @@
-//! A GitLab in the process: it remembers what it is told, pages its lists, and knows who may what. Nobody has run the client
-//! against a real one, so the fake takes no request and makes no answer that GitLab's own description does not have: such a one
-//! fails the test when the fake is dropped. What is asked about commits is answered by git.
+//! An in-process fake of GitLab. It stores what clients write, returns lists in pages, and checks permissions.
+//! Konverge's client was never run against a real GitLab, so a request or response that is not in GitLab's own
+//! description fails the test when the fake is dropped. git answers the questions about commits.
 
 mod contract;
 mod world;
@@ -24,20 +24,20 @@ use contract::Operation;
 pub use contract::operations;
 pub use world::{BOT, HERE, Issue, MergeRequest, Note, World};
 
-/// What the fake does in place of an answer, or after it.
+/// What the fake does instead of carrying out a request, or after it.
 #[derive(Debug, Clone)]
 pub enum Act {
-    /// Answers this, and carries nothing out.
+    /// Sends this response, and carries nothing out.
     Answer(u16, Vec<(&'static str, &'static str)>, &'static str),
-    /// Carries it out, and the answer breaks off.
+    /// Carries out the request, and breaks off the response.
     DropAfter,
 }
 
-/// A request as it came in.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     pub method: String,
-    /// Decoded.
+    /// The decoded path.
     pub path: String,
     pub body: Value,
     pub status: u16,
@@ -67,12 +67,12 @@ struct Shared {
 }
 
 impl FakeGitlab {
-    /// At the root of its server.
+    /// Starts the fake at the root of its server.
     pub async fn start(world: World) -> Self {
         Self::start_at(world, "").await
     }
 
-    /// An instance below a path.
+    /// Starts the fake as an instance below a path.
     pub async fn start_at(world: World, prefix: &'static str) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -98,28 +98,28 @@ impl FakeGitlab {
         }
     }
 
-    /// What CI_SERVER_URL would be.
+    /// Returns the value for CI_SERVER_URL.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, self.prefix)
     }
 
-    /// What CI_API_V4_URL would be.
+    /// Returns the value for CI_API_V4_URL.
     pub fn api_url(&self) -> String {
         format!("{}/api/v4", self.url())
     }
 
-    /// The next request with this method whose path ends so is acted upon.
+    /// Sets the act for the next request with this method and a path that ends in this way.
     pub fn next(&self, method: &str, path_end: &str, act: Act) {
         let rule = (method.to_owned(), path_end.to_owned(), act);
         self.lock().script.push(rule);
     }
 
-    /// Looks at or changes what GitLab knows.
+    /// Reads or changes the state of the fake.
     pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         look(&mut self.lock().world)
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<Recorded> {
         self.lock().requests.clone()
     }
@@ -239,7 +239,7 @@ fn answer(
     paged(query, status, value)
 }
 
-/// A list is cut into pages, whose next one is named in a header.
+/// Builds a page of a list. A header names the next page.
 fn paged(query: &[(String, String)], status: u16, value: Value) -> Response {
     let number = |key: &str, default: usize| {
         let found = query.iter().find(|(name, _)| name == key);

@@ -1,4 +1,4 @@
-//! What the fake GitLab knows, and its answers. Their shapes are the examples of its reference.
+//! The state of the fake GitLab, and its responses, which have the form of the examples in GitLab's reference.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::git::Repository;
 
-/// The project.
+/// The path of the project.
 pub const HERE: &str = "acme/platform/konfig";
 
 /// The account of Konverge's token.
@@ -34,15 +34,15 @@ pub struct MergeRequest {
     pub squash_commit: Option<String>,
     pub title: String,
     pub description: String,
-    /// Its heads and when GitLab had them, the oldest first.
+    /// The head commits and when GitLab got them, the oldest first.
     pub versions: Vec<(String, String)>,
-    /// Who approved it, and when. An old server says no time.
+    /// The users who approved, with the times. Older servers return no time.
     pub approvals: Vec<(&'static str, Option<&'static str>)>,
     pub auto_merge: bool,
 }
 
 impl MergeRequest {
-    /// An open one of this project into `main`, by `ada`.
+    /// Creates an open merge request of this project into `main`, by `ada`.
     pub fn open(iid: u64, branch: &str, head: &str) -> Self {
         Self {
             iid,
@@ -78,7 +78,7 @@ impl MergeRequest {
 #[derive(Debug, Clone)]
 pub struct Note {
     pub id: u64,
-    /// `merge_requests` or `issues`.
+    /// The kind of the parent: `merge_requests` or `issues`.
     pub on: String,
     pub iid: u64,
     pub author: String,
@@ -117,15 +117,15 @@ impl Issue {
     }
 }
 
-/// A GitLab with one project, `acme/platform/konfig`.
+/// The state of a GitLab with one project, `acme/platform/konfig`.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// The repository, by which questions about commits are answered.
+    /// The repository in which git looks up commits.
     repository: PathBuf,
     pub version: &'static str,
     /// Accounts by token, and whether the token has the scope `api`.
     pub tokens: BTreeMap<&'static str, (&'static str, bool)>,
-    /// The state of each account. Its id is its place.
+    /// The login and the state of each account. Its id is its position.
     pub users: Vec<(&'static str, &'static str)>,
     /// The access level of the members of the project.
     pub members: BTreeMap<&'static str, u32>,
@@ -134,25 +134,25 @@ pub struct World {
     pub merge_requests: Vec<MergeRequest>,
     pub notes: Vec<Note>,
     pub issues: Vec<Issue>,
-    /// Commit, and the status as GitLab lists it, the oldest first.
+    /// Commits with their statuses as GitLab lists them, the oldest first.
     pub statuses: Vec<(String, Value)>,
-    /// Who may start a pipeline with variables.
+    /// The role that may start a pipeline with variables.
     pub variables_role: &'static str,
-    /// The older form of that setting, which a request of the API may still set.
+    /// The older form of `variables_role`, which an API request may still set.
     pub restricts_variables: Option<bool>,
     /// Status and starter of pipelines.
     pub pipelines: BTreeMap<u64, (&'static str, &'static str)>,
-    /// The commits of pipelines, as far as a test says them.
+    /// The commits of pipelines, if a test sets them.
     pub pipeline_commits: BTreeMap<u64, String>,
     /// The status of jobs.
     pub jobs: BTreeMap<u64, &'static str>,
     /// Pipeline, id and name of jobs, the newest last. A retry is another job of the same name.
     pub pipeline_jobs: Vec<(u64, u64, String)>,
-    /// Pipeline schedules, and their number of variables if it is shown to who asks.
+    /// Pipeline schedules, with the number of their variables; `None` if the caller may not see them.
     pub schedules: BTreeMap<u64, Option<usize>>,
     /// The bodies of the requests that started a pipeline.
     pub started: Vec<Value>,
-    /// Whether a merge needs a pipeline that succeeds.
+    /// True if a merge needs a successful pipeline.
     pub needs_pipeline: bool,
     pub server: String,
 }
@@ -160,7 +160,7 @@ pub struct World {
 type Answer = (u16, Value);
 
 impl World {
-    /// With the branches of a repository.
+    /// Creates a state with the branches of a repository.
     pub fn of(repository: &Repository) -> Self {
         Self {
             repository: repository.path().to_owned(),
@@ -536,7 +536,7 @@ impl World {
                     .collect())
             }
             ("POST", []) => {
-                // Who may not label is not told so.
+                // GitLab ignores labels from accounts that may not set labels.
                 let may_label = self.members.get(login).is_some_and(|level| *level >= 15);
                 let labels = text("labels")
                     .split(',')
@@ -572,7 +572,7 @@ impl World {
         }
     }
 
-    /// A status belongs to a pipeline: to the named one, or else to the newest of the commit.
+    /// Sets a status. It belongs to the named pipeline, or else to the newest pipeline of the commit.
     fn set_status(&mut self, login: &str, sha: &str, body: &Value) -> Answer {
         let mut of_commit = self.pipeline_commits.iter().rev();
         let pipeline = match body["pipeline_id"].as_u64() {
@@ -642,7 +642,7 @@ impl World {
                     None => not_found("Merge Base"),
                 }
             }
-            // A range that it does not know is an empty list.
+            // An unknown range gives an empty list.
             ("GET", ["commits"]) => ok(Value::Array(self.commits(asked("ref_name")?, asked("path")))),
             ("POST", ["commits"]) => Some(self.make_commit(body)),
             ("GET", ["commits", sha]) => match self.commit(sha) {
@@ -700,7 +700,7 @@ impl World {
         }
     }
 
-    /// Commits files to the tip of a branch, or to a new one.
+    /// Commits files to the tip of a branch, or to a new branch.
     fn make_commit(&self, body: &Value) -> Answer {
         let refused = |message: &str| (400, json!({"message": message}));
         let branch = body["branch"].as_str().unwrap();
@@ -746,7 +746,7 @@ impl World {
         let person = [
             ("GIT_AUTHOR_NAME", BOT),
             ("GIT_AUTHOR_EMAIL", who.as_str()),
-            // It signs what it commits for somebody in its own name.
+            // GitLab is the committer of commits that it creates for a user.
             ("GIT_COMMITTER_NAME", "GitLab"),
             ("GIT_COMMITTER_EMAIL", "noreply@gitlab.example.com"),
         ];
@@ -761,12 +761,12 @@ impl World {
         (201, self.commit(&made).unwrap())
     }
 
-    /// A commit; `None` if there is none.
+    /// Returns a commit; `None` if it does not exist.
     fn commit(&self, sha: &str) -> Option<Value> {
         self.commits(sha, None).into_iter().next()
     }
 
-    /// The commits of a revision or a range, the newest first.
+    /// Returns the commits of a revision or a range, the newest first.
     fn commits(&self, range: &str, path: Option<&str>) -> Vec<Value> {
         let format = "--format=%H%x1f%P%x1f%ae%x1f%ce%x1f%B%x1e";
         let mut arguments = vec!["log", format, range, "--"];
@@ -840,15 +840,15 @@ fn member(name: &str, state: &str, level: u32) -> Value {
     json!({"id": 1, "username": name, "name": name, "state": state, "access_level": level, "expires_at": null})
 }
 
-/// The address in the commits of an account.
+/// Returns the mail address in the commits of an account.
 fn address(login: &str) -> String {
     format!("{login}@noreply.gitlab.example.com")
 }
 
-/// What GitLab keeps of a text: without line breaks at its end.
+/// Returns the text that GitLab stores: without line breaks at its end.
 ///
 /// # Panics
-/// A line is a command, which GitLab would carry out.
+/// A line is a quick action, which GitLab would carry out.
 fn obeyed(text: &Value) -> String {
     let text = text.as_str().unwrap_or_default();
     let command = text.replace('\r', "");

@@ -1,9 +1,9 @@
-//! Live stack tests: the Spec of a stack in throw-away namespaces of a cluster that allows it.
+//! Live stack tests: apply the Spec of a stack to throw-away namespaces of a cluster that allows tests.
 //!
-//! What may be written comes from the default branch alone: its store, its clusters with `tests: true`, its rules. No
-//! rule of `stacks` holds for a test, so it has neither the login nor the secrets of its stack. Each test keeps its
-//! state in a part of the store of its own, and deletes what that state names. A test that was killed is cleaned up by
-//! a later run.
+//! Only the default branch decides where tests may write: it has the store, the clusters with `tests: true`, and the
+//! rules. No rule of `stacks` applies to a test, so a test has neither the login nor the secrets of its stack. Each
+//! test keeps its state in its own part of the store, and deletes what that state names. A later run cleans up after a
+//! test that was killed.
 
 mod run_events;
 mod stage;
@@ -45,11 +45,11 @@ pub async fn run(run: &RunContext, selected: &SelectedStacks) -> Result<StackTes
     Ok(StackTestReport::new(selected.stacks.len(), results))
 }
 
-/// Runs the live ones among some tests of a revision. `trusted_commit` is the commit of the default branch whose store,
-/// clusters and rules hold; `None` for the one that this clone has.
+/// Runs the live tests among some tests of a revision. `trusted_commit` is the commit of the default branch with the
+/// store, clusters and rules; `None` for the commit in this clone.
 ///
 /// # Errors
-/// As [`run`].
+/// The same as for [`run`].
 pub(super) async fn run_at(
     run: &RunContext,
     workspace: &OpenRevision,

@@ -1,14 +1,14 @@
-//! The events of GitHub whose jobs may run live tests: those that run code of the repository itself. A pull request
-//! from outside runs offline tests alone.
+//! The events whose jobs may run live tests: those that run code of the repository itself. A pull request from outside
+//! runs offline tests only.
 
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_forge::JobEvent;
 use konverge_run::{RunContext, forge};
 
-/// Checks the event of this job; outside of GitHub's runner everything may.
+/// Checks the event of this job. Outside of GitHub's runner every run is allowed.
 ///
 /// # Errors
-/// The event is of a pull request from outside, cannot be read, or runs with more rights than the code that it is about.
+/// The event is of a pull request from outside, cannot be read, or has more rights than the code that it runs.
 pub(super) fn check(run: &RunContext) -> Result<(), UserError> {
     let Some(job) = forge::current_job(&run.env)? else {
         return Ok(());

@@ -27,7 +27,7 @@ use konverge_testing::{
     moving::{MoveRefusal, MovedSpec, move_spec, replace_resources},
 };
 
-/// The pause between two looks of a `wait`.
+/// The pause between two checks of a `wait` step.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Inputs that all tests of a run share.
@@ -37,7 +37,7 @@ pub(super) struct TestStage<'a> {
     pub(super) workspace: &'a OpenRevision,
     pub(super) compilers: &'a Compilers,
     pub(super) kinds: KnownKinds,
-    /// The policy sets of the default branch, and of the revision at hand.
+    /// The policy sets of the default branch, and of the tested revision.
     pub(super) policies: Vec<SpecPolicies<'a>>,
 }
 
@@ -71,7 +71,7 @@ impl TestStage<'_> {
         let config = |message: String| UserError::new(ErrorKind::Config, message);
         let cluster = trusted.cluster(found.stack).map_err(config)?;
         apply_freeze::check(&trusted.backend).await?;
-        // Nothing is made before the Spec is known to be movable and allowed.
+        // Check that the Spec can be moved and is allowed before anything is created.
         let first = self.spec(found, &[]).await?;
         let name = TestRun::new_name();
         let moved = moved_spec(&first, found, &name)?;
@@ -91,7 +91,8 @@ impl TestStage<'_> {
         }
     }
 
-    /// The Spec of a stack with the options of its test and those of the changes so far. No policy set denies it.
+    /// Compiles the Spec of a stack with the options of its test and of the changes so far. It is an error if a policy
+    /// set denies the Spec.
     async fn spec(&self, found: &FoundTest<'_>, changes: &[Map<String, Value>]) -> Result<Spec, UserError> {
         let mut options = found.test.options.clone();
         options.extend(
@@ -129,7 +130,7 @@ impl TestStage<'_> {
         Ok(spec)
     }
 
-    /// Runs the steps until one fails; the failures of that one.
+    /// Runs the steps until one fails. Returns the failures of that step.
     async fn until_one_fails(
         &self,
         test: &mut TestRun,
@@ -158,6 +159,7 @@ impl TestStage<'_> {
                             let target = test.target.clone();
                             test.apply(moved.spec.clone(), target).await?.map(failed)
                         }
+                        // Code that KCL refuses fails this step. Any other error ends the run of the tests.
                         Err(error) if compiler::is_of_the_code(&error) => Some(failed(error.message)),
                         Err(error) => return Err(error),
                     }
@@ -186,7 +188,7 @@ impl TestStage<'_> {
     }
 }
 
-/// The Spec of a test: without the resources that the test replaces, in namespaces of its own.
+/// Returns the Spec of a test: without the resources that the test replaces, and in namespaces of its own.
 fn moved_spec(spec: &Spec, found: &FoundTest<'_>, name: &str) -> Result<MovedSpec, UserError> {
     let moved = if found.test.stand_ins.is_empty() {
         move_spec(spec, name)

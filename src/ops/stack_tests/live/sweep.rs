@@ -1,4 +1,4 @@
-//! Cleans up what killed tests left.
+//! Cleans up after live tests that were killed.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::{
 use konverge_base::{error::UserError, model::StackId};
 use konverge_state::store::Key;
 
-/// Deletes what each test left whose lease nobody holds; returns their number.
+/// Deletes the resources of each test whose lease nobody holds; returns the number of these tests.
 ///
 /// # Errors
-/// Errors of the store. A test that cannot be cleaned up is a note, and stays for a later run.
+/// Errors of the store. A test that cannot be cleaned up gives a warning, and is left to a later run.
 pub(super) async fn sweep(trusted: &TrustedSide) -> Result<usize, UserError> {
     let run = &trusted.run;
     let left = left_tests(trusted.backend.states.store().list(&tests_folder()).await?);
     run.check_interrupted()?;
-    // Whether a holder is at work is known after its term, so they are looked at together.
+    // It takes the term of a lease to see whether its holder is alive, so the tests are checked concurrently.
     let each = left.into_iter().map(async |(name, id)| {
         let ended = match TestRun::open(trusted, &name, id, None).await {
             Ok(test) => test.end().await,
@@ -42,8 +42,8 @@ pub(super) async fn sweep(trusted: &TrustedSide) -> Result<usize, UserError> {
         .sum())
 }
 
-/// The names of the tests in a listing, with the identity that each has a state of. A test that was killed before it
-/// made anything has none: its part of the store goes all the same.
+/// Returns the names of the tests in a listing, each with the identity of its state. A test that was killed before it
+/// created anything has no state, but its part of the store is removed, too.
 fn left_tests(keys: Vec<Key>) -> BTreeMap<String, StackId> {
     let mut tests = BTreeMap::new();
     for key in keys {
@@ -63,7 +63,7 @@ fn left_tests(keys: Vec<Key>) -> BTreeMap<String, StackId> {
     tests
 }
 
-/// True for a name that a test gives itself.
+/// Returns true for a name that [`TestRun::new_name`] can create.
 fn is_name(name: &str) -> bool {
     name.len() == 10 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }

@@ -1,4 +1,4 @@
-//! [`TestRun`]: one live test, with its part of the store, from the first object to the last.
+//! [`TestRun`]: one live test with its part of the store, from its lease to the removal of everything.
 
 use std::sync::Arc;
 
@@ -31,20 +31,20 @@ use konverge_testing::{
     moving::{MovedSpec, owned_key},
 };
 
-/// The folder of the store with a part for each test.
+/// The folder of the store that has a part for each test.
 pub(super) fn tests_folder() -> Key {
     Key::from_components(&["tests"])
 }
 
-/// The folder of a test. No rule of a repository means it.
+/// Returns the folder of a test. No rule of a repository matches it.
 fn test_folder(name: &str) -> RepoPath {
     RepoPath::root().child(".konverge-test").child(name)
 }
 
-/// One live test. Nobody else touches what it made while its lease is held.
+/// One live test. While its lease is held, no other run touches its resources.
 pub(super) struct TestRun {
     pub(super) name: String,
-    /// The store of the repository, of which the test has a part.
+    /// The store of the repository. The test uses a part of it.
     whole: Arc<dyn Store>,
     backend: StateBackend,
     lease: Lease,
@@ -53,12 +53,12 @@ pub(super) struct TestRun {
 }
 
 impl TestRun {
-    /// A name that no other test has: ten lower-case letters and digits.
+    /// Creates a unique name: ten lower-case letters and digits.
     pub(super) fn new_name() -> String {
         uuid::Uuid::new_v4().simple().to_string()[..10].to_owned()
     }
 
-    /// Begins a test of a stack, or continues the one of this name to end it.
+    /// Begins a test of a stack.
     ///
     /// # Errors
     /// The store or the cluster is not available, or another run holds the lease of this test.
@@ -77,7 +77,7 @@ impl TestRun {
     /// Opens the part of the store of a test, and takes its lease.
     ///
     /// # Errors
-    /// As [`TestRun::begin`].
+    /// The same as for [`TestRun::begin`].
     pub(super) async fn open(
         trusted: &TrustedSide,
         name: &str,
@@ -98,7 +98,7 @@ impl TestRun {
         let session = session_id(name);
         let options = LeaseOptions {
             term,
-            // A holder that was killed is over after one term.
+            // A killed holder is recognized after one term, so half a term more is enough.
             wait: term + term / 2,
             folder: test_folder(name).into(),
             watch: Some(Arc::new(HolderWatch::new(run, &session))),
@@ -127,7 +127,7 @@ impl TestRun {
         };
         let target = match cluster {
             Some(_) => Target::new(&stack, None),
-            // Each recorded object names its cluster.
+            // A sweep does not know the cluster. Each recorded object names its own.
             None => Target::forgotten(id, test_folder(name)),
         };
         Ok(Self {
@@ -140,7 +140,7 @@ impl TestRun {
         })
     }
 
-    /// Applies a Spec; the message of what failed.
+    /// Applies a Spec. Returns the message if something failed.
     pub(super) async fn apply(&mut self, spec: Spec, target: Target) -> Result<Option<String>, UserError> {
         self.lease.check()?;
         self.planner.wanted = SpecSource::File(spec);
@@ -165,10 +165,10 @@ impl TestRun {
         self.apply(Spec::default(), target).await
     }
 
-    /// Deletes everything, and then the part of the store.
+    /// Deletes all resources, and then the test's part of the store.
     ///
     /// # Errors
-    /// Something could not be deleted. The part of the store stays, so that a later run finds it.
+    /// Something could not be deleted. The part of the store stays, so that a later run can clean up.
     pub(super) async fn end(mut self) -> Result<(), UserError> {
         let deleted = self.delete().await;
         let left = match deleted {
@@ -176,14 +176,15 @@ impl TestRun {
             Ok(Some(why)) => Some(UserError::new(ErrorKind::Kubernetes, why)),
             Err(error) => Some(error),
         };
-        // Released also if something is left: a sweep would wait for its end.
+        // Release the lease even if resources are left: otherwise a sweep would wait until it expires.
         let released = self.lease.release().await;
         if let Some(left) = left {
             return Err(left);
         }
         released?;
         let store = self.backend.states.store();
-        // The index goes first: without it the rest is only looked up. The newest state goes last.
+        // Delete the index first, because without it the states are still found, and the states last, because they name
+        // what is left.
         for folder in ["index", "keys", "stacks"] {
             for key in store.list(&Key::from_components(&[folder])).await? {
                 store.delete(&key).await?;
@@ -195,7 +196,7 @@ impl TestRun {
         Ok(())
     }
 
-    /// The live objects of the test, under the names that they have in the Spec of the stack.
+    /// Returns the live objects of the test, under the names that they have in the Spec of the stack.
     async fn live_objects(&self, moved: &MovedSpec) -> Result<Vec<Resource>, UserError> {
         let Some(recorded) = self.backend.states.load(&self.target.id).await? else {
             return Ok(Vec::new());
@@ -212,7 +213,7 @@ impl TestRun {
             let Some(Value::Object(mut attributes)) = seen.live else {
                 continue;
             };
-            // A test asserts nothing about a namespace that the Spec does not have.
+            // Skip objects that are not in the Spec, such as the namespaces of the test: no assertion is about them.
             let Some((namespace, name)) = moved.originals.get(&owned_key(&attributes)) else {
                 continue;
             };
@@ -243,7 +244,7 @@ impl TestRun {
         Ok(objects)
     }
 
-    /// The assertions that do not hold for the live objects.
+    /// Returns the failures of the assertions for the live objects.
     pub(super) async fn failures(
         &self,
         moved: &MovedSpec,
@@ -268,7 +269,7 @@ impl TestRun {
     }
 }
 
-/// The lease of a test: it is held from the first step to the end.
+/// Returns the identity under which a test holds its lease, from the first step to the end.
 pub(super) fn session_id(name: &str) -> StackId {
     StackId::new(Some("test"), name, "session").expect("the name has letters and digits alone")
 }

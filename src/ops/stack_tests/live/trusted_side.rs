@@ -1,4 +1,4 @@
-//! [`TrustedSide`]: what live tests take from the default branch.
+//! [`TrustedSide`]: the settings that live tests take from the default branch.
 
 use super::run_events;
 use konverge_base::{
@@ -14,7 +14,7 @@ use konverge_run::{
 /// The number of tests that run or are cleaned up at once.
 pub(super) const AT_ONCE: usize = 4;
 
-/// Parts of the default branch that live tests need.
+/// The parts of the default branch that live tests need.
 pub(super) struct TrustedSide {
     pub(super) run: RunContext,
     pub(super) repository: Repository,
@@ -27,7 +27,7 @@ pub(super) struct TrustedSide {
 }
 
 impl TrustedSide {
-    /// Opens the default branch, at the commit that GitHub names, or else as this clone has it.
+    /// Opens the default branch at the commit that GitHub names, or else as this clone has it.
     ///
     /// # Errors
     /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows tests.
@@ -64,7 +64,7 @@ impl TrustedSide {
         })
     }
 
-    /// The cluster of a stack's tests: its own if that allows them, or else the only one that does.
+    /// Returns the cluster for a stack's tests: the stack's own if it allows tests, or else the only one that does.
     pub(super) fn cluster(&self, stack: &Stack) -> Result<ClusterName, String> {
         let rules = self.revision.config.for_place(&stack.id, &stack.folder);
         let own = stack.cluster.clone().or(rules.cluster);

@@ -9,7 +9,7 @@ use konverge_base::model::{
     spec::{Resource, RuntimeKind},
 };
 
-/// A hook as it is declared.
+/// A hook as its annotations declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HookDeclaration {
     pub time: HookTime,
@@ -19,7 +19,7 @@ pub(super) struct HookDeclaration {
 }
 
 impl HookDeclaration {
-    /// A hook with the default of everything else.
+    /// Creates a hook that runs at `time`, with defaults for everything else.
     pub(super) fn new(time: HookTime) -> Self {
         Self {
             time,
@@ -29,7 +29,7 @@ impl HookDeclaration {
         }
     }
 
-    /// Reads our annotations of a resource; `None` if it has none.
+    /// Reads the Konverge annotations of a resource; `None` if the resource has none.
     pub(super) fn read(resource: &Resource) -> Result<Option<Self>, HookError> {
         let Some(annotations) = annotations(resource) else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl HookDeclaration {
         }))
     }
 
-    /// Checks the Job of a hook.
+    /// Checks that the Job can run as this hook.
     pub(super) fn check(self, job: &Resource, rules: &HookRules) -> Result<(), HookError> {
         let id = &job.id;
         let attributes = &job.attributes;
@@ -114,7 +114,7 @@ impl HookDeclaration {
     }
 }
 
-/// The annotations of an object.
+/// Returns the annotations of an object.
 pub(super) fn annotations(resource: &Resource) -> Option<&Map<String, Value>> {
     let metadata = resource.attributes.get("metadata");
     let metadata = metadata.filter(|_| resource.runtime == RuntimeKind::Kubernetes);

@@ -11,13 +11,13 @@ use super::super::graph::GraphError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum HookError {
-    /// The object has an annotation for hooks, but not the annotation that makes it a hook.
+    /// The object has a Konverge hook annotation, but not the one that says when the hook runs.
     #[error("`{id}` has the annotation `{}` and no `konverge/hook`", .key.escape_debug())]
     NoTime { id: ResourceId, key: String },
-    /// An annotation of hooks that does not exist, or that only Konverge writes.
+    /// The annotation does not exist, or only Konverge itself may write it.
     #[error("`{id}`: `{}` is not an annotation of hooks", .key.escape_debug())]
     UnknownAnnotation { id: ResourceId, key: String },
-    /// A value that the annotation does not have.
+    /// The annotation does not allow this value.
     #[error("`{id}`: the annotation `{key}` is `{}`; it must be one of `{choices}`", .value.escape_debug())]
     BadValue {
         id: ResourceId,
@@ -25,41 +25,41 @@ pub enum HookError {
         value: String,
         choices: String,
     },
-    /// A hook on another kind.
+    /// The hook is not a Job.
     #[error("`{id}` is not a Job of `batch/v1` but `{}`: only a Job can be a hook", .kind.escape_debug())]
     NotAJob { id: ResourceId, kind: String },
-    /// A Job that restarts for ever.
+    /// The restart policy of the Job would restart its containers for ever, so that the hook never ends.
     #[error("the hook `{id}` has `restartPolicy: {}`", if .policy.is_empty() { "(not set)".into() } else { .policy.escape_debug().to_string() })]
     RestartPolicy { id: ResourceId, policy: String },
-    /// A Job that does not start.
+    /// The Job is suspended, so it never starts.
     #[error("the hook `{id}` has `suspend: true`, so it would never end")]
     Suspended { id: ResourceId },
-    /// A service account that hooks may not use.
+    /// Hooks may not use this service account.
     #[error("the hook `{id}` uses the service account `{}`, which hooks may not use", .account.escape_debug())]
     Account { id: ResourceId, account: String },
-    /// No workload in the stack.
-    #[error("the hook `{job}` is `{time}`, and its stack has no workload on its cluster")]
+    /// The stack has no workload that the hook could guard.
+    #[error("the hook `{job}` is `{time}`, but its stack has no workload on its cluster")]
     NoWorkload { job: ResourceId, time: HookTime },
-    /// Every workload comes on the wrong side of the hook.
+    /// The hook guards nothing: every workload already depends on it, or it depends on every workload.
     #[error("the hook `{job}` guards nothing: {}", all_beyond(*.time))]
     GuardsNothing { job: ResourceId, time: HookTime },
-    /// Something waits for a hook that seldom runs.
+    /// A resource depends on a hook that does not run at each apply.
     #[error("`{by}` depends on `{job}`, which is a hook that runs `{time}` and has no place in the order")]
     Needed {
         job: ResourceId,
         time: HookTime,
         by: ResourceId,
     },
-    /// Hooks wait for each other.
+    /// Hooks wait for each other in a cycle.
     #[error("hooks wait for each other: {}", .0.iter().chain(.0.first()).map(|id| format!("`{id}`")).collect::<Vec<_>>().join(" → "))]
     Circle(Vec<ResourceId>),
-    /// The graph itself has an error.
+    /// The graph of the resources is invalid.
     #[error(transparent)]
     Graph(GraphError),
 }
 
 impl HookError {
-    /// The object that is wrong; of several that wait for each other the first one.
+    /// Returns the object with the error. If hooks wait for each other, the first of them.
     pub fn object(&self) -> Option<&ResourceId> {
         match self {
             Self::NoTime { id, .. }

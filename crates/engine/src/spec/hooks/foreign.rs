@@ -1,4 +1,4 @@
-//! The annotations of Argo CD and of Helm: which of them have a meaning here, and which have none.
+//! Reads the hook annotations of Argo CD and of Helm. Some have the same meaning in Konverge, others have none.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use konverge_base::model::{
     spec::Resource,
 };
 
-/// The annotations of another tool.
+/// The hook annotations of another tool (Argo CD or Helm).
 struct Dialect {
     tool: &'static str,
-    /// The prefix of its annotations.
+    /// The domain of the tool's annotations.
     domain: &'static str,
     hook: &'static str,
     policy: &'static str,
     weight: &'static str,
-    /// The times of the tool's hooks that exist here too, each with our name for it.
+    /// The names of the tool's hook times that Konverge supports, each with the Konverge name.
     times: &'static [(&'static str, HookTime)],
-    /// The times at which the tool creates an object together with the others: after the hooks before them, and before
-    /// the hooks after them.
+    /// The tool's hook times at which an object is applied in the normal order, between the hooks before and those
+    /// after.
     in_order: &'static [&'static str],
-    /// Pairs of times that only together mean the same as one of ours.
+    /// Pairs of hook times that Konverge supports only together, as one of its own times.
     pairs: &'static [[&'static str; 2]],
-    /// The policies of the tool that delete a Job which has ended.
+    /// The tool's delete policies that delete a Job after it has ended.
     deletes: [&'static str; 2],
-    /// The policy that always holds here.
+    /// The tool's delete policy that Konverge always follows.
     recreates: &'static str,
 }
 
@@ -63,23 +63,23 @@ const HELM: Dialect = Dialect {
         ("post-upgrade", HookTime::Post),
         ("pre-delete", HookTime::PreDestroy),
     ],
-    // `crd-install` is a hook of Helm 2, for definitions of custom resources.
+    // `crd-install` is a hook of Helm 2. It creates CustomResourceDefinitions before everything else.
     in_order: &["crd-install"],
     pairs: &[["pre-install", "pre-upgrade"], ["post-install", "post-upgrade"]],
     deletes: ["hook-succeeded", "hook-failed"],
     recreates: "before-hook-creation",
 };
 
-/// The owner of the annotations that make an object a hook.
+/// The tool whose annotations make an object a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HookSource {
     /// Konverge.
     Own,
-    /// Another tool.
+    /// Argo CD or Helm.
     Foreign,
 }
 
-/// Annotations that mean nothing on the objects which have them, each with its tool and these objects.
+/// The annotations that have no effect on their objects, each with its tool and these objects.
 pub(super) type UnreadAnnotations = BTreeMap<(String, String), (&'static str, Vec<ResourceId>)>;
 
 fn read_tools(rules: &HookRules) -> impl Iterator<Item = &'static Dialect> {
@@ -90,14 +90,14 @@ fn read_tools(rules: &HookRules) -> impl Iterator<Item = &'static Dialect> {
         .map(|(_, tool)| tool)
 }
 
-/// The tool that makes an object a hook. Konverge reads the annotations of Argo CD before those of Helm, as Argo CD
-/// does.
+/// Returns the tool whose annotations make an object a hook. Konverge reads the annotations of Argo CD before those of
+/// Helm, as Argo CD does.
 fn tool_of(annotations: &Map<String, Value>, rules: &HookRules) -> Option<&'static Dialect> {
     read_tools(rules).find(|tool| annotations.contains_key(tool.hook))
 }
 
-/// Collects the annotations of the tools that [`read`] does not name: those of a plain object, of a hook of ours, and of the
-/// other tool. `source` says whose annotations make it a hook.
+/// Collects the annotations of Argo CD and Helm that [`read`] does not report: those on a plain object, on a hook of
+/// Konverge, and those of the tool that does not define the hook. `source` is the tool that makes the object a hook.
 pub(super) fn collect_unread(
     resource: &Resource,
     rules: &HookRules,
@@ -126,8 +126,8 @@ pub(super) fn collect_unread(
     }
 }
 
-/// Returns why an object is left out of its stack; `None` if it is not. Its tool creates it only at times that do not
-/// exist here: any apply that created it would run it at another time.
+/// Returns the reason why an object is removed from its stack; `None` if it stays. An object is removed if its tool
+/// creates it only at times that Konverge does not have: a normal apply would create it at the wrong time.
 pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<String> {
     let annotations = annotations(resource)?;
     if annotations.contains_key(HOOK) {
@@ -141,7 +141,7 @@ pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<Str
     };
     (!words.is_empty() && !words.iter().any(is_known)).then(|| {
         format!(
-            "`{}`: it is left out, and no apply makes it: `{}: {}` of {} has no time here",
+            "`{}`: it is removed from the stack, and no apply creates it: Konverge has no time for `{}: {}` of {}",
             resource.id,
             dialect.hook,
             words.join(",").escape_debug(),
@@ -150,7 +150,7 @@ pub(super) fn why_left_out(resource: &Resource, rules: &HookRules) -> Option<Str
     })
 }
 
-/// Returns what to write instead of an annotation that is not read here.
+/// Returns the Konverge replacement for an annotation that has no effect here.
 fn instead(key: &str, value: &str) -> &'static str {
     let is_kept = match key {
         "helm.sh/resource-policy" => value.trim() == "keep",
@@ -163,11 +163,11 @@ fn instead(key: &str, value: &str) -> &'static str {
     if is_kept {
         "write `konverge/keep: \"true\"`, or its object is deleted when it leaves the Spec"
     } else {
-        "it has no meaning here"
+        "Konverge ignores it"
     }
 }
 
-/// Returns one note for each annotation, however many objects have it.
+/// Returns one note for each annotation, even if several objects have it.
 pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String> {
     unread.into_iter().map(|((key, value), (tool, ids))| {
         let more = match ids.len() - 1 {
@@ -203,6 +203,7 @@ pub(super) fn read(
     };
     let mut time = None;
     let times = words(annotations, dialect.hook);
+    // Helm separates the first apply from later ones, which Konverge does not: one time of a pair alone gets a note.
     for [first, second] in dialect.pairs {
         let alone = match (times.contains(first), times.contains(second)) {
             (true, false) => first,
@@ -212,7 +213,7 @@ pub(super) fn read(
         note(
             dialect.hook,
             alone,
-            "the first apply and later ones are the same here, so it runs in both",
+            "Konverge does not distinguish the first apply from later ones, so the hook runs in all of them",
         );
     }
     for word in times {
@@ -224,17 +225,18 @@ pub(super) fn read(
                 note(
                     dialect.hook,
                     word,
-                    &format!("a Job is one hook here, and it is `{first}` already"),
+                    &format!("a Job can be a hook only once, and this one is `{first}` already"),
                 );
             }
             (None, None) if dialect.in_order.contains(&word) => note(
                 dialect.hook,
                 word,
-                "it is no hook here: it comes with the objects of the stack, after `pre` hooks and before `post` hooks, and only if it changes itself",
+                "Konverge applies it as a normal object, after `pre` hooks and before `post` hooks, and only if it changes",
             ),
-            (None, _) => note(dialect.hook, word, "there is no such time here"),
+            (None, _) => note(dialect.hook, word, "Konverge has no such time"),
         }
     }
+    // Without a time it is a normal object, and the notes above say why.
     let time = time?;
     if GroupKind::from_attributes(&resource.attributes) != GroupKind::JOB {
         note(
@@ -260,11 +262,12 @@ pub(super) fn read(
         note(
             dialect.weight,
             weight,
-            "what the Job refers to comes first by itself; use `dependsOn` for more",
+            "objects that the Job refers to are applied first without it; use `dependsOn` for other objects",
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];
-    // The other annotations that the tool reads on a Job, such as `sync-options` and `resource-policy`.
+    // These annotations remain: the tool reads them on a Job (such as `sync-options` and `resource-policy`), Konverge
+    // does not.
     let others = annotations
         .iter()
         .filter(|(key, _)| key.starts_with(dialect.domain) && !known.contains(&key.as_str()));
@@ -278,7 +281,7 @@ pub(super) fn read(
     })
 }
 
-/// The words of a list with commas.
+/// Splits an annotation's value at commas.
 fn words<'a>(annotations: &'a Map<String, Value>, key: &str) -> Vec<&'a str> {
     let text = annotations.get(key).and_then(Value::as_str).unwrap_or_default();
     text.split(',')

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const TEXT: &str = include_str!("kubernetes.json");
 
-/// The schemas of the kinds in one version of Kubernetes.
+/// The schemas of the built-in kinds of one version of Kubernetes.
 #[derive(Debug, Deserialize)]
 pub struct BuiltIn {
     version: String,
@@ -19,7 +19,7 @@ impl BuiltIn {
     /// Loads the embedded schemas.
     ///
     /// # Panics
-    /// The embedded file is damaged; a test ensures that it is not.
+    /// Panics if the embedded file is damaged; a test ensures that it is not.
     #[expect(
         clippy::new_without_default,
         reason = "it reads 170 KiB: nobody should get one by chance"
@@ -28,7 +28,7 @@ impl BuiltIn {
         serde_json::from_str(TEXT).expect("made by scripts/kubernetes-schemas and tested")
     }
 
-    /// The version of Kubernetes, as `v1.34.2`.
+    /// Returns the version of Kubernetes, such as `v1.34.2`.
     pub fn version(&self) -> &str {
         &self.version
     }

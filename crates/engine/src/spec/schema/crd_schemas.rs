@@ -10,14 +10,14 @@ use super::{
     validate::{SchemaDialect, SchemaWalk, Violation},
 };
 
-/// The schemas of custom kinds. A kind may be defined several times, by projects for different clusters.
+/// The schemas of custom kinds. A kind may have several definitions, by projects for different clusters.
 #[derive(Debug, Clone, Default)]
 pub struct CrdSchemas {
     kinds: BTreeMap<(String, String), Vec<Value>>,
 }
 
 impl CrdSchemas {
-    /// Adds an object if it is a CustomResourceDefinition.
+    /// Adds the schema of an object if the object is a CustomResourceDefinition.
     pub fn add(&mut self, object: &Map<String, Value>) {
         let (Some(spec), Some(GroupKind { group, kind })) =
             (object.get("spec"), GroupKind::defined_by(object))
@@ -43,13 +43,13 @@ impl CrdSchemas {
         }
     }
 
-    /// Returns true if a definition has a kind, in any group and version.
+    /// Returns true if a definition has this kind, in any group and version.
     pub fn has_kind(&self, kind: &str) -> bool {
         self.kinds.keys().any(|(_, known)| known == kind)
     }
 
-    /// The violations of an object by the definition that it matches best; `None` if its kind is not defined
-    /// here.
+    /// Returns the violations of an object, by the definition that it matches best; `None` if its kind has no
+    /// definition.
     pub(super) fn faults(
         &self,
         api_version: &str,

@@ -1,10 +1,10 @@
-//! Validates Kubernetes objects against schemas: unknown fields and wrong types are found before any server
-//! is asked.
+//! Validates Kubernetes objects against schemas, to find unknown fields and wrong types before a request is sent to any
+//! server.
 //!
 //! There are two sources: [`kubernetes.json`](self), which `scripts/kubernetes-schemas` extracts from the
 //! OpenAPI description of Kubernetes, and the CustomResourceDefinitions of the repository ([`CrdSchemas`]).
 //! Only clear violations are reported: names, types, required fields, enums and bounds. Defaults, patterns
-//! and CEL rules are left to the server, which the preview asks.
+//! and CEL rules are left to the API server, to which the preview sends a dry run.
 
 mod built_in;
 mod crd_schemas;

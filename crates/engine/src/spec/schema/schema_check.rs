@@ -15,14 +15,14 @@ pub enum SchemaFit {
     Unknown,
     /// The group is part of Kubernetes, but this version is not in the embedded schemas.
     OtherVersion,
-    /// A CRD describes it; its violations.
+    /// A CRD describes the kind. Holds the violations; empty if the object is valid.
     Defined(Vec<Violation>),
-    /// The kind is part of Kubernetes. The value holds the violations.
+    /// The kind is part of Kubernetes. Holds the violations; empty if the object is valid.
     BuiltIn(Vec<Violation>),
 }
 
 /// Validates an object against the first of these definitions that has its kind, or else against the built-in
-/// kinds.
+/// kinds of Kubernetes.
 pub fn fit(object: &Map<String, Value>, definitions: &[&CrdSchemas], built_in: &BuiltIn) -> SchemaFit {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -59,7 +59,7 @@ fn fit_built_in(built_in: &BuiltIn, api_version: &str, kind: &str, object: &Map<
             message,
         }]);
     }
-    // Groups without a dot belong to Kubernetes itself.
+    // A group without a dot belongs to Kubernetes itself.
     let own = !group.contains('.')
         || versions().any(|(version, _)| version.rsplit_once('/').is_some_and(|(known, _)| known == group));
     if own {

@@ -5,17 +5,17 @@ use serde_json::{Map, Value};
 use super::BuiltIn;
 use konverge_base::model::{masked_value::is_unknown, reference::MARK};
 
-/// One place of an object that its schema does not allow.
+/// A value of an object that its schema does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// From the top of the object, as `spec.containers[0].image`.
+    /// The path from the top of the object, such as `spec.containers[0].image`.
     pub path: String,
-    /// What is wrong. Never contains a value, which may be secret.
+    /// The description of the error. It never contains the value, which may be secret.
     pub message: String,
 }
 
-/// The origin of a schema. The dialects differ in what an object without named fields may contain: anything,
-/// or nothing.
+/// The origin of a schema. An object without listed fields may contain anything in one dialect, and nothing in the
+/// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaDialect {
     BuiltIn,
@@ -29,11 +29,11 @@ pub(super) struct SchemaWalk<'a> {
     faults: Vec<Violation>,
 }
 
-/// The maximum depth of an object: more than any server accepts, and little enough for the stack.
+/// The maximum depth of an object. No server accepts a deeper one, and the recursion stays within the thread's stack.
 const DEPTH: usize = 128;
 
 impl<'a> SchemaWalk<'a> {
-    /// The violations of a whole object.
+    /// Returns the violations of a whole object.
     pub(super) fn validate(
         object: &Map<String, Value>,
         schema: &Value,
@@ -55,7 +55,8 @@ impl<'a> SchemaWalk<'a> {
             let schema = built_in.types.get(name).unwrap_or(&Value::Null);
             return self.value(value, schema, SchemaDialect::BuiltIn);
         }
-        // Null equals absent, because the server drops it. A reference may become any type, and so may an unknown value.
+        // Null counts as absent, because the server drops it. A reference or an unknown value may become any type, so
+        // it is not checked.
         let is_reference = value.as_str().is_some_and(|text| text.starts_with(MARK)) || is_unknown(value);
         if value.is_null() || is_reference || self.path.len() > DEPTH {
             return;
@@ -84,8 +85,8 @@ impl<'a> SchemaWalk<'a> {
         }
     }
 
-    /// Validates a map. With `whole` it is an object with `apiVersion`, `kind` and `metadata`, which
-    /// definitions need not list, and with a `status` that belongs to the server.
+    /// Validates a map. If `whole` is true, the map is a whole object: `apiVersion`, `kind` and `metadata` are allowed
+    /// even if the schema does not list them, and `status` is not checked.
     fn object(&mut self, map: &Map<String, Value>, schema: &Value, dialect: SchemaDialect, whole: bool) {
         let none = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -192,7 +193,7 @@ impl<'a> SchemaWalk<'a> {
     }
 }
 
-/// The types that a schema allows; empty if it does not say.
+/// Returns the types that a schema allows; empty if the schema does not restrict the type.
 fn types<'a>(schema: &'a Value) -> Vec<&'a str> {
     let either = schema.get("format").and_then(Value::as_str) == Some("int-or-string")
         || schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
@@ -237,7 +238,7 @@ fn name_of(value: &Value) -> &'static str {
     }
 }
 
-/// A key as a segment of a path.
+/// Formats a key as a segment of a path.
 fn segment(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$');
     if !key.is_empty() && key.chars().all(plain) {
@@ -247,7 +248,7 @@ fn segment(key: &str) -> String {
     }
 }
 
-/// Returns `; did you mean …?` if a known name is similar.
+/// Returns `; did you mean …?` if one of the known names is similar.
 pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     known
         .map(|known| (strsim::damerau_levenshtein(known, name), known))
