@@ -2,12 +2,6 @@
 
 use std::fmt;
 
-use konverge_forge::ForgeError;
-use konverge_rest::TokenPermission;
-use serde::Deserialize;
-
-use crate::client::Client;
-
 /// The maximum number of characters of a version in a message.
 const LONGEST: usize = 60;
 
@@ -81,21 +75,6 @@ impl Server {
     /// branch. A server without a version number may be of any version.
     pub(super) fn lists_merged_heads(&self) -> bool {
         !self.is_forgejo && self.api >= Version::LISTED_HEADS && self.api != Version::NEWEST
-    }
-}
-
-impl Client {
-    /// Returns the name and version of the server. Requested once.
-    pub(super) async fn server(&self) -> Result<&Server, ForgeError> {
-        #[derive(Deserialize)]
-        struct Answer {
-            version: String,
-        }
-        let asked = || async {
-            let Answer { version } = self.rest.get("/version", TokenPermission("read:misc")).await?;
-            Ok::<_, ForgeError>(Server::parse(&version))
-        };
-        self.learned.server.get_or_try_init(asked).await
     }
 }
 
