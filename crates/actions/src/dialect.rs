@@ -1,5 +1,6 @@
 //! The differences between the runners of GitHub and Gitea.
 
+use konverge_base::variables;
 use konverge_forge::{ForgeKind, Unsupported};
 
 /// The web address of github.com.
@@ -39,6 +40,14 @@ impl Dialect {
         }
     }
 
+    /// Returns the full ref of a run. Forgejo starts a schedule with the name of the default branch alone.
+    pub(crate) fn full_ref(self, event_name: &str, given: String) -> String {
+        if self == Self::Gitea && event_name == "schedule" && !given.starts_with("refs/") {
+            return format!("refs/heads/{given}");
+        }
+        given
+    }
+
     /// Returns the issuer of identity tokens for jobs on a server.
     ///
     /// # Errors
@@ -57,9 +66,36 @@ impl Dialect {
     }
 }
 
+/// Returns the number in the URL of a job's run: on Gitea the id of the run, on Forgejo its number in the repository. `variable`
+/// returns the value of an environment variable.
+pub fn gitea_page_number<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Option<u64> {
+    let is_forgejo = variable(variables::FORGEJO_ACTIONS) == Some("true");
+    let number = is_forgejo
+        .then(|| variable(variables::GITHUB_RUN_NUMBER))
+        .flatten();
+    number
+        .or_else(|| variable(variables::GITHUB_RUN_ID))?
+        .parse()
+        .ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schedule_of_forgejo_has_the_bare_name_of_its_branch() {
+        let full = |dialect: Dialect, event, given: &str| dialect.full_ref(event, given.to_owned());
+        assert_eq!(full(Dialect::Gitea, "schedule", "main"), "refs/heads/main");
+        for (dialect, event, given) in [
+            (Dialect::Gitea, "schedule", "refs/heads/main"),
+            (Dialect::Gitea, "schedule", "refs/tags/main"),
+            (Dialect::Gitea, "workflow_dispatch", "main"),
+            (Dialect::Github, "schedule", "main"),
+        ] {
+            assert_eq!(full(dialect, event, given), given);
+        }
+    }
 
     #[test]
     fn servers_have_issuers_of_their_own() {

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     /// The variables of a Gitea runner.
-    fn gitea(event: &str) -> Runner {
+    fn variables(event: &str) -> HashMap<String, String> {
         let variables = [
             ("GITHUB_EVENT_NAME", event),
             ("GITHUB_EVENT_PATH", "/event.json"),
@@ -244,8 +244,13 @@ mod tests {
             ("GITHUB_WORKFLOW", "konverge.yml"),
             ("GITHUB_STEP_SUMMARY", "/summary.md"),
         ];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Runner::from_env(&HashMap::from(variables), Dialect::Gitea).unwrap()
+        variables
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    fn gitea(event: &str) -> Runner {
+        Runner::from_env(&variables(event), Dialect::Gitea).unwrap()
     }
 
     fn parse(event: &str, payload: &Value) -> JobEvent {
@@ -267,6 +272,26 @@ mod tests {
         assert!(runner.token_issuer().is_err());
         runner.add_summary("nobody would see it").unwrap();
         assert_eq!(runner.summary_length(), 0);
+    }
+
+    #[test]
+    fn the_page_of_a_run_at_forgejo_has_the_number_in_the_repository() {
+        use konverge_forge::CiJob as _;
+
+        let runner = |number: &str| {
+            let mut variables = variables("push");
+            variables.insert("FORGEJO_ACTIONS".to_owned(), "true".to_owned());
+            variables.insert("GITHUB_RUN_NUMBER".to_owned(), number.to_owned());
+            Runner::from_env(&variables, Dialect::Gitea).unwrap()
+        };
+        let page = |number: u64| format!("https://acme.example/git/acme/konfig/actions/runs/{number}");
+        let run = runner("3");
+        assert_eq!((run.run_url(), run.info().run_id), (page(3), 7));
+        assert!(run.is_page_of_run(&page(3)) && !run.is_later_page(&page(3)));
+        assert!(run.is_later_page(&page(4)) && !run.is_later_page(&page(2)));
+        assert!(!run.is_page_of_run(&page(7)));
+        // A runner that names no number.
+        assert_eq!(runner("").run_url(), page(7));
     }
 
     #[test]

@@ -9,5 +9,5 @@ mod event;
 mod runner;
 pub mod workflow_commands;
 
-pub use dialect::Dialect;
+pub use dialect::{Dialect, gitea_page_number};
 pub use runner::{Runner, is_name};

@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, fs, io::Write as _, path::PathBuf, sync::Arc};
 
-use super::{dialect::Dialect, workflow_commands};
+use super::{
+    dialect::{Dialect, gitea_page_number},
+    workflow_commands,
+};
 use konverge_base::{model::check_run::Annotation, variables};
 use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
 use konverge_secrets::{AddressParts, credential_in, without_credentials};
@@ -12,6 +15,8 @@ use konverge_secrets::{AddressParts, credential_in, without_credentials};
 pub struct Runner {
     pub(super) dialect: Dialect,
     pub(super) info: JobInfo,
+    /// The number in the URL of the run.
+    page_number: u64,
     /// The file with the payload of the event.
     pub(super) event_path: PathBuf,
     /// The file for outputs.
@@ -67,19 +72,32 @@ impl Runner {
             Dialect::Gitea => optional(variables::GITHUB_WORKFLOW)
                 .filter(|name| (name.ends_with(".yml") || name.ends_with(".yaml")) && is_name(name)),
         };
+        let event_name = required(variables::GITHUB_EVENT_NAME)?;
+        let ref_name = dialect.full_ref(&event_name, required(variables::GITHUB_REF)?);
+        let run_id = number(variables::GITHUB_RUN_ID, 0)?;
+        let value = |name: &str| {
+            env.get(name)
+                .map(String::as_str)
+                .filter(|value| !value.is_empty())
+        };
+        let page_number = match dialect {
+            Dialect::Github => run_id,
+            Dialect::Gitea => gitea_page_number(value).unwrap_or(run_id),
+        };
         Ok(Self {
             dialect,
+            page_number,
             info: JobInfo {
-                event_name: required(variables::GITHUB_EVENT_NAME)?,
+                event_name,
                 sha: sha.parse().map_err(|_| unusable(variables::GITHUB_SHA, &sha))?,
                 repository,
-                ref_name: required(variables::GITHUB_REF)?,
+                ref_name,
                 actor: optional(variables::GITHUB_TRIGGERING_ACTOR)
                     .or_else(|| optional(variables::GITHUB_ACTOR))
                     .unwrap_or_default(),
                 starter: optional(variables::GITHUB_ACTOR).unwrap_or_default(),
                 server_url,
-                run_id: number(variables::GITHUB_RUN_ID, 0)?,
+                run_id,
                 run_attempt: u32::try_from(number(variables::GITHUB_RUN_ATTEMPT, 1)?).unwrap_or(u32::MAX),
                 workflow_file,
                 workspace: optional(variables::GITHUB_WORKSPACE).map(PathBuf::from),
@@ -117,10 +135,13 @@ impl CiJob for Runner {
         let JobInfo {
             server_url,
             repository,
-            run_id,
             ..
         } = &self.info;
-        format!("{server_url}/{repository}/actions/runs/{run_id}")
+        format!("{server_url}/{repository}/actions/runs/{}", self.page_number)
+    }
+
+    fn page_number(&self) -> u64 {
+        self.page_number
     }
 
     fn attempt_url(&self) -> String {

@@ -79,6 +79,7 @@ pub const HOSTNAME: &str = "HOSTNAME";
 pub const CI: &str = "CI";
 pub const GITHUB_ACTIONS: &str = "GITHUB_ACTIONS";
 pub const GITEA_ACTIONS: &str = "GITEA_ACTIONS";
+pub const FORGEJO_ACTIONS: &str = "FORGEJO_ACTIONS";
 pub const GITLAB_CI: &str = "GITLAB_CI";
 pub const GITHUB_TOKEN: &str = "GITHUB_TOKEN";
 pub const GH_TOKEN: &str = "GH_TOKEN";
@@ -92,6 +93,7 @@ pub const GITHUB_REPOSITORY: &str = "GITHUB_REPOSITORY";
 pub const GITHUB_SERVER_URL: &str = "GITHUB_SERVER_URL";
 pub const GITHUB_API_URL: &str = "GITHUB_API_URL";
 pub const GITHUB_RUN_ID: &str = "GITHUB_RUN_ID";
+pub const GITHUB_RUN_NUMBER: &str = "GITHUB_RUN_NUMBER";
 pub const GITHUB_RUN_ATTEMPT: &str = "GITHUB_RUN_ATTEMPT";
 pub const GITHUB_WORKFLOW_REF: &str = "GITHUB_WORKFLOW_REF";
 pub const GITHUB_ACTOR: &str = "GITHUB_ACTOR";
@@ -356,6 +358,10 @@ pub const SECTIONS: [VariableSection; 4] = [
             (
                 &[GITHUB_ACTIONS, GITEA_ACTIONS, GITLAB_CI],
                 "says whose job this is: GitHub's or that of [another forge](forges.md)",
+            ),
+            (
+                &[FORGEJO_ACTIONS, GITHUB_RUN_NUMBER],
+                "says that the runner is Forgejo's, and the number in [the URL of its run](forges.md#forgejo)",
             ),
             (
                 &[GITHUB_TOKEN, GH_TOKEN],

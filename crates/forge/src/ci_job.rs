@@ -63,7 +63,13 @@ pub trait CiJob: Debug + Send + Sync {
     /// artifact itself has no URL.
     fn artifacts_url(&self) -> String;
 
-    /// Parses the URL of a run in this repository. Returns the run, and the attempt if the URL contains one.
+    /// Returns the number in the URL of the run. Later runs of the repository have higher numbers.
+    fn page_number(&self) -> u64 {
+        self.info().run_id
+    }
+
+    /// Parses the URL of a run in this repository. Returns the number of the run in the URL, and the attempt if the URL
+    /// contains one.
     fn run_of_page(&self, page: &str) -> Option<(u64, Option<u32>)>;
 
     /// Sets outputs of the step. Does nothing if the runner has no file for outputs.
@@ -99,13 +105,13 @@ pub trait CiJob: Debug + Send + Sync {
 
     /// Returns true if a URL belongs to a later run of this repository, or to a later attempt of this run.
     fn is_later_page(&self, page: &str) -> bool {
-        let this = (self.info().run_id, Some(self.info().run_attempt));
+        let this = (self.page_number(), Some(self.info().run_attempt));
         self.run_of_page(page).is_some_and(|run| run > this)
     }
 
     /// Returns true if a URL belongs to any attempt of this run.
     fn is_page_of_run(&self, page: &str) -> bool {
         self.run_of_page(page)
-            .is_some_and(|(run, _)| run == self.info().run_id)
+            .is_some_and(|(run, _)| run == self.page_number())
     }
 }

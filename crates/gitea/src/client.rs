@@ -118,6 +118,19 @@ impl Client {
         &self.server_url
     }
 
+    /// Returns the name and version of the server. Requested once.
+    pub(super) async fn server(&self) -> Result<&Server, ForgeError> {
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            version: String,
+        }
+        let asked = || async {
+            let Answer { version } = self.rest.get("/version", TokenPermission("read:misc")).await?;
+            Ok::<_, ForgeError>(Server::parse(&version))
+        };
+        self.learned.server.get_or_try_init(asked).await
+    }
+
     /// Returns the path `/repos/owner/name`, followed by `rest`.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/repos/{}{rest}", self.repository)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use konverge_actions::gitea_page_number;
 use konverge_base::variables;
 
 /// The user name for git with a token. Gitea accepts any.
@@ -56,7 +57,7 @@ impl<'a> Environment<'a> {
     /// Returns the URL of the run. An attempt has no URL of its own.
     pub fn run_url(self) -> Option<String> {
         let (server, repository) = (self.server_url()?, self.var(variables::GITHUB_REPOSITORY)?);
-        let run: u64 = self.var(variables::GITHUB_RUN_ID)?.parse().ok()?;
+        let run = gitea_page_number(|name| self.var(name))?;
         Some(format!("{server}/{repository}/actions/runs/{run}"))
     }
 }
@@ -78,6 +79,23 @@ mod tests {
         // In a fork's pull request, the secret exists but is empty.
         let fork = set(&[("GITEA_TOKEN", ""), ("GITHUB_TOKEN", "job")]);
         assert_eq!(Environment::new(&fork).token(), Some("job"));
+    }
+
+    #[test]
+    fn the_url_of_a_run_at_forgejo_has_its_number_in_the_repository() {
+        let names = [
+            "GITHUB_SERVER_URL",
+            "GITHUB_REPOSITORY",
+            "GITHUB_RUN_ID",
+            "GITHUB_RUN_NUMBER",
+        ];
+        let values = ["https://acme.example", "acme/konfig", "7", "3"];
+        let names = names.map(str::to_owned).into_iter();
+        let mut job: BTreeMap<_, _> = names.zip(values.map(str::to_owned)).collect();
+        let page = |number| Some(format!("https://acme.example/acme/konfig/actions/runs/{number}"));
+        assert_eq!(Environment::new(&job).run_url(), page(7));
+        job.insert("FORGEJO_ACTIONS".to_owned(), "true".to_owned());
+        assert_eq!(Environment::new(&job).run_url(), page(3));
     }
 
     #[test]

@@ -8,10 +8,7 @@ use konverge_rest::{TokenPermission, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    client::Client,
-    version::{Server, Version},
-};
+use crate::{client::Client, version::Version};
 
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
@@ -41,6 +38,10 @@ impl Runs for Client {
         };
         // On an older server the number in the URL is not the id of the run.
         self.require(&format!("GET {path}"), Version::RUNS).await?;
+        // On Forgejo, the number in the URL counts the runs of the repository. The run with that id is another one.
+        if self.server().await?.is_forgejo {
+            return Ok(None);
+        }
         let run: Run = self.rest.get(&path, READ).await?;
         Ok(Some(run.status == "completed"))
     }
@@ -119,17 +120,9 @@ impl Runs for Client {
 }
 
 impl Client {
-    /// Returns an error if the server is older than `needed`. The version is requested once and then cached.
+    /// Returns an error if the server is older than `needed`.
     async fn require(&self, operation: &str, needed: Version) -> Result<(), ForgeError> {
-        #[derive(Deserialize)]
-        struct Answer {
-            version: String,
-        }
-        let asked = || async {
-            let Answer { version } = self.rest.get("/version", TokenPermission("read:misc")).await?;
-            Ok::<_, ForgeError>(Server::parse(&version))
-        };
-        let server = self.learned.server.get_or_try_init(asked).await?;
+        let server = self.server().await?;
         if server.api >= needed {
             return Ok(());
         }

@@ -22,6 +22,9 @@ impl Version {
     /// The first version that has a run's id in its URL, and that returns the started run after a dispatch.
     pub(super) const RUNS: Self = Self { major: 1, minor: 26 };
 
+    /// The first version whose lists of pull requests are known to contain `refs/pull/N/head`.
+    const LISTED_HEADS: Self = Self { major: 1, minor: 26 };
+
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(['.', '-', '+']);
         let mut next = || parts.next()?.parse().ok();
@@ -45,6 +48,8 @@ pub(super) struct Server {
     pub(super) api: Version,
     /// The name and version of the server, for messages.
     pub(super) name: String,
+    /// True for a Forgejo.
+    pub(super) is_forgejo: bool,
 }
 
 impl Server {
@@ -56,12 +61,20 @@ impl Server {
             Some((forgejo, gitea)) => Self {
                 api: Version::parse(gitea).unwrap_or(Version::NEWEST),
                 name: format!("Forgejo {forgejo}, with the API of Gitea {gitea},"),
+                is_forgejo: true,
             },
             None => Self {
                 api: Version::parse(&text).unwrap_or(Version::NEWEST),
                 name: format!("Gitea {text}"),
+                is_forgejo: false,
             },
         }
+    }
+
+    /// Returns true if lists contain a merged pull request with the head that was merged. Otherwise its head may be the tip of the
+    /// branch. A server without a version number may be of any version.
+    pub(super) fn lists_merged_heads(&self) -> bool {
+        !self.is_forgejo && self.api >= Version::LISTED_HEADS && self.api != Version::NEWEST
     }
 }
 
@@ -78,6 +91,20 @@ mod tests {
         assert!(api("1.25.5") < Version::RUNS);
         // Only the version of the API counts.
         assert_eq!(api("11.0.1+gitea-1.22.0").to_string(), "1.22");
+    }
+
+    #[test]
+    fn merged_heads_are_listed_by_a_gitea_that_is_known_to() {
+        let listed = |text| Server::parse(text).lists_merged_heads();
+        assert!(listed("1.26.0") && listed("1.27.0+dev-12-gabcdef"));
+        for other in [
+            "1.25.5",
+            "11.0.1+gitea-1.22.0",
+            "20.0.0+gitea-1.30.0",
+            "development",
+        ] {
+            assert!(!listed(other), "{other}");
+        }
     }
 
     #[test]

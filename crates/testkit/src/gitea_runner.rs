@@ -1,5 +1,5 @@
-//! A registered runner of Gitea's Actions. It takes the jobs that Gitea starts, with their event, token and secrets,
-//! and reports their results. A test decides what a job does.
+//! A registered runner of the Actions of Gitea or Forgejo. It takes the jobs that the server starts, with their event, token and
+//! secrets, and reports their results. A test decides what a job does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub struct GiteaRunner {
     service: String,
     uuid: String,
     token: String,
+    is_forgejo: bool,
 }
 
 /// A job that Gitea gave to the runner.
@@ -35,18 +36,27 @@ pub struct Task {
     pub secrets: BTreeMap<String, String>,
     /// The workflow with this single job, as YAML.
     pub workflow: String,
+    /// True if a Forgejo gave it.
+    pub is_forgejo: bool,
 }
 
 impl GiteaRunner {
     /// Registers a runner for a repository.
     pub async fn register(gitea: &Gitea, owner: &Account, repository: &str) -> Self {
         let path = format!("/repos/{repository}/actions/runners/registration-token");
-        let token = gitea.call(&owner.token, Method::POST, &path, Value::Null).await;
+        // Gitea 1.26 makes a token by POST; a Forgejo has the older GET alone.
+        let method = if gitea.is_forgejo() {
+            Method::GET
+        } else {
+            Method::POST
+        };
+        let token = gitea.call(&owner.token, method, &path, Value::Null).await;
         let mut runner = Self {
             http: reqwest::Client::new(),
             service: format!("{}/api/actions/runner.v1.RunnerService", gitea.url()),
             uuid: String::new(),
             token: String::new(),
+            is_forgejo: gitea.is_forgejo(),
         };
         let labels = json!([LABEL]);
         let ask = json!({"name": "test", "token": token["token"], "version": "v1.0.0", "labels": labels});
@@ -78,6 +88,7 @@ impl GiteaRunner {
                 .map(|(name, value)| (name, value.as_str().unwrap_or_default().to_owned()))
                 .collect(),
             workflow: String::from_utf8(STANDARD.decode(task["workflowPayload"].as_str()?).ok()?).ok()?,
+            is_forgejo: self.is_forgejo,
         })
     }
 
@@ -87,6 +98,12 @@ impl GiteaRunner {
         let now = jiff::Timestamp::now().to_string();
         let state = json!({"id": task.id, "result": result, "startedAt": now, "stoppedAt": now});
         self.ask("UpdateTask", json!({"state": state})).await;
+    }
+
+    /// Returns true if the server has cancelled a job. A runner learns it from the answer to its report, and ends the job.
+    pub async fn is_cancelled(&self, task: &Task) -> bool {
+        let answer = self.ask("UpdateTask", json!({"state": {"id": task.id}})).await;
+        answer["state"]["result"] == "RESULT_CANCELLED"
     }
 
     async fn ask(&self, call: &str, message: Value) -> Value {
@@ -110,7 +127,7 @@ impl Task {
         self.context[name].as_str().unwrap_or_default()
     }
 
-    /// Returns the variables that Gitea's runner sets from the context, except those with names of files.
+    /// Returns the variables that the runner of Gitea or Forgejo sets from the context, except those with names of files.
     pub fn variables(&self) -> Vec<(String, String)> {
         let named = [
             "actor",
@@ -137,7 +154,9 @@ impl Task {
                 self.text(name).to_owned(),
             )
         });
-        let always = ["CI", "GITHUB_ACTIONS", "GITEA_ACTIONS"];
+        // Forgejo's own runner sets a variable of its own beside that of Gitea's.
+        let own = self.is_forgejo.then_some("FORGEJO_ACTIONS");
+        let always = ["CI", "GITHUB_ACTIONS", "GITEA_ACTIONS"].into_iter().chain(own);
         let always = always.map(|name| (name.to_owned(), "true".to_owned()));
         variables.into_iter().chain(always).collect()
     }

@@ -166,6 +166,16 @@ async fn a_server_that_is_too_old_is_told_what_it_must_be_and_asked_nothing() {
     }
 }
 
+/// A Forgejo of tomorrow: with the API, its URLs would still name another run.
+#[tokio::test]
+async fn a_url_of_a_run_at_forgejo_tells_nothing_about_its_end() {
+    let (address, asked) = behind_a_proxy("20.0.0+gitea-1.30.0").await;
+    let server = address.strip_suffix("/api/v1").unwrap();
+    let page = format!("{server}/{KONFIG}/actions/runs/1");
+    assert_eq!(client(&address, "token").is_over(&page).await.unwrap(), None);
+    assert_eq!(*asked.lock().unwrap(), ["/api/v1/version"]);
+}
+
 #[tokio::test]
 #[ignore = "needs `scripts/parts install gitea`; `make test-all` runs it"]
 async fn doctor_says_what_gitea_has_not_and_which_scope_the_token_lacks() {

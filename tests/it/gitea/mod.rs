@@ -3,6 +3,7 @@
 mod bad_input;
 mod changes;
 mod forgejo;
+mod forgejo_jobs;
 mod jobs;
 mod markdown;
 mod pages;

@@ -1,6 +1,6 @@
-//! `konverge ci` in the jobs that a real Gitea starts: their event, their token and their secrets are Gitea's own.
+//! `konverge ci` in the jobs that a real Gitea or Forgejo starts: their event, their token and their secrets are the server's own.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_forge::{CommentAccess, CommitStatus, Publishing as _, StatusState};
@@ -17,8 +17,12 @@ use super::{
     gitea_runner::{GiteaRunner, LABEL, Task},
     gitea_stage::{GiteaStage, KONFIG, id},
     process::Konverge,
+    service::eventually,
     tiny_monorepo,
 };
+
+/// How long a job of a schedule may take to appear.
+const SOON: Duration = Duration::from_secs(60);
 
 /// A job for each event. What it does is the test's: it runs Konverge with what the runner was given.
 pub const WORKFLOW: &str = "name: konverge
@@ -38,7 +42,7 @@ jobs:
       - run: konverge ci
 ";
 
-/// A monorepo of ConfigMaps at a real Gitea, with a runner.
+/// A monorepo of ConfigMaps at a real Gitea or Forgejo, with a runner.
 pub struct JobStage {
     pub stage: GiteaStage,
     runner: GiteaRunner,
@@ -50,11 +54,16 @@ pub struct JobStage {
 impl JobStage {
     /// `more` is added to konverge.yaml.
     pub async fn start(more: &str) -> Self {
-        Self::with(more, &[("konverge.yml", WORKFLOW)]).await
+        Self::at(Gitea::start().await, more, &[("konverge.yml", WORKFLOW)]).await
     }
 
-    /// The same with these workflows.
-    pub async fn with(more: &str, workflows: &[(&str, &str)]) -> Self {
+    /// The same at a Forgejo.
+    pub async fn start_forgejo(more: &str) -> Self {
+        Self::at(Gitea::start_forgejo().await, more, &[("konverge.yml", WORKFLOW)]).await
+    }
+
+    /// The same at this server, with these workflows.
+    pub async fn at(gitea: Gitea, more: &str, workflows: &[(&str, &str)]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let store = scratch.path().join("store");
         std::fs::create_dir(&store).unwrap();
@@ -67,7 +76,7 @@ impl JobStage {
         );
         konfig.write("konverge.yaml", config);
         konfig.commit("No project yet");
-        let stage = GiteaStage::of(Gitea::start().await, konfig).await;
+        let stage = GiteaStage::of(gitea, konfig).await;
         let rule = json!({"rule_name": "main", "enable_push": true});
         let rules = format!("/repos/{KONFIG}/branch_protections");
         stage.gitea.post(&stage.ada.token, &rules, rule).await;
@@ -94,6 +103,16 @@ impl JobStage {
         };
         stage.next("push").await.outcome.check(0);
         stage
+    }
+
+    /// Returns a name of a ConfigMap that the same story at the other server does not use: both apply to one cluster.
+    pub fn map(&self, name: &str) -> String {
+        let server = if self.stage.gitea.is_forgejo() {
+            "forgejo"
+        } else {
+            "gitea"
+        };
+        format!("{server}-{name}")
     }
 
     /// Writes a stack `project/name` with one ConfigMap of one value into the working tree.
@@ -125,7 +144,7 @@ impl JobStage {
     }
 
     /// The next job, which must be of this event.
-    pub async fn task(&mut self, event: &str) -> Task {
+    pub async fn task(&self, event: &str) -> Task {
         let task = self.any_task().await;
         assert_eq!(task.text("event_name"), event, "{:?}", task.context);
         task
@@ -147,6 +166,11 @@ impl JobStage {
     /// Tells Gitea how a job ended.
     pub async fn end(&self, task: &Task, well: bool) {
         self.runner.end(task, well).await;
+    }
+
+    /// Returns true if the server has cancelled a job.
+    pub async fn is_cancelled(&self, task: &Task) -> bool {
+        self.runner.is_cancelled(task).await
     }
 
     /// A run in the checkout of a job that has not begun, and its `RUNNER_TEMP`.
@@ -216,6 +240,17 @@ impl JobStage {
         let path = format!("/repos/{KONFIG}/actions/workflows/konverge.yml/dispatches");
         let body = json!({"ref": "main", "inputs": inputs});
         self.stage.gitea.post(&user.token, &path, body).await;
+    }
+
+    /// Lets the server start what is due by a schedule, which it does once a minute by itself: the job.
+    pub async fn scheduled(&self) -> Task {
+        let gitea = &self.stage.gitea;
+        let start = "/admin/cron/start_schedule_tasks";
+        eventually("a job of a schedule", SOON, || async {
+            gitea.post(gitea.operator(), start, Value::Null).await;
+            self.runner.fetch().await
+        })
+        .await
     }
 
     pub async fn maps(&self) -> Api<ConfigMap> {
