@@ -102,7 +102,7 @@ pub struct SecretAuthConfig {
     /// The mount of the method in Vault. Default: its name.
     #[serde(default)]
     pub mount: Option<String>,
-    /// `jwt`: the role. Of AWS its ARN.
+    /// `jwt`: the role; for AWS, its ARN.
     #[serde(default)]
     pub role: Option<String>,
     /// `jwt`: the role of previews and drift checks, which read versions only. Default: `role`.

@@ -424,7 +424,7 @@ pub enum HistoryDocument {
     },
     /// A document that cannot be read.
     Unreadable {
-        /// The reason why it cannot be read.
+        /// The reason why the document cannot be read.
         unreadable: String,
     },
 }

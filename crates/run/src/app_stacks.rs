@@ -67,7 +67,7 @@ struct AppInputs {
 }
 
 impl AppInputs {
-    /// Returns the digest of all generation inputs beside the KCL program.
+    /// Returns the digest of all inputs of the generation, except the KCL program itself.
     fn digest(&self) -> Digest {
         let digest = self.binaries.joined(self.platform.digest());
         if self.networked.is_empty() {

@@ -21,7 +21,7 @@ pub(super) enum Form {
     Page(usize),
     /// A JSON document.
     Json,
-    /// A CSV file. Its errors are pages.
+    /// A CSV file. An error is shown as a page.
     Csv,
 }
 

@@ -60,7 +60,7 @@ enum FoundDelta {
     /// The delta has no mark of a known key.
     Unmarked,
     Damaged,
-    /// A compaction has deleted it.
+    /// A compaction has deleted the delta.
     Gone,
 }
 

@@ -652,7 +652,7 @@ pub(super) struct LeaseGrant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub(super) enum LeaseDocument {
-    /// Taken or renewed.
+    /// The lease was taken or renewed.
     Held {
         id: String,
         term_ms: u64,

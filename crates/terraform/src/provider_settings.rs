@@ -63,7 +63,7 @@ const FREE: [(&str, &str); 10] = [
     ),
 ];
 
-/// Settings that a Spec may choose for all other providers.
+/// Settings that a Spec may choose for each provider without a row in [`FREE`].
 const FREE_ELSEWHERE: &str = "annotations connect_timeout default_annotations default_labels default_tags ignore_tags \
      labels location max_retries poll_interval project region request_timeout retries tags timeout user_agent zone";
 

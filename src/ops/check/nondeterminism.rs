@@ -33,7 +33,8 @@ const FUNCTIONS: [(&str, &str, &str); 11] = [
 /// A system module and the name by which it is used.
 type Name = (String, String);
 
-/// Returns every use of such a function in these files, with its position. Entries of one stack share their imports.
+/// Returns every use of a nondeterministic function in these files, with its position. Entries of one stack share their
+/// imports.
 pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
     let kcl: Vec<_> = files
         .iter()

@@ -12,7 +12,7 @@ use konverge_base::{
 };
 use konverge_run::{OpenRevision, compiler::Compilers, redact, stack_outputs};
 
-/// Returns one finding for each stack with such a problem.
+/// Returns one finding for each stack that reads or publishes outputs incorrectly.
 pub(super) async fn check(
     workspace: &OpenRevision,
     compilers: &Compilers,

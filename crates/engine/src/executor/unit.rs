@@ -69,7 +69,8 @@ impl Executor<'_> {
         let Some((first, node)) = touched.first() else {
             return Ok(());
         };
-        // Of a whole batch every member counts as work. If none of them changes, the runtime is not called at all.
+        // In a runtime that applies whole batches, every member counts as work. If none of them changes, the runtime is
+        // not called at all.
         let kind = first.public.runtime;
         if node.granularity == Granularity::Segment
             && touched

@@ -27,7 +27,7 @@ pub(crate) struct Admission {
 enum Listing {
     /// The cluster does not have the kind.
     Unknown,
-    /// The permission to list it is missing.
+    /// The permission to list the objects is missing.
     Denied,
     Items(Value),
 }

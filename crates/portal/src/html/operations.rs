@@ -80,8 +80,8 @@ fn reason() -> Markup {
     html! { label.search { "Reason " input name="reason" required maxlength=(LONGEST_REASON) autocomplete="off"; } }
 }
 
-/// Renders the page that stops all applies, and lets them run again. `csrf` is the token for the form; without it
-/// the page has no form.
+/// Renders the page on which a person stops all applies or lets them run again. `csrf` is the token for the form;
+/// without it the page has no form.
 pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
     let operation = match overview.freeze {
         Some(_) => PortalOperation::Unfreeze,

@@ -9,7 +9,7 @@ use super::{
 use crate::{Permission, PermissionSubject, PermissionsDocument, site_path};
 use konverge_forge::RepositoryPages;
 
-/// Renders the page. `None` means that there is no default branch to read from.
+/// Renders the page of permissions. A document of `None` means that there is no default branch to read from.
 pub fn permissions(
     document: Option<&PermissionsDocument>,
     forge: Option<&RepositoryPages>,

@@ -30,7 +30,7 @@ use konverge_report::{
 
 /// The maximum number of resources whose attributes are shown.
 const WITH_ATTRIBUTES: usize = 200;
-/// The number of resources up to which their list is open.
+/// The maximum number of resources for which their list is expanded from the start.
 const OPEN: usize = 60;
 /// The number of unchanged lines that are shown around a change in a text.
 const AROUND: usize = 2;

@@ -9,7 +9,7 @@ use super::{
 use crate::{Overview, OverviewRow, StackOrder, site_path};
 use konverge_report::plural;
 
-/// Renders the page in this order.
+/// Renders the page of all stacks in this order.
 pub fn stacks(overview: &Overview, order: StackOrder, mode: PageMode) -> String {
     let mut rows: Vec<_> = overview.stacks.iter().collect();
     order.sort(&mut rows);
