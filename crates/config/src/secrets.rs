@@ -260,7 +260,7 @@ impl SecretStoreConfig {
                 return Some((
                     ".address",
                     why,
-                    "a token is sent there; write `https://vault.example.com`",
+                    "a token is sent to this address, so write `https://vault.example.com`",
                 ));
             }
             None if self.kind == Azure => {

@@ -90,7 +90,7 @@ impl KnownIndex {
     fn earlier(known: &Self, at: Timestamp, error: &UserError) -> Arc<Self> {
         let mut index = known.index.clone();
         let notice = format!(
-            "This is as of {}: since then the store does not answer: {error}",
+            "This page shows the state of {}, because the store has not responded since then: {error}",
             time(at)
         );
         index.overview.notices.insert(0, notice.clone());
@@ -172,7 +172,7 @@ pub(super) async fn within_deadline<T>(
             ErrorKind::Store,
             format!("the store did not answer within {} s", DEADLINE.as_secs()),
         )
-        .hint("`konverge state doctor` tries it")),
+        .hint("`konverge state doctor` tests the store")),
     }
 }
 

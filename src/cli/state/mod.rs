@@ -311,7 +311,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             let stack = ops::resolve_stack(&backend, stack).await?;
             let holder = ops::unlock(&backend, &stack, lease, reason).await?;
             context.note(&format!(
-                "{stack}: lease {} of {} ended",
+                "{stack}: ended lease {} of {}",
                 holder.id,
                 log(&holder.writer.run)
             ));

@@ -117,10 +117,10 @@ pub(super) fn findings(
     if findings.is_empty() {
         findings.push(DoctorFinding::unused(
             "workflow",
-            format!("none in {} runs konverge", folder.path),
+            format!("no workflow in {} runs konverge", folder.path),
             match folder.forge {
-                ForgeKind::Gitea => "`konverge init --forge gitea` writes one",
-                _ => "`konverge init` writes one",
+                ForgeKind::Gitea => "`konverge init --forge gitea` writes a workflow",
+                _ => "`konverge init` writes a workflow",
             },
         ));
     }

@@ -344,7 +344,7 @@ let reason = inputs.get("reason").map_or("", String::as_str);
                 "the default branch was deleted: nothing is applied",
             )
             .hint(format!(
-                "restore it on {} (Branches, Restore); the next push to it applies what is missing",
+                "restore it on {} (Branches, Restore); the next push to the branch applies the pending changes",
                 caller.forge
             )));
         };

@@ -17,7 +17,7 @@ pub fn permissions(
 ) -> String {
     let main = html! {
         @match document {
-            None => p.notice { "There is no default branch here, so nobody knows who may do what. Build the pages in a clone." },
+            None => p.notice { "There is no default branch here, so the permissions are unknown. Build the pages in a clone." },
             Some(document) => {
                 p.facts {
                     "From " (code("konverge.yaml")) " of the default branch"

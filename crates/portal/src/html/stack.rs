@@ -64,7 +64,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
         @if !view.pending.is_empty() {
             section {
                 h2 { "Outcome unknown" }
-                p { "A run was interrupted. The next run finds out what happened to these:" }
+                p { "A run was interrupted. The next run finds out what happened to these resources:" }
                 ul { @for id in &view.pending { li { (code(id.as_str())) } } }
             }
         }
@@ -123,7 +123,7 @@ fn seen(seen: &SeenStack, forge: Option<&RepositoryPages>) -> Markup {
             section {
                 h2 { "Changes that are not applied" }
                 p.facts {
-                    "As the last preview of each pull request showed them. Those of a pull request that is still open are a proposal."
+                    "As the last preview of each pull request showed them. Changes of an open pull request are only proposed."
                 }
                 @for pending in &seen.pending_differences {
                     h3 {
@@ -221,7 +221,7 @@ fn graph(state: &StackState) -> Markup {
             h2 { "Dependencies (" (count) ")" }
             @match of_edges(edges, BTreeSet::new(), "From each resource to those that depend on it") {
                 Some(svg) => div.graph tabindex="0" role="region" aria-label="Dependencies" { (svg) },
-                None => p { "There are too many to draw. The attributes of each resource list what it depends on." },
+                None => p { "There are too many resources to draw. The attributes of each resource list what it depends on." },
             }
         }
     }

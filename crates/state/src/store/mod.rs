@@ -176,7 +176,7 @@ impl From<StoreError> for UserError {
         let failure = Self::new(ErrorKind::Store, chain(&error));
         let failure = match &error {
             StoreError::Config { .. } => {
-                let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tries it");
+                let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tests the store");
                 failure.kind = ErrorKind::Config;
                 failure
             }
