@@ -120,7 +120,7 @@ pub(super) fn resource(name: &str, more: Value) -> Resource {
     }
 }
 
-/// A resource that comes after another.
+/// Returns the resource with a dependency on another one.
 pub(super) fn after(mut resource: Resource, on: &str) -> Resource {
     resource.depends_on.push(id(on));
     resource

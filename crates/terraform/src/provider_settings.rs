@@ -124,7 +124,7 @@ enum AllowedBy {
     Nobody,
     /// `terraform.credential_settings`, by the name of the setting or of a block around it.
     Name,
-    /// [`FREE`] or [`FREE_ELSEWHERE`].
+    /// The setting is in [`FREE`] or [`FREE_ELSEWHERE`].
     List,
 }
 

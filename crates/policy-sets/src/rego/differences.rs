@@ -29,7 +29,7 @@ pub(super) enum RegoDifference {
     #[error("division by zero")]
     ByZero,
     #[error(
-        "OPA computes with more digits than this engine, and they may decide here: compute with whole numbers, such as thousandths"
+        "OPA computes with more digits than this engine, which may change the result: compute with whole numbers, such as thousandths"
     )]
     TooManyDigits,
 }

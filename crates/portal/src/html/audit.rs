@@ -9,7 +9,7 @@ use super::{
 use crate::{AUDIT_ROWS, AuditDocument, AuditEntry, RequestOutcome, site_path};
 use konverge_report::plural;
 
-/// Renders the page.
+/// Renders the page of the audit log.
 pub fn audit(audit: &AuditDocument) -> String {
     let main = html! {
         p.facts {

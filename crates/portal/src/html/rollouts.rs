@@ -13,7 +13,7 @@ use konverge_base::model::{StackId, rollout::RolloutPhase};
 use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
-/// Renders the page.
+/// Renders the page of rollouts.
 pub fn rollouts(document: &RolloutsDocument, forge: Option<&RepositoryPages>, mode: PageMode) -> String {
     let main = html! {
         (notices(&document.notices))

@@ -48,7 +48,7 @@ pub struct StackPage<'a> {
     pub mode: PageMode,
 }
 
-/// Renders the page.
+/// Renders the page of one stack.
 pub fn stack(page: &StackPage<'_>) -> String {
     let view = page.view;
     let (id, forge) = (view.row.id.as_str(), view.forge.as_ref());

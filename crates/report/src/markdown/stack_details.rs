@@ -130,7 +130,8 @@ pub enum DriftKeeping {
     ByWorkflow,
     /// With `konverge set --keep`, which finds the attributes to edit.
     BySet,
-    /// By hand, because no attribute of the code can hold the difference: an object or the stack itself is gone.
+    /// The change must be made by hand, because no attribute of the code can hold the difference: an object or the
+    /// stack itself is gone.
     ByHand,
 }
 

@@ -194,7 +194,7 @@ impl From<StoreError> for UserError {
                 } else {
                     failure
                 };
-                failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
+                failure.hint("`konverge state doctor` tests each operation of the store by itself; a wrong endpoint can cause the same error")
             }
             StoreError::Stopped { .. } => {
                 Self::new(ErrorKind::Interrupted, failure.message).hint("run the command again: completed work is recorded and is not repeated")
