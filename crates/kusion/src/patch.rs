@@ -124,7 +124,10 @@ impl Patch {
                 .find(|path| attributes.pointer(path).is_some_and(Value::is_object));
             let template = template.and_then(|path| attributes.pointer_mut(path)?.as_object_mut());
             let Some(template) = template else {
-                return Err(by.refuse(&format!("adds to the pods of `{}`, which has none", workload.id)));
+                return Err(by.refuse(&format!(
+                    "changes the pods of `{}`, which has no pod template",
+                    workload.id
+                )));
             };
             add_texts(template, "labels", &self.pod_labels);
             add_texts(template, "annotations", &self.pod_annotations);
@@ -134,7 +137,7 @@ impl Patch {
                     .and_then(|spec| spec.get_mut("containers"));
                 let Some(containers) = containers.and_then(Value::as_array_mut) else {
                     return Err(by.refuse(&format!(
-                        "adds to the containers of `{}`, which has none",
+                        "changes the containers of `{}`, which has no container",
                         workload.id
                     )));
                 };

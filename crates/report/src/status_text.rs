@@ -174,7 +174,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
         _ => "",
     });
     if stack.head == HeadStatus::Waiting {
-        lines.push_str("  last apply waits; the next run takes it up again\n");
+        lines.push_str("  last apply waits; the next run continues with the stack\n");
     }
     if let Some(error) = &stack.error {
         for line in escape::log_each(&error.message) {

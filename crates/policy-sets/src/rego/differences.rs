@@ -95,7 +95,7 @@ pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
     extend(engine, "regex.template_match", 4, |_| {
         Err(RegoDifference::Differs(
             "regex.template_match",
-            "write an expression for regex.match",
+            "use `regex.match` with a regular expression instead",
         ))
     });
     extend(engine, "upper", 1, |arguments| {

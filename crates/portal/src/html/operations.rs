@@ -122,8 +122,8 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
     let main = html! {
         p.verdict {
             @match answer.outcome {
-                RequestOutcome::Done => "It is done.",
-                _ => "It is recorded. The next step is yours:",
+                RequestOutcome::Done => "The portal has done it.",
+                _ => "Your request is recorded. You must do the next step:",
             }
         }
         @if let Some(next) = &answer.next {

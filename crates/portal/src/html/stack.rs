@@ -286,7 +286,7 @@ fn history_row(row: &HistoryRow, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         span.name { "Serial " (row.serial) }
         @match &row.document {
-            HistoryDocument::Unreadable { unreadable } => p.note { "It cannot be read: " (prose(unreadable)) },
+            HistoryDocument::Unreadable { unreadable } => p.note { "This serial cannot be read: " (prose(unreadable)) },
             HistoryDocument::Read { reason, writer: by, time, commit: applied, resources, note, receipt } => {
                 p.facts {
                     (line(reason)) " " (moment(*time)) " by " (writer(by, forge))
