@@ -114,8 +114,8 @@ async fn apply_and_report(job: &Job, tip: ApplyTarget<'_>) -> Result<JobResult, 
             "applying what was reviewed",
         )
         .await;
-    // A repository without a store does not use Konverge yet, so its merges succeed with a note. Digests request an
-    // apply, which then fails with the missing setting.
+    // A repository without a store does not use Konverge yet, so its merges succeed with a note. But a run with digests
+    // is a request to apply, so it fails and names the missing setting.
     let config = configured(job, &tip.branch.tip).await;
     if let Ok(config) = &config
         && config.state.url.is_none()
