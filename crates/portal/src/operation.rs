@@ -270,7 +270,7 @@ pub fn next_step(
             } else {
                 Err(refusal(
                     "`digest` must be the digest of a plan: at least 8 hexadecimal digits",
-                    "the comment, the issue or the message of the stopped apply has it",
+                    "the comment, the issue or the message of the stopped apply contains the digest",
                 ))
             }
         }

@@ -347,7 +347,7 @@ impl WorkspaceFiles<'_> {
             return self.file(&file)?.map(Some).ok_or_else(|| {
                 UserError::new(ErrorKind::Layout, format!("the workspace `{name}` has no file"))
                     .at(file.to_string(), None, None)
-                    .hint("`stacks[].workspace` of konverge.yaml names it: write the file, or `konverge state import` takes it out of Kusion's backend")
+                    .hint("`stacks[].workspace` of konverge.yaml names this workspace: write its file, or take it out of Kusion's backend with `konverge state import`")
             });
         }
         for file in [stack.names.name(), DEFAULT]
