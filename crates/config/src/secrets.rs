@@ -211,7 +211,7 @@ impl SecretsConfig {
                     "secrets.default: there is no store `{}` under secrets.stores",
                     name.escape_debug()
                 ),
-                "define it there, or name a defined one".to_owned(),
+                "define the store there, or name a defined one".to_owned(),
             ));
         }
         let mut stores = self.stores.iter();
@@ -361,7 +361,7 @@ impl SecretStoreConfig {
             Some(cluster) if !clusters(cluster) => {
                 return Some((
                     format!("{key}.cluster: `{cluster}` is not under `clusters`"),
-                    "define it there, or name a defined one".to_owned(),
+                    "define the cluster there, or name a defined one".to_owned(),
                 ));
             }
             _ => {}

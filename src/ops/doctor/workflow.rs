@@ -145,7 +145,7 @@ fn judge_job(
     let wrong = |what: &str| UserError::new(ErrorKind::Github, what.to_owned());
     if events.contains("pull_request_target") {
         return Err(wrong(
-            "pull_request_target gives code from outside the token of the repository, and is refused",
+            "pull_request_target is refused, because it gives the token of the repository to code from outside",
         )
         .hint("use `pull_request`; `docs/security.md` says how forks get a comment"));
     }

@@ -154,11 +154,9 @@ fn include(globs: &[String]) -> String {
 fn settings(order: SettingsOrder) -> &'static str {
     match order {
         SettingsOrder::V07 => {
-            "  # The version of Kusion whose rules for kcl.yaml and ci-test/settings.yaml apply.\n  settings: v0.7\n"
+            "  # The Kusion version whose rules for kcl.yaml and ci-test/settings.yaml apply.\n  settings: v0.7\n"
         }
-        SettingsOrder::V091 => {
-            "  # The version of Kusion whose rules for kcl.yaml apply.\n  settings: v0.9.1\n"
-        }
+        SettingsOrder::V091 => "  # The Kusion version whose rules for kcl.yaml apply.\n  settings: v0.9.1\n",
         SettingsOrder::V090 => "",
     }
 }
