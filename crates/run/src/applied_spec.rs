@@ -252,7 +252,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
             "`{stack}` is not restored: its state records no complete apply, because the last one failed, or the state was imported, moved or edited since"
         ),
     )
-    .hint("run the apply of the default branch again: it applies such a stack again")
+    .hint("run the apply of the default branch again: it also applies stacks without a complete apply")
     .hint(format!(
         "to go back instead: `konverge state history {stack}`, then `konverge state rollback {stack} --to SERIAL`"
     ))

@@ -40,7 +40,7 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
     })?;
     let workflow: Value = yaml::from_str(text).map_err(|error| {
         wrong(format!("it is not YAML: {error}"))
-            .hint("correct the YAML: the forge cannot start the workflow before")
+            .hint("correct the YAML: until then the forge cannot start the workflow")
     })?;
     let needs = "`on: workflow_dispatch` needs the inputs `stack`, `commit` and `digest`";
     let dispatch = match &workflow["on"] {

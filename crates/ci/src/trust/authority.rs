@@ -103,7 +103,7 @@ pub(crate) enum Task {
     PullRequest(Box<PullRequestEvent>),
     /// Preview the group of a merge queue.
     MergeGroup {
-        /// The parent of the group.
+        /// The commit on which the merge group is based.
         base: CommitId,
         head: CommitId,
         /// The target branch.
