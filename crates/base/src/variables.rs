@@ -192,7 +192,7 @@ pub const VAULT_NAMESPACE: &str = "VAULT_NAMESPACE";
 pub const SECTIONS: [VariableSection; 4] = [
     VariableSection {
         title: "Konverge's own",
-        introduction: "The inputs of [the action](action.md) set the first ones, which have their name in brackets; elsewhere you set them, with the same meaning.",
+        introduction: "[The action](action.md) sets the variables that have one of its inputs in brackets; elsewhere you set them, with the same meaning.",
         variables: &[
             (
                 &[KONVERGE_REPO],
@@ -292,7 +292,7 @@ pub const SECTIONS: [VariableSection; 4] = [
         more: "",
     },
     VariableSection {
-        title: "Of this machine",
+        title: "Set on this machine",
         introduction: "",
         variables: &[
             (
@@ -353,7 +353,7 @@ pub const SECTIONS: [VariableSection; 4] = [
         more: "",
     },
     VariableSection {
-        title: "Of the forge's runner",
+        title: "Set by the forge's runner",
         introduction: "The runner sets them. `GITHUB_TOKEN` and `GH_TOKEN` also help on your machine, for `konverge doctor` and clones that lack a commit.",
         variables: &[
             (

@@ -81,7 +81,7 @@ impl Patch {
         if self.is_for_workload() {
             let Some(workload) = workload.map(|index| &mut resources[index]) else {
                 return Err(by.refuse(
-                    "adds to the workload, and the application has none that is known: a module marks it by the extension `kusion.io/is-workload` if it makes several resources",
+                    "adds to the workload, but no workload of the application is known: a module that makes several resources must mark the workload by the extension `kusion.io/is-workload`",
                 ));
             };
             self.apply_to_workload(by, workload, &mut notes)?;
