@@ -144,7 +144,7 @@ impl IndexCache {
                 }
             }
         };
-        // An error is cached too, so that not each reader queries a store that is down.
+        // An error is cached too, so that a store that is down is not queried for every reader.
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), shown.clone()));
         shown
     }
