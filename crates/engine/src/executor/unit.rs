@@ -100,7 +100,8 @@ impl Executor<'_> {
             last_progress: Mutex::default(),
         };
         let planned: Vec<PlannedResource> = touched.into_iter().map(|(planned, _)| planned).collect();
-        // The ids are copied, because the call below takes the plans, and a silent runtime must be noticed afterwards.
+        // The ids are copied, because the call below takes the plans: afterwards each resource without a reported
+        // result must be found.
         let asked: Vec<_> = planned
             .iter()
             .map(|p| (p.item.id.clone(), p.public.action))
