@@ -112,7 +112,7 @@ async fn open(args: &Args, run: &konverge_run::RunContext) -> Result<Session, Us
     if args.recorded && !args.opened.names_stacks() {
         return Err(
             UserError::new(ErrorKind::Usage, "`--recorded` needs the stacks to restore")
-                .hint("name them, or give `--all`"),
+                .hint("name the stacks, or give `--all`"),
         );
     }
     args.opened

@@ -150,9 +150,11 @@ impl Stacks {
     pub(super) fn selection_or_all(&self) -> Result<Selection, UserError> {
         match self.selection() {
             Selection::Affected => Ok(Selection::All),
-            Selection::All => Err(
-                UserError::new(ErrorKind::Usage, "every stack is the default here").hint("leave `--all` out"),
-            ),
+            Selection::All => Err(UserError::new(
+                ErrorKind::Usage,
+                "this command selects every stack by default",
+            )
+            .hint("leave `--all` out")),
             chosen => Ok(chosen),
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
                 let (kind, hint) = match error.kind() {
                     ErrorOf::NotFound => (
                         ErrorKind::Usage,
-                        "`konverge init` writes one; without it the defaults apply",
+                        "`konverge init` writes the file; without it the defaults apply",
                     ),
                     ErrorOf::InvalidData => (ErrorKind::Config, "save the file as UTF-8"),
                     _ => (ErrorKind::Config, "let the user of this run read the file"),

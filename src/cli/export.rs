@@ -333,7 +333,7 @@ fn note_losses(context: &CliContext, document: &Document) {
         let (from, to) = (&edge.from, &edge.to);
         note(match edge.lost {
             Loss::Order => format!(
-                "order lost: {from} comes first here, and {to} may come first there ({})",
+                "order lost: Konverge applies {from} first, but the tool may apply {to} first ({})",
                 edge.edge
             ),
             Loss::Readiness => format!(

@@ -238,7 +238,7 @@ fn nothing_compiles(cores: &CoreTrials) -> UserError {
         format!("{tried}: the files are written, but nothing can be previewed yet"),
     )
     .hint("fix the errors above, then run `konverge build --all`; the same with another core: `kcl.version` in konverge.yaml")
-    .hint("the guide docs/guides/migrate.md has what changed between cores, and what code of KCL 0.4 has to become")
+    .hint("docs/guides/migrate.md describes what changed between cores, and how to change code of KCL 0.4")
 }
 
 /// Prints the results of each core, as a table.

@@ -105,7 +105,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             if stale.is_empty() {
                 context.note(&format!("{} up to date", plural(count, "model folder")))
             } else {
-                context.note("`konverge models import` with the same source writes them again")
+                context.note("`konverge models import` with the same source writes the models again")
             }
             Ok(u8::from(!stale.is_empty()))
         }

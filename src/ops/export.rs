@@ -29,11 +29,11 @@ const DOCUMENT: &str = "konverge.json";
 
 /// A compiled stack.
 pub struct CompiledStack {
-    /// Its identity.
+    /// The identity of the stack.
     pub id: StackId,
     /// The commit, if a commit was compiled.
     pub commit: Option<CommitId>,
-    /// Its Spec.
+    /// The Spec of the stack.
     pub spec: Spec,
 }
 

@@ -16,7 +16,7 @@ use konverge_run::{RunContext, health_evaluator};
 pub struct Row {
     /// The id of the object, as in a Spec.
     pub id: String,
-    /// Its health.
+    /// The health of the object.
     pub health: Health,
     /// The reason. It is text from the object and must be escaped before it is printed to a terminal.
     pub message: String,

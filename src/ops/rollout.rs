@@ -222,7 +222,7 @@ pub async fn change(
 ) -> Result<String, UserError> {
     if reason.trim().is_empty() {
         return Err(UserError::new(ErrorKind::Usage, "the reason is empty")
-            .hint("give one with `--reason TEXT`; `konverge rollout status` shows it"));
+            .hint("give a reason with `--reason TEXT`; `konverge rollout status` shows it"));
     }
     let (backend, config) = open(run).await?;
     run.begin_writes()?;

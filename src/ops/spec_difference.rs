@@ -33,7 +33,7 @@ const MOST: usize = 4_096;
 pub struct ComparedSides<'a> {
     /// The revision with the change.
     pub head: &'a OpenRevision,
-    /// The revision that it is compared with.
+    /// The revision with which `head` is compared.
     pub base: Option<&'a OpenRevision>,
 }
 

@@ -228,9 +228,9 @@ pub fn die_with_parent(command: &mut Command) {
 pub fn accept_partial_clones() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the option is process-wide and unguarded in libgit2; `Once` makes this the only writer,
-        // before the first repository is opened. If the call fails, the default stays: such a repository then
-        // gives an error when it is opened.
+        // SAFETY: the option is process-wide, and libgit2 does not guard it by a lock; `Once` makes this the only
+        // writer, before the first repository is opened. If the call fails, the default stays, and a repository with
+        // the extension `partialclone` gives an error when it is opened.
         let _ = unsafe { git2::opts::set_extensions(&["partialclone"]) };
     });
 }

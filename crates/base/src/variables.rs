@@ -194,7 +194,7 @@ pub const VAULT_NAMESPACE: &str = "VAULT_NAMESPACE";
 pub const SECTIONS: [VariableSection; 4] = [
     VariableSection {
         title: "Konverge's own",
-        introduction: "The inputs of [the action](action.md) set the first ones, which have their name in brackets; elsewhere you set them, with the same meaning.",
+        introduction: "[The action](action.md) sets the variables that have one of its inputs in brackets; elsewhere you set them, with the same meaning.",
         variables: &[
             (
                 &[KONVERGE_REPO],
@@ -203,12 +203,12 @@ pub const SECTIONS: [VariableSection; 4] = [
             (&[KONVERGE_LIVE], "as `--live` (`live`)"),
             (
                 &[KONVERGE_SHARD, KONVERGE_SHARD_RESULT],
-                "as `--shard` and `--shard-result` (`shard`, `shard-result`)",
+                "same as `--shard` and `--shard-result` (`shard`, `shard-result`)",
             ),
             (&[KONVERGE_APPROVE], "as `--approve` (`approve`)"),
             (
                 &[KONVERGE_REASON],
-                "at GitLab: what somebody says who starts a pipeline with digests",
+                "at GitLab: the reason of the person who starts a pipeline with digests",
             ),
             (
                 &[KONVERGE_SUMMARY],
@@ -216,7 +216,7 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[KONVERGE_ENVIRONMENT, KONVERGE_FOR_ENVIRONMENT],
-                "as `--environment` and `--for-environment` (`environment`, `for-environment`)",
+                "same as `--environment` and `--for-environment` (`environment`, `for-environment`)",
             ),
             (&[KONVERGE_COMMENT], "as `--comment` (`comment`)"),
             (&[KONVERGE_KUBECONFIG], "the text of a kubeconfig (`kubeconfig`)"),
@@ -242,11 +242,11 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[KONVERGE_PAGE_URL],
-                "set by the workflow: its address: `konverge ci` then only links it",
+                "set by the workflow: the address of that artifact: `konverge ci` then only links it",
             ),
             (
                 &[KONVERGE_TRUSTED_ADDRESSES],
-                "addresses, separated by commas, that commands by hand may log in at although only the checkout has them",
+                "addresses, separated by commas, at which commands by hand may log in although only the checkout has them",
             ),
             (
                 &[KONVERGE_KCL],
@@ -254,18 +254,18 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[KONVERGE_OFFLINE],
-                "set to anything: no package and no core is fetched",
+                "any value: no package and no core is fetched",
             ),
             (
                 &[KONVERGE_KUBERNETES_SCHEMAS],
                 "a mirror of `raw.githubusercontent.com/kubernetes/kubernetes`, for `konverge models import kubernetes@VERSION`",
             ),
-            (&[KONVERGE_CACHE], "`off`: Specs are compiled again"),
+            (&[KONVERGE_CACHE], "`off`: the compile cache is not used"),
             (
                 &[KONVERGE_LOG],
                 "the filter of the log on stderr, such as `konverge=debug`; `debug` alone is for every crate, and some print headers",
             ),
-            (&[KONVERGE_LOG_FORMAT], "`json`: as `--log-format json`"),
+            (&[KONVERGE_LOG_FORMAT], "`json`: same as `--log-format json`"),
             (
                 &[KONVERGE_HTTP_TOKEN],
                 "the bearer token of a state at `https://…`",
@@ -274,14 +274,17 @@ pub const SECTIONS: [VariableSection; 4] = [
                 &[KONVERGE_HTTP_USER, KONVERGE_HTTP_PASSWORD],
                 "the login of a state at `https://…`",
             ),
-            (&[KONVERGE_OCI_REGISTRY], "the registry that the next two are for"),
+            (
+                &[KONVERGE_OCI_REGISTRY],
+                "the registry for the user and the password below",
+            ),
             (
                 &[KONVERGE_OCI_USERNAME, KONVERGE_OCI_PASSWORD],
-                "the login of that registry of packages",
+                "the user and the password for that registry",
             ),
             (
                 &[KONVERGE_PORTAL_KEY],
-                "the key of the cookies of `konverge serve`, at least 32 characters, the same for every replica. Default: one of the process",
+                "the key of the cookies of `konverge serve`, at least 32 characters, the same for every replica. Default: a random key of the process",
             ),
             (
                 &[KONVERGE_COMPLETE],
@@ -291,7 +294,7 @@ pub const SECTIONS: [VariableSection; 4] = [
         more: "",
     },
     VariableSection {
-        title: "Of this machine",
+        title: "Set on this machine",
         introduction: "",
         variables: &[
             (
@@ -321,11 +324,11 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[HTTP_PROXY, HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE, SSL_CERT_DIR],
-                "the network, as usual",
+                "proxies and trusted certificates",
             ),
             (
                 &[GIT_CONFIG_COUNT],
-                "settings for git in the environment, passed on as git counts them",
+                "the number of settings for git in the environment; they are passed on to git",
             ),
             (
                 &[GIT_INDEX_FILE],
@@ -338,21 +341,21 @@ pub const SECTIONS: [VariableSection; 4] = [
                 "the OpenTelemetry collector that gets [what a run did](../guides/watch.md#what-took-how-long), by HTTP",
             ),
             (&[OTEL_EXPORTER_OTLP_HEADERS], "its login"),
-            (&[OTEL_SDK_DISABLED], "`true`: nothing is sent to it"),
+            (&[OTEL_SDK_DISABLED], "`true`: nothing is sent to the collector"),
             (
                 &[TRACEPARENT],
                 "the trace that the run is a part of, as W3C writes it",
             ),
             (
                 &[USER, LOGNAME, HOSTNAME],
-                "who and where, as the lease and the state record it. `USER` is also the default login of MySQL",
+                "the user and the machine, as the lease and the state record them. `USER` is also the default login of MySQL",
             ),
             (&[CI], "set: `konverge build --show-secrets` is refused"),
         ],
         more: "",
     },
     VariableSection {
-        title: "Of the forge's runner",
+        title: "Set by the forge's runner",
         introduction: "The runner sets them. `GITHUB_TOKEN` and `GH_TOKEN` also help on your machine, for `konverge doctor` and clones that lack a commit.",
         variables: &[
             (
@@ -385,7 +388,7 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[GITHUB_REPOSITORY, GITHUB_SERVER_URL, GITHUB_API_URL],
-                "the repository and its GitHub",
+                "the repository, and the URLs of its GitHub",
             ),
             (
                 &[
@@ -407,7 +410,7 @@ pub const SECTIONS: [VariableSection; 4] = [
                     CI_PROJECT_DIR,
                     CI_DEFAULT_BRANCH,
                 ],
-                "the project and its GitLab",
+                "the project, and the URLs of its GitLab",
             ),
             (
                 &[
@@ -443,11 +446,11 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[RUNNER_DEBUG],
-                "`1`: somebody started the job again with debug logging: as `-vv`",
+                "`1`: somebody started the job again with debug logging: same as `-vv`",
             ),
             (
                 &[INPUT_COMMAND],
-                "what the workflow gave to the action, with the other inputs",
+                "the inputs of the action, one variable for each",
             ),
             (
                 &[ACTIONS_ID_TOKEN_REQUEST_URL, ACTIONS_ID_TOKEN_REQUEST_TOKEN],
@@ -517,7 +520,7 @@ pub const SECTIONS: [VariableSection; 4] = [
                 ],
                 "an application of Azure, with its secret or by OIDC",
             ),
-            (&[AZURE_AUTHORITY_HOST], "where it logs in"),
+            (&[AZURE_AUTHORITY_HOST], "the address of Azure's login"),
             (&[AZURE_STORAGE_ACCOUNT_NAME], "the account of a state on Azure"),
             (
                 &[
@@ -565,6 +568,6 @@ pub const SECTIONS: [VariableSection; 4] = [
                 "passed on to Terraform's providers",
             ),
         ],
-        more: "`konverge.yaml` names three more kinds itself: `clusters.*.kubeconfig_env`, and `url_env` and `key_env` of `notify`. A secret store of kind `env` reads what its rules allow.\n\nTerraform's providers also get `TF_TOKEN_*`, the network's variables, and the variables of their clouds by prefix (`AWS_*`, `GOOGLE_*`, `ARM_*`, `AZURE_*`, `ALICLOUD_*` and others). Everything whose name speaks of a credential is masked in all output.",
+        more: "`konverge.yaml` names three more kinds itself: `clusters.*.kubeconfig_env`, and `url_env` and `key_env` of `notify`. A secret store of kind `env` reads what its rules allow.\n\nTerraform's providers also get `TF_TOKEN_*`, the network's variables, and the variables of their clouds by prefix (`AWS_*`, `GOOGLE_*`, `ARM_*`, `AZURE_*`, `ALICLOUD_*` and others). Every variable whose name contains a word such as `token` or `password` is masked in all output.",
     },
 ];

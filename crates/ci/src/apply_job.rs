@@ -83,8 +83,8 @@ async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, 
         )
         .await;
     let (receivers, result) = match configured(job, &target.upstream.branch.tip).await {
-        // A repository without a store does not use Konverge yet, so its merges succeed with a note. Digests request an
-        // apply, which then fails with the missing setting.
+        // A repository without a store does not use Konverge yet, so its merges succeed with a note. But a run with
+        // digests is a request to apply, so it fails and names the missing setting.
         Ok(config) if config.state.url.is_none() && approved.is_empty() => {
             return Ok(without_store(head, &publisher).await);
         }

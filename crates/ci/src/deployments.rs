@@ -226,7 +226,7 @@ impl Deployments {
         self.end_waiting(report, carried, &mut made).await;
         if !made.left_out.is_empty() {
             self.run.notes.note(&format!(
-                "{} environments have no deployment of this run, which makes {MOST} at most: {}\n  hint: let stacks share one by `stacks[].environment`",
+                "{} environments have no deployment, because one run creates at most {MOST}: {}\n  hint: let stacks share one by `stacks[].environment`",
                 made.left_out.len(),
                 made.left_out.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
             ));

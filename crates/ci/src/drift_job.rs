@@ -312,8 +312,9 @@ pub(super) struct DriftResult<'a> {
 }
 
 impl DriftResult<'_> {
-    /// Returns how a reader can keep the drift of a stack in the code. `konverge set` needs code that it can edit, and
-    /// a live object with the value. `workflows` is the folder of workflows, if the forge has one.
+    /// Returns the way in which a reader can make the drift of a stack a part of the code. `konverge set` works only if
+    /// the stack still has code, and if a live object with the value exists. `workflows` is the folder of workflows, if
+    /// the forge has one.
     fn keeping(&self, stack: &StackPlan, workflows: Option<&str>) -> DriftKeeping {
         let has_code = |head: &&OpenRevision| head.layout.stack(&stack.id).is_some();
         let is_set = stack

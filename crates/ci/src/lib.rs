@@ -240,7 +240,7 @@ async fn run_task(job: &Job) -> Result<JobResult, UserError> {
 fn checkout(run: &RunContext) -> Result<Repository, UserError> {
     Repository::discover(&run.dir).map_err(|error| match error {
         GitError::NotARepository(_) => UserError::from(error).hint(
-            "with `actions/checkout` before it: install git in the job's image, or it downloads an archive without history",
+            "if `actions/checkout` runs before Konverge: install git in the job's image, because without git it downloads an archive without history",
         ),
         error => error.into(),
     })

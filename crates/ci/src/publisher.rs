@@ -222,7 +222,7 @@ impl<'a> Publisher<'a> {
         for (at, (marker, title, body)) in issues.into_iter().enumerate() {
             if written >= MOST_ISSUES {
                 self.job.run.notes.note(&format!(
-                    "{MOST_ISSUES} issues are written in one run; {} are left to the next",
+                    "{MOST_ISSUES} issues are written in one run; {} are left for the next run",
                     all - at
                 ));
                 break;

@@ -200,7 +200,7 @@ async fn differences(
     for StackDrift { plan, .. } in drift_check::differences(planning, targets, None).await? {
         if plan.error.is_none() && plan.summary.changed() == 0 {
             publisher.note(&format!(
-                "{} does not differ from what was applied any more: nothing was restored",
+                "{} no longer differs from what was applied: nothing was restored",
                 plan.id
             ));
         } else {

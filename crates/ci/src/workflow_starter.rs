@@ -114,7 +114,7 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 if Instant::now() >= appears_until {
                     let failure =
                         UserError::new(ErrorKind::Github, format!("the workflow run {run} was deleted"));
-                    return Ok(Some(failure.hint("the next apply starts it again")));
+                    return Ok(Some(failure.hint("the next apply starts the workflow again")));
                 }
                 if pauses.are_over() {
                     let what = format!(
@@ -138,9 +138,9 @@ impl WorkflowStarter for DefaultBranchWorkflows {
                 Some(conclusion) => {
                     let what = format!("it ended with `{}`: {url}", conclusion.escape_debug());
                     let failure = UserError::new(ErrorKind::Github, what);
-                    return Ok(Some(
-                        failure.hint("fix what it reports; the next apply starts it again"),
-                    ));
+                    return Ok(Some(failure.hint(
+                        "fix the problem that the workflow reports; the next apply starts the workflow again",
+                    )));
                 }
                 None if pauses.are_over() => {
                     let what = format!("it has not ended after {} s: {url}", timeout.as_secs());

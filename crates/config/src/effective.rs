@@ -203,7 +203,7 @@ impl StackRules<'_> {
             for path in &ignore {
                 builder.part(path.as_bytes());
             }
-            // No path of `ignore` begins with `deliver `, so the two never collide.
+            // No path of `ignore` begins with `deliver `, so this entry cannot collide with a path.
             if let Some(tool) = deliver {
                 builder.part(format!("deliver {}", tool.word()).as_bytes());
             }

@@ -27,7 +27,7 @@ impl PolicyConfig {
                         "policy.ended_names: the line for `{}` has no reason",
                         line.was.escape_debug()
                     ),
-                    "say why its guards are not needed any more".to_owned(),
+                    "give a reason: why the policies for this name are not needed any more".to_owned(),
                 )
             })
         };

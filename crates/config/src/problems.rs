@@ -68,7 +68,7 @@ impl Config {
     fn version_problem(&self) -> Option<Problem> {
         let version = self.version.filter(|version| *version != 1)?;
         Some((
-            format!("version {version} is not known"),
+            format!("version {version} of the format is not supported"),
             "this Konverge reads version 1; a newer file needs a newer Konverge".to_owned(),
         ))
     }

@@ -150,10 +150,10 @@ pub struct GateConfig {
     /// A CEL expression on `value` and the names under `prometheus.values`: the gate passes if it is true.
     #[serde(default)]
     pub pass: Option<String>,
-    /// The same: the rollout stops if it is true. If neither is true, the gate waits until its deadline.
+    /// A CEL expression like `pass`: the rollout stops if it is true. If neither is, the gate waits until its deadline.
     #[serde(default)]
     pub fail: Option<String>,
-    /// The same: until it is true, the numbers say too little, and the gate waits until its deadline.
+    /// A CEL expression like `pass`: until it is true, there is too little data, and the gate waits until its deadline.
     #[serde(default)]
     pub least: Option<String>,
     /// How long the gate may be unclear. Then the rollout stops. Default: 1 hour; an approval has no deadline.

@@ -103,7 +103,7 @@ pub struct SecretAuthConfig {
     /// The mount of the method in Vault. Default: its name.
     #[serde(default)]
     pub mount: Option<String>,
-    /// `jwt`: the role. Of AWS its ARN.
+    /// `jwt`: the role; for AWS, its ARN.
     #[serde(default)]
     pub role: Option<String>,
     /// `jwt`: the role of previews and drift checks, which read versions only. Default: `role`.
@@ -212,7 +212,7 @@ impl SecretsConfig {
                     "secrets.default: there is no store `{}` under secrets.stores",
                     name.escape_debug()
                 ),
-                "define it there, or name a defined one".to_owned(),
+                "define the store there, or name a defined one".to_owned(),
             ));
         }
         let mut stores = self.stores.iter();
@@ -261,7 +261,7 @@ impl SecretStoreConfig {
                 return Some((
                     ".address",
                     why,
-                    "a token is sent there; write `https://vault.example.com`",
+                    "a token is sent to this address, so write `https://vault.example.com`",
                 ));
             }
             None if self.kind == Azure => {
@@ -362,7 +362,7 @@ impl SecretStoreConfig {
             Some(cluster) if !clusters(cluster) => {
                 return Some((
                     format!("{key}.cluster: `{cluster}` is not under `clusters`"),
-                    "define it there, or name a defined one".to_owned(),
+                    "define the cluster there, or name a defined one".to_owned(),
                 ));
             }
             _ => {}

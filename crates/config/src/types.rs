@@ -176,18 +176,18 @@ pub struct StackRule {
     /// Required approvals, actors and freezes for these stacks; see `policy`.
     #[serde(default)]
     pub policy: Option<StackPolicy>,
-    /// The environment of their GitHub deployments, and of the job that applies them (`for-environment`). For this
-    /// key, `login` and `provider_identities`, `match` sees the folder alone. Default: the stack's identity.
+    /// The environment of the stacks' GitHub deployments, and of the job that applies them (`for-environment`). For
+    /// this key, `login` and `provider_identities`, `match` sees the folder alone. Default: the stack's identity.
     #[serde(default)]
     pub environment: Option<String>,
-    /// The identity of their providers and of their cluster, a name under `logins`. Default: the job's own.
+    /// The identity of the stacks' providers and of their cluster, a name under `logins`. Default: the job's own.
     #[serde(default)]
     pub login: Option<String>,
     /// As `terraform.provider_identities`, for the Specs of these stacks alone.
     #[serde(default)]
     pub provider_identities: Option<BTreeMap<String, Vec<String>>>,
-    /// The controller that applies their Kubernetes objects from an artifact; see `delivery`. Terraform stays here. For
-    /// this key `match` sees the folder alone. Default: Konverge applies them.
+    /// The controller that applies the stacks' Kubernetes objects from an artifact; see `delivery`. Konverge still
+    /// applies Terraform resources. For this key `match` sees the folder alone. Default: Konverge applies all objects.
     #[serde(default)]
     pub deliver: Option<DeliveryTool>,
     /// Paths of Kubernetes objects that are set on creation and left alone afterwards: `/spec/replicas` (RFC 6901),

@@ -128,7 +128,7 @@ impl DeliveryTarget {
     pub(crate) fn export_hint(&self, stack: &StackId) -> String {
         let tool = self.tool.word();
         format!(
-            "`konverge export {tool} {stack} --to delivery --source {} --source-revision {}` writes it; apply it once",
+            "`konverge export {tool} {stack} --to delivery --source {} --source-revision {}` writes the object; apply it once",
             self.artifact, self.tag
         )
     }

@@ -196,7 +196,8 @@ fn of_one(one: &Value, digest: &str) -> DeliveryProgress {
     if observed != generation {
         return DeliveryProgress::Waiting("its latest spec has not been reconciled yet".to_owned());
     }
-    // Such a Kustomization was not applied, so it has not failed. The object that it waits for reports its own error.
+    // A Kustomization that waits for a dependency was not applied, so it has not failed. The object that it waits for
+    // reports its own error.
     let has_waited = WAITS.contains(&text(ready, "/reason"));
     match &ready["status"] {
         status if status == "True" && is_of(applied, digest) => DeliveryProgress::Healthy,

@@ -145,8 +145,9 @@ impl DeliveredObjects {
                     "`{}` is shared by the stacks of its project, and one artifact cannot share it",
                     resource.id
                 );
-                return Err(UserError::new(ErrorKind::Spec, what)
-                    .hint("declare the object in one stack, or remove `deliver` from the rule of this one"));
+                return Err(UserError::new(ErrorKind::Spec, what).hint(
+                    "declare the object in one stack, or remove `deliver` from the rule of this stack",
+                ));
             }
         }
         let files = delivered_files(&self.stack, self.target.tool, resources)?;

@@ -176,7 +176,7 @@ impl DeliveredObjects {
             let Some(first) = left.first() else { break };
             sink.progress(
                 &first.item.id,
-                &format!("waiting until {} deletes it", self.target.title()),
+                &format!("waiting until {} deletes the object", self.target.title()),
             );
             let stopped = || {
                 let what = format!("{} did not delete `{}`", self.target.title(), first.item.id);

@@ -1,12 +1,10 @@
 //! The engine: compares the recorded, the desired and the live resources to a plan, and executes the plan in
 //! order.
 //!
-//! The engine does not know which runtime does the work or where the state is stored: [`RuntimeRegistry`]
-//! holds the runtimes, [`Journal`] is the interface to the state. A stack's graph is cut into `stages`,
-//! each planned as a whole. [`apply`] executes the same graph with a ready queue, so that independent
-//! each planned as a whole. [`apply`] executes the same graph with a ready queue, so that independent
-//! branches continue when one fails. A Terraform resource that cannot be planned holds back only its dependents and all
-//! deletions (`plan_builder`).
+//! The engine does not know which runtime does the work or where the state is stored: [`RuntimeRegistry`] holds the
+//! runtimes, [`Journal`] is the interface to the state. A stack's graph is cut into `stages`, each planned as a whole.
+//! [`apply`] executes the same graph with a ready queue, so that independent branches continue when one fails. A
+//! Terraform resource that cannot be planned holds back only its dependents and all deletions (`plan_builder`).
 
 mod apply_order;
 mod awaited_outputs;

@@ -44,31 +44,31 @@ pub(super) struct Faults {
     pub refused: BTreeSet<&'static str>,
     /// These cannot be planned because a tool is missing.
     pub without_tool: BTreeSet<&'static str>,
-    /// These cannot be written.
+    /// The names of objects that cannot be written.
     pub broken: BTreeSet<&'static str>,
-    /// These are deleted for their replacement, and cannot be created again.
+    /// The names of objects that are deleted for their replacement, and cannot be created again.
     pub half_replaced: BTreeSet<&'static str>,
-    /// These are not ready yet when they are planned again.
+    /// The names of objects that are not ready yet when they are planned again.
     pub unready: BTreeSet<&'static str>,
     /// Objects with the mark of another stack.
     pub foreign: BTreeSet<&'static str>,
-    /// The run is asked to stop when this one was written.
+    /// The object after whose write the run is asked to stop.
     pub stops_after: Option<&'static str>,
-    /// The journal takes nothing any more when this one was written.
+    /// The object after whose write the journal accepts no more entries.
     pub journal_ends_after: Option<&'static str>,
-    /// Another run has the lease now; the journal does not say so.
+    /// True if another run has the lease now, but the journal does not report it.
     pub lease_lost: bool,
     /// These are written, reported with their record, and do not become ready.
     pub never_ready: BTreeSet<&'static str>,
-    /// These are written, and wait for promotion.
+    /// The names of objects that are written, and then wait for promotion.
     pub waiting: BTreeSet<&'static str>,
-    /// When the first one is written, the second one disappears.
+    /// Pairs of objects: when the first one is written, the second one disappears.
     pub takes_away: BTreeMap<&'static str, &'static str>,
-    /// These are reported as gone while they are replaced.
+    /// The names of objects that are reported as gone while they are replaced.
     pub reported_gone: BTreeSet<&'static str>,
 }
 
-/// The objects of a server, and what happened to them.
+/// The objects of a server, and the operations on them.
 #[derive(Default)]
 pub(super) struct World {
     pub objects: BTreeMap<String, Map<String, Value>>,
@@ -89,7 +89,7 @@ pub(super) struct World {
     pub stamps: BTreeMap<String, String>,
 }
 
-/// The objects, and what was done.
+/// The objects, and the operations on them so far.
 #[derive(Clone)]
 pub(super) struct MemoryRuntime {
     granularity: Granularity,
@@ -120,7 +120,7 @@ pub(super) fn resource(name: &str, more: Value) -> Resource {
     }
 }
 
-/// A resource that comes after another.
+/// Returns the resource with a dependency on another one.
 pub(super) fn after(mut resource: Resource, on: &str) -> Resource {
     resource.depends_on.push(id(on));
     resource

@@ -36,7 +36,7 @@ impl MemoryStack {
         Self::on(Granularity::Resource)
     }
 
-    /// A stack on a runtime that plans or applies resources in this way.
+    /// Creates a stack on a runtime that plans or applies resources with this granularity.
     pub(crate) fn on(granularity: Granularity) -> Self {
         Self {
             state: StackState::empty("shop/prod".parse().unwrap(), RepoPath::root()),

@@ -124,7 +124,7 @@ fn unite_delivered(drafts: &mut [DraftNode]) -> Result<(), UserError> {
             let (id, object) = (&draft.item.id, &drafts[on].item.id);
             let what = format!("`{id}` needs `{object}`, which a controller delivers after Terraform");
             return Err(UserError::new(ErrorKind::Spec, what).hint(
-                "move one of the two into a stack of its own, or remove `deliver` from the rule of this one",
+                "move one of the two into a stack of its own, or remove `deliver` from the rule of this stack",
             ));
         }
     }

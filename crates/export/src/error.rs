@@ -67,23 +67,23 @@ pub struct ExportRefusal {
 /// Reasons why a resource cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// It is a Terraform resource.
+    /// The resource is a Terraform resource.
     Terraform,
-    /// It contains a value that is known only after an apply: the path and the reference.
+    /// The resource contains a value that is known only after an apply: the path and the reference.
     Unknown(String, String),
-    /// It contains data of a Secret, at this path.
+    /// The resource contains data of a Secret, at this path.
     SecretData(String),
-    /// It contains a copy of a Secret's data: the path, and the location in the Secret.
+    /// The resource contains a copy of a Secret's data: the path, and the location in the Secret.
     SecretCopy(String, String),
     /// A value of a Secret is not a string.
     NotText(String),
     /// A reference is malformed, or is not allowed at its location.
     Reference(String),
-    /// It is not a Kubernetes object; this field is missing.
+    /// The resource is not a Kubernetes object; this field is missing.
     NotAnObject(&'static str),
-    /// It has an annotation that would change how the target handles it.
+    /// The resource has an annotation that would change how the target handles it.
     Annotation(String),
-    /// It is larger than the target can store: its size and the maximum, in bytes.
+    /// The resource is larger than the target can store: its size and the maximum, in bytes.
     TooLarge(usize, usize),
 }
 

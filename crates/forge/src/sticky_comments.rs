@@ -28,21 +28,21 @@ pub enum Upsert {
     Created {
         /// Address of the comment.
         url: String,
-        /// When it was last changed.
+        /// The time of the last change of the comment.
         written: Option<Timestamp>,
     },
     /// The comment was edited in place.
     Updated {
         /// Address of the comment.
         url: String,
-        /// When it was last changed.
+        /// The time of the last change of the comment.
         written: Option<Timestamp>,
     },
     /// The comment already had this content.
     Unchanged {
         /// Address of the comment.
         url: String,
-        /// When it was last changed.
+        /// The time of the last change of the comment.
         written: Option<Timestamp>,
     },
     /// A newer run has written it, so it was left unchanged.

@@ -72,7 +72,7 @@ impl From<StatusBody> for CommitStatus {
                 "success" => StatusState::Success,
                 // Gitea treats a warning as a failure.
                 "failure" | "warning" => StatusState::Failure,
-                // Gitea treats `skipped` as a success. Konverge never sets it, and it is no result.
+                // Gitea treats `skipped` as a success. Konverge never sets this state, so here it is no success.
                 _ => StatusState::Error,
             },
             description: raw.description.filter(|text| !text.is_empty()),

@@ -159,7 +159,7 @@ impl App {
                 self.id, self.repository
             ),
             hint: format!(
-                "{APP_ID} and {APP_KEY} belong to one App, which is installed on the repository, and the clock is right"
+                "check that {APP_ID} and {APP_KEY} belong to the same App, that the App is installed on the repository, and that the clock of this machine is right"
             ),
         }
     }

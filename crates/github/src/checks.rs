@@ -110,9 +110,8 @@ fn output(check: &CheckRun, annotations: &[Value]) -> Value {
     })
 }
 
-/// Converts an annotation; `None` without a file or a message. GitHub requires a line, so an annotation without one
-/// is shown at line 1.
-/// shown at the first.
+/// Converts an annotation; `None` without a file or a message. GitHub requires a line, so an annotation without one is
+/// shown at line 1.
 fn annotation(note: &Annotation) -> Option<Value> {
     let line = note.line.unwrap_or(1);
     let mut value = json!({

@@ -129,8 +129,8 @@ impl Client {
         self
     }
 
-    /// Sets the token that is cancelled when the run shall stop. From then on only seconds are left, so calls are
-    /// limited to them.
+    /// Sets the token that is cancelled when the run is asked to stop. After that only seconds are left, so each call
+    /// gets a short time limit.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.rest = self.rest.with_stop(asked);

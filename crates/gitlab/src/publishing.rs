@@ -44,7 +44,7 @@ impl From<StatusBody> for CommitStatus {
             state: match raw.status.as_str() {
                 "success" => StatusState::Success,
                 "failed" => StatusState::Failure,
-                // Konverge never sets these two, and they are no results.
+                // Konverge never sets these two states, and neither of them is a success or a failure.
                 "canceled" | "skipped" => StatusState::Error,
                 _ => StatusState::Pending,
             },

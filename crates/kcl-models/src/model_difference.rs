@@ -37,7 +37,8 @@ pub enum PropertyChange {
 
 type Properties = BTreeMap<(String, String), String>;
 
-/// Compares two files, generated or edited later. Documentation is ignored.
+/// Returns the differences between two files of models, as they were generated or as somebody edited them.
+/// Documentation is ignored.
 pub fn differences(old: &str, new: &str) -> Vec<ModelDifference> {
     let (old, new) = (properties(old), properties(new));
     let entry = |(schema, property): &(String, String), change| ModelDifference {

@@ -286,8 +286,8 @@ fn with_hints(error: KclError) -> UserError {
                 "install one of these (`apt-get install python3`, on macOS `brew install python@3.13`), or name it where it is not on the PATH: `--interpreter PYTHON`",
             ),
             KclError::Install { .. } => failure
-                .hint("HTTPS_PROXY names a proxy, and `--index URL` or PIP_INDEX_URL a mirror of PyPI")
-                .hint("without a network: KONVERGE_KCL names a Python interpreter whose environment holds `kcl-lib`"),
+                .hint("set HTTPS_PROXY to use a proxy, `--index URL` or PIP_INDEX_URL to use a mirror of PyPI")
+                .hint("without a network: set KONVERGE_KCL to a Python interpreter whose environment has `kcl-lib`"),
             KclError::UnknownVersion(version) if is_too_old(&version) => failure.hint(format!(
                 "the oldest core that works is {OLDEST_VERSION}: earlier ones lack a function that Konverge calls"
             ))

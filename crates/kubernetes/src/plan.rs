@@ -251,7 +251,7 @@ async fn ask_environments(items: &[Item], subjects: &[Option<&PlanItem>]) {
     }
     for cluster in clusters {
         if let Err(failure) = cluster.environment().await {
-            tracing::debug!(%failure, "the environment could not be asked for yet");
+            tracing::debug!(%failure, "failed to read the version and the admission settings of the cluster, which may be needed later");
         }
     }
 }

@@ -137,7 +137,7 @@ pub fn platform_names(dependencies: &[DeclaredDependency]) -> Vec<String> {
     names
 }
 
-/// Returns the version of the workload rules: Kusion's own up to module version 0.1, else those of the
+/// Returns the version of the workload rules: that of Kusion itself up to module version 0.1, otherwise that of the
 /// module.
 fn workload_version(declared: &DeclaredDependency) -> WorkloadVersion {
     let version = declared.version().unwrap_or_default();

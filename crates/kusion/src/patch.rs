@@ -81,7 +81,7 @@ impl Patch {
         if self.is_for_workload() {
             let Some(workload) = workload.map(|index| &mut resources[index]) else {
                 return Err(by.refuse(
-                    "adds to the workload, and the application has none that is known: a module marks it by the extension `kusion.io/is-workload` if it makes several resources",
+                    "adds to the workload, but no workload of the application is known: a module that makes several resources must mark the workload by the extension `kusion.io/is-workload`",
                 ));
             };
             self.apply_to_workload(by, workload, &mut notes)?;
@@ -124,7 +124,10 @@ impl Patch {
                 .find(|path| attributes.pointer(path).is_some_and(Value::is_object));
             let template = template.and_then(|path| attributes.pointer_mut(path)?.as_object_mut());
             let Some(template) = template else {
-                return Err(by.refuse(&format!("adds to the pods of `{}`, which has none", workload.id)));
+                return Err(by.refuse(&format!(
+                    "changes the pods of `{}`, which has no pod template",
+                    workload.id
+                )));
             };
             add_texts(template, "labels", &self.pod_labels);
             add_texts(template, "annotations", &self.pod_annotations);
@@ -134,7 +137,7 @@ impl Patch {
                     .and_then(|spec| spec.get_mut("containers"));
                 let Some(containers) = containers.and_then(Value::as_array_mut) else {
                     return Err(by.refuse(&format!(
-                        "adds to the containers of `{}`, which has none",
+                        "changes the containers of `{}`, which has no container",
                         workload.id
                     )));
                 };

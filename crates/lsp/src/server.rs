@@ -70,7 +70,7 @@ impl From<LspError> for UserError {
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// With `shutdown`, then `exit`.
+    /// The client sent `shutdown`, then `exit`.
     Orderly,
     /// With `exit` but without `shutdown`, or with the end of the input.
     WithoutShutdown,

@@ -19,7 +19,7 @@ pub enum MetricsError {
         why: SharedError,
     },
     /// The expression is empty, or the time range is zero.
-    #[error("the expression is empty, or is averaged over no time")]
+    #[error("the expression is empty, or the time over which it is averaged is zero")]
     Expression,
     /// The server did not respond.
     #[error("Prometheus cannot be reached: {why}")]

@@ -139,7 +139,7 @@ impl PolicySets {
         outcomes: Vec<Result<Vec<RuleOutcome>, NoOutcomes>>,
     ) -> Vec<PolicyFinding> {
         // A set without outcomes must deny, not pass.
-        let missing = || Err(NoOutcomes::Ended("there is no answer".to_owned()));
+        let missing = || Err(NoOutcomes::Ended("its worker returned no result".to_owned()));
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(missing));
         let mut findings: Vec<_> = self
             .about(document)

@@ -82,7 +82,7 @@ fn freeze(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFind
             "nothing is applied from {} until {}{reason}",
             frozen.from, frozen.until
         ),
-        Some(format!("the first run after {} applies it", frozen.until)),
+        Some(format!("the first run after {} applies the stack", frozen.until)),
     ))
 }
 

@@ -57,7 +57,7 @@ pub enum AccessRefusal {
     )]
     PlainPlace {
         reference: String,
-        /// The configured store that could allow it.
+        /// The configured store whose rules could allow the reference.
         store: Option<String>,
     },
     #[error("`{reference}`: a secret is never allowed in this field, whatever the store allows: {why}")]

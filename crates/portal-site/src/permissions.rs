@@ -72,7 +72,7 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Applies,
                 line,
-                "everybody whom the forge lets merge or start the workflow applies",
+                "everybody whom the forge lets merge or start the workflow may apply",
             );
         }
         self.policy(&of_all, EVERY_STACK, "policy");
@@ -149,7 +149,7 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Overrides,
                 line,
-                format!("of the set {}: {may}", set.name),
+                format!("for the set {}: {may}", set.name),
             );
         }
         for (number, exception) in config.policy.exceptions.iter().enumerate() {
@@ -393,7 +393,7 @@ mod tests {
             lines("version: 1\n"),
             [
                 "Approvals: [] no approval is needed beyond what the forge asks for (**; policy.approvals)",
-                "Applies: [] everybody whom the forge lets merge or start the workflow applies (**; policy.actors)",
+                "Applies: [] everybody whom the forge lets merge or start the workflow may apply (**; policy.actors)",
             ]
         );
     }

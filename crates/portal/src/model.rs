@@ -192,7 +192,10 @@ impl StackIndex {
         let notices = if self.overview.notices.is_empty() {
             Vec::new()
         } else {
-            vec!["There are notices about the store. Who may see every stack sees them.".to_owned()]
+            vec![
+                "There are notices about the store. Only people who may see every stack can read them."
+                    .to_owned(),
+            ]
         };
         Self {
             overview: Overview {
@@ -424,7 +427,7 @@ pub enum HistoryDocument {
     },
     /// A document that cannot be read.
     Unreadable {
-        /// The reason why it cannot be read.
+        /// The reason why the document cannot be read.
         unreadable: String,
     },
 }

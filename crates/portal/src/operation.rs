@@ -246,13 +246,13 @@ pub fn next_step(
         PortalOperation::DriftCheck => Ok(by_hand(
             page,
             None,
-            "It checks for drift, the stacks first that were checked least recently.",
+            "The run checks for drift, and begins with the stacks that were checked least recently.",
         )),
         PortalOperation::Restore => match &row.drift {
             Some(drift) => Ok(by_hand(
                 page,
                 Some(&drift.digest.to_string()),
-                "It restores exactly this difference, if the policies let you.",
+                "The run restores exactly this difference, if the policies allow it.",
             )),
             None => Err(refusal(
                 "no drift of this stack is known",
@@ -262,12 +262,15 @@ pub fn next_step(
         PortalOperation::Approve => {
             let digest = input.digest.as_deref().unwrap_or_default().trim();
             if is_digest(digest) {
-                let follows = format!("{}'s record of who started it is the approval.", forge_of(page));
+                let follows = format!(
+                    "{}'s record of who started the run is the approval.",
+                    forge_of(page)
+                );
                 Ok(by_hand(page, Some(digest), &follows))
             } else {
                 Err(refusal(
                     "`digest` must be the digest of a plan: at least 8 hexadecimal digits",
-                    "the comment, the issue or the message of the stopped apply has it",
+                    "the comment, the issue or the message of the stopped apply contains the digest",
                 ))
             }
         }
@@ -275,7 +278,7 @@ pub fn next_step(
         PortalOperation::Retry => retry(row, page),
         PortalOperation::Unlock | PortalOperation::Freeze | PortalOperation::Unfreeze => Err(refusal(
             "the portal does this itself",
-            "nothing is to be done at the forge",
+            "there is nothing to do at the forge",
         )),
     }
 }
@@ -338,7 +341,7 @@ fn rollback(
             "konverge state rollback {} --to {serial}",
             shell_word(row.id.as_str())
         )),
-        says: "Revert the pull request that brought the change: its merge is reviewed and applied as usual. The command is for when nothing can be merged.".to_owned(),
+        says: "Revert the pull request that brought the change: its merge is reviewed and applied as usual. Use the command only if nothing can be merged.".to_owned(),
     })
 }
 
@@ -399,7 +402,7 @@ fn rerun(run: &str, page: Option<&WorkflowPage>) -> Option<NextStep> {
         forge: repository.kind(),
         address: page.map(|_| address),
         command,
-        says: format!("{what} It plans again, under the rules that hold today."),
+        says: format!("{what} The run plans again, under the current rules."),
     })
 }
 
@@ -571,7 +574,7 @@ mod tests {
         assert_eq!(
             approve.says,
             format!(
-                "Run the workflow by hand with `approve` set to `{digest}`. Gitea's record of who started it is the approval."
+                "Run the workflow by hand with `approve` set to `{digest}`. Gitea's record of who started the run is the approval."
             )
         );
         assert_eq!((retry.address, retry.command), (Some(run), None));

@@ -24,7 +24,7 @@ pub struct Permission {
     pub who: Vec<String>,
     /// The permission, or a rule for everybody.
     pub may: String,
-    /// Globs of the stacks for which it holds.
+    /// Globs of the stacks to which the permission applies.
     pub stacks: Vec<String>,
     /// The key in `konverge.yaml`.
     pub key: String,

@@ -117,13 +117,13 @@ pub struct WaveView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaveStanding {
-    /// It has ended.
+    /// The wave has ended.
     Done,
     /// The rollout ended in this wave.
     Last,
-    /// This is the current wave.
+    /// The rollout is in this wave.
     Now,
-    /// It has not begun.
+    /// The wave has not begun.
     Later,
 }
 

@@ -56,7 +56,7 @@ pub struct SearchHit {
     pub kind: String,
     /// The name of the resource, or the image.
     pub name: String,
-    /// The stacks that have it.
+    /// The stacks that have the resource or the image.
     pub stacks: Vec<StackId>,
 }
 

@@ -109,7 +109,10 @@ impl ErrorGroup<'_> {
         let count = |message: &&str| message.lines().count() - lines.len().min(message.lines().count());
         let left_out: usize = self.messages.iter().map(count).sum();
         if left_out > 0 {
-            lines.push(format!("… and {} of single stacks", plural(left_out, "line")));
+            lines.push(format!(
+                "… and {} that only some of the stacks have",
+                plural(left_out, "line")
+            ));
         }
         lines.join("\n")
     }
@@ -206,7 +209,7 @@ mod tests {
         assert!(groups[0].error.hints.is_empty());
         assert_eq!(
             groups[0].message(),
-            "CompileError: name 'false' is not defined (and in more places)\n    a = false\n… and 1 line of single stacks"
+            "CompileError: name 'false' is not defined (and in more places)\n    a = false\n… and 1 line that only some of the stacks have"
         );
         // Without a place the hint may be about the stack.
         let plain = ["a", "b"].map(|hint| UserError::new(ErrorKind::State, "no").hint(hint).body());
@@ -232,7 +235,7 @@ mod tests {
         );
         assert_eq!(
             groups[0].message(),
-            "TypeError: no\n    a = 1\n… and 16 lines of single stacks"
+            "TypeError: no\n    a = 1\n… and 16 lines that only some of the stacks have"
         );
         assert!(groups[0].names(str::to_owned).ends_with("p9/dev and 6 more"));
         assert_eq!(

@@ -238,7 +238,7 @@ pub(crate) fn changed_of(changed: usize, all: usize) -> String {
 /// The advice after an apply that failed half-way.
 pub(crate) const AFTER_A_FAILURE: &str = "fix the cause and run the apply again: what is changed is recorded, and the run continues with the rest.";
 
-/// Returns why data or an address is lost, from the first note of such a resource.
+/// Returns why data or an address is lost: the first note of the resource, if the change loses something.
 pub(crate) fn loss(resource: &ResourcePlan) -> Option<&str> {
     let first = resource.notes.first().map(String::as_str);
     first.filter(|_| resource.data_loss)

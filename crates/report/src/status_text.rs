@@ -166,7 +166,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
     lines.push_str(match (stack.unfinished(), stack.head) {
         (Some(StackCondition::Failed), _) => "  last apply failed; the next run retries\n",
         (Some(StackCondition::Open), _) | (None, HeadStatus::Unfinished) => {
-            "  a run is in progress, or was killed: `konverge state doctor` names it, and the next run continues\n"
+            "  a run is in progress, or was killed: `konverge state doctor` shows which, and the next run continues\n"
         }
         (Some(StackCondition::Stopped), _) => {
             "  last apply was stopped by a review, a policy, a freeze or a lease; the next run tries again\n"
@@ -174,7 +174,7 @@ fn details(stack: &StackStatus, style: Style) -> String {
         _ => "",
     });
     if stack.head == HeadStatus::Waiting {
-        lines.push_str("  last apply waits; the next run takes it up again\n");
+        lines.push_str("  last apply waits; the next run continues with the stack\n");
     }
     if let Some(error) = &stack.error {
         for line in escape::log_each(&error.message) {

@@ -84,8 +84,8 @@ impl RestClient {
         self
     }
 
-    /// Sets the token that is cancelled when the run shall stop. From then on only seconds are left, so calls are
-    /// limited to them.
+    /// Sets the token that is cancelled when the run is asked to stop. After that only seconds are left, so each call
+    /// gets a short time limit.
     #[must_use]
     pub fn with_stop(mut self, asked: CancellationToken) -> Self {
         self.interrupt = Interrupt::with(asked, StopTimeouts::FORGE);

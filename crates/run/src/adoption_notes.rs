@@ -68,6 +68,6 @@ fn missing_from(target: &Target, prior: Option<&Versioned>) -> String {
             None => "is not in the state that was imported".to_owned(),
         },
         Some(prior) if !prior.state.is_blank() => format!("is not in the state of `{}`", target.id),
-        _ => format!("nothing is recorded of `{}`", target.id),
+        _ => format!("the state of `{}` is empty", target.id),
     }
 }

@@ -67,7 +67,7 @@ struct AppInputs {
 }
 
 impl AppInputs {
-    /// Returns the digest of all generation inputs beside the KCL program.
+    /// Returns the digest of all inputs of the generation, except the KCL program itself.
     fn digest(&self) -> Digest {
         let digest = self.binaries.joined(self.platform.digest());
         if self.networked.is_empty() {
@@ -347,7 +347,7 @@ impl WorkspaceFiles<'_> {
             return self.file(&file)?.map(Some).ok_or_else(|| {
                 UserError::new(ErrorKind::Layout, format!("the workspace `{name}` has no file"))
                     .at(file.to_string(), None, None)
-                    .hint("`stacks[].workspace` of konverge.yaml names it: write the file, or `konverge state import` takes it out of Kusion's backend")
+                    .hint("`stacks[].workspace` of konverge.yaml names this workspace: write its file, or take it out of Kusion's backend with `konverge state import`")
             });
         }
         for file in [stack.names.name(), DEFAULT]

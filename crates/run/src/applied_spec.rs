@@ -236,7 +236,7 @@ pub(crate) fn removed(stack: &StackId) -> UserError {
         ErrorKind::State,
         format!("`{stack}` is not restored: it was removed from the repository"),
     )
-    .hint("the next apply of the default branch deletes it; to keep it, revert its removal")
+    .hint("the next apply of the default branch deletes the stack; to keep the stack, revert its removal")
 }
 
 fn incomplete(stack: &StackId, state: &StackState) -> UserError {
@@ -253,7 +253,7 @@ fn incomplete(stack: &StackId, state: &StackState) -> UserError {
             "`{stack}` is not restored: its state records no complete apply, because the last one failed, or the state was imported, moved or edited since"
         ),
     )
-    .hint("run the apply of the default branch again: it applies such a stack again")
+    .hint("run the apply of the default branch again: it also applies stacks without a complete apply")
     .hint(format!(
         "to go back instead: `konverge state history {stack}`, then `konverge state rollback {stack} --to SERIAL`"
     ))
@@ -264,7 +264,7 @@ fn without_commit(stack: &StackId) -> UserError {
         ErrorKind::State,
         format!("`{stack}` is not restored: it was applied from uncommitted files"),
     )
-    .hint("apply it again from these files, or commit and merge them")
+    .hint("apply the stack again from these files, or commit and merge the files")
 }
 
 fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {
@@ -284,6 +284,6 @@ fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
         commit.short()
     );
     UserError::from_error(ErrorKind::Git, error).context(what).hint(format!(
-        "fetch it from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
+        "fetch the commit from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
     ))
 }

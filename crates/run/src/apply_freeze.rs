@@ -67,7 +67,7 @@ pub async fn end(backend: &StateBackend, reason: &str) -> Result<EndedFreeze, Us
 fn given(reason: &str) -> Result<&str, UserError> {
     match reason.trim() {
         "" => Err(UserError::new(ErrorKind::Usage, "the reason is empty")
-            .hint("give one with `--reason TEXT`; every run that is stopped shows it")),
+            .hint("give a reason with `--reason TEXT`; every run that is stopped shows it")),
         reason => Ok(reason),
     }
 }

@@ -1,4 +1,5 @@
-//! The newer commits of the default branch, as far as the clone has them: for an apply by hand or in any CI.
+//! The commits of the default branch that are newer than the commit to apply, as far as the clone has them. Used where
+//! no job of a forge runs: for an apply by hand, and in other CI systems.
 
 use std::collections::BTreeSet;
 

@@ -182,7 +182,7 @@ fn runs(text: &str) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Returns the possible decodings of a run.
+/// Returns the possible decodings of a part of a text.
 fn decodings(run: &str) -> Vec<String> {
     let mut found = Vec::new();
     if run.contains('%') {

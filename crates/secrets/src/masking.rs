@@ -389,7 +389,7 @@ impl<'a> Marker<'a> {
         let whole = || Some(self.secrets.mark(&Value::String(text.to_owned())));
         let mut shown = String::new();
         let mut kept = 0;
-        // First the parts that are secret in any text, such as tokens.
+        // Mask first the parts that are secret in any text, such as tokens.
         for part in token_patterns::secret_parts(text) {
             let secret = &text[part.clone()];
             if secret.len() == text.len() {

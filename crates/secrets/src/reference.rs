@@ -64,7 +64,7 @@ pub struct SecretReference {
 pub struct MalformedReference {
     /// The reference as written.
     pub text: String,
-    /// The rule that it breaks.
+    /// The rule that the reference breaks.
     pub why: &'static str,
 }
 

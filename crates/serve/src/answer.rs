@@ -21,7 +21,7 @@ pub(super) enum Form {
     Page(usize),
     /// A JSON document.
     Json,
-    /// A CSV file. Its errors are pages.
+    /// A CSV file. An error is shown as a page.
     Csv,
 }
 
@@ -152,13 +152,13 @@ impl RequestError {
         let (status, title, error) = match self {
             Self::Wrong { message, hint } => (
                 StatusCode::BAD_REQUEST,
-                "The request is wrong",
+                "The request is invalid",
                 UserError::new(ErrorKind::Usage, message).hint(hint),
             ),
             Self::Unknown(what) => (
                 StatusCode::NOT_FOUND,
                 "Not found",
-                UserError::new(ErrorKind::State, format!("{what} is not known here"))
+                UserError::new(ErrorKind::State, format!("the portal does not have {what}"))
                     .hint("the overview lists every stack"),
             ),
             Self::Source(error) => (StatusCode::SERVICE_UNAVAILABLE, "The portal cannot answer", error),

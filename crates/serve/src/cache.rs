@@ -90,7 +90,7 @@ impl KnownIndex {
     fn earlier(known: &Self, at: Timestamp, error: &UserError) -> Arc<Self> {
         let mut index = known.index.clone();
         let notice = format!(
-            "This is as of {}: since then the store does not answer: {error}",
+            "This page shows the state of {}, because the store has not responded since then: {error}",
             time(at)
         );
         index.overview.notices.insert(0, notice.clone());
@@ -144,7 +144,7 @@ impl IndexCache {
                 }
             }
         };
-        // An error is cached too, so that not each reader queries a store that is down.
+        // An error is cached too, so that a store that is down is not queried for every reader.
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), shown.clone()));
         shown
     }
@@ -172,7 +172,7 @@ pub(super) async fn within_deadline<T>(
             ErrorKind::Store,
             format!("the store did not answer within {} s", DEADLINE.as_secs()),
         )
-        .hint("`konverge state doctor` tries it")),
+        .hint("`konverge state doctor` tests the store")),
     }
 }
 

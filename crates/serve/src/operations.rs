@@ -148,7 +148,7 @@ impl Asking {
         if !self.access.may_operate(row.stack.or_root()) {
             return Err(RequestError::forbidden(
                 format!("the role `operator` for `{id}` is missing"),
-                "a rule of `portal.roles` on the default branch grants it",
+                "add a rule with the role to `portal.roles` on the default branch",
             ));
         }
         let login = self.login()?;
@@ -194,7 +194,7 @@ impl Asking {
         if !self.access.may_freeze() {
             return Err(RequestError::forbidden(
                 "the freeze is for all stacks, and the role `operator` for `**` is missing",
-                "a rule of `portal.roles` on the default branch grants it",
+                "add a rule with the role to `portal.roles` on the default branch",
             ));
         }
         let login = self.login()?;
@@ -309,7 +309,7 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
         text(name, value)?.ok_or_else(|| {
             RequestError::wrong(
                 format!("`{name}` is missing"),
-                "it is recorded, and every run that it stops shows it",
+                "give a reason: it is recorded, and every stopped run shows it",
             )
         })
     };

@@ -155,7 +155,7 @@ impl Providers {
                 // A token with an invented key must not cause a request to the issuer each time.
                 Ok(_) if again => read.elapsed() < AT_MOST_EVERY,
                 Ok(_) => read.elapsed() < PUBLISHED,
-                // An error is cached too, so that not each reader queries an issuer that is down.
+                // An error is cached too, so that an issuer that is down is not queried for every reader.
                 Err(_) => read.elapsed() < Duration::from_secs(5),
             };
             if is_fresh {

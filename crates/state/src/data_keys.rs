@@ -85,7 +85,7 @@ impl StateStore {
         for service in &self.key_services {
             let name = &service.name;
             let Some(wrapped) = document.wrapped.iter().find(|wrapped| wrapped.by == *name) else {
-                reasons.push(format!("`{name}` does not wrap it"));
+                reasons.push(format!("`{name}` does not wrap the data key"));
                 continue;
             };
             match service.unwrap_key(&wrapped.key, &self.context(number)).await {

@@ -147,7 +147,7 @@ async fn what_each_service_says_is_told() {
     let error = run(&store, &[&c, &b]).open_data_keys().await.unwrap_err();
     assert_eq!(
         chain(&error),
-        "`keys/data/0000000001` cannot be unwrapped: `c` does not wrap it; `b`: does not answer: it is away"
+        "`keys/data/0000000001` cannot be unwrapped: `c` does not wrap the data key; `b`: does not answer: it is away"
     );
     let error = maker.make_data_key_after_loss().await.unwrap_err();
     assert_eq!(

@@ -33,8 +33,8 @@ use konverge_base::{
 
 /// The format version that this program writes.
 const FORMAT: u64 = 1;
-/// The kinds of documents that are encrypted. Other kinds contain only names, digests and masked values, and
-/// are only marked.
+/// The kinds of documents that are encrypted. Other kinds contain only names, digests and masked values, and have only
+/// marks (keyed hashes) of their writers.
 const SEALED_KINDS: [&str; 3] = ["state", "journal", "key"];
 /// The kind of documents that have no mark: unwrapping a data key proves that it belongs to its recipient.
 const DATA_KEY: &str = "data-key";
@@ -128,16 +128,16 @@ struct Opened<'a> {
 /// A document that is ready to be written.
 pub(super) struct OutgoingDocument {
     pub nonce: String,
-    /// The time in its header.
+    /// The time in the header of the document.
     pub time: Timestamp,
     pub bytes: Bytes,
 }
 
 /// The result of a create: who wrote the document that is now stored.
 pub(super) enum CreateResult {
-    /// This process wrote it, as its nonce shows.
+    /// This process wrote the document, as its nonce shows.
     Ours,
-    /// Another writer wrote it; with its content.
+    /// Another writer wrote the document. Holds its content.
     Theirs(Bytes),
 }
 

@@ -60,7 +60,7 @@ enum FoundDelta {
     /// The delta has no mark of a known key.
     Unmarked,
     Damaged,
-    /// A compaction has deleted it.
+    /// A compaction has deleted the delta.
     Gone,
 }
 
@@ -234,8 +234,8 @@ impl StateStore {
         Ok(())
     }
 
-    /// Writes a compaction instead of a delta if one is due, so that the index stays short even if only such
-    /// runs write it. Returns true if it did.
+    /// Writes a compaction instead of a delta if one is due, so that the index stays short even if every run ends with
+    /// this call. Returns true if the compaction was written.
     async fn settle_by_compaction(
         &self,
         entries: &BTreeMap<StackId, IndexEntry>,

@@ -150,8 +150,8 @@ impl Releases {
         }))
     }
 
-    /// Begins a release, so that Kusion begins no other one until it has ended. `newest` may be the same
-    /// release of an earlier run with the mark `left`, which is continued.
+    /// Begins a release, so that Kusion begins no other one until it has ended. If `newest` is the same release, begun
+    /// by an earlier run with the mark `left`, this call continues that release.
     ///
     /// # Errors
     /// Another program began it first, or the store fails.

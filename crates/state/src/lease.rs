@@ -34,7 +34,7 @@ const RESULTS_TOGETHER: usize = 100;
 /// The time at which journal entries are stored.
 #[derive(Clone, Copy, PartialEq)]
 enum Flush {
-    /// Before the call returns.
+    /// The entries are stored before the call returns.
     Now,
     /// Before the call returns if they contain an intent or other news; results alone wait for more entries.
     WithOthers,
@@ -239,8 +239,8 @@ impl Lease {
     ) -> Result<u64, StateError> {
         let inner = &*self.inner;
         self.stop_renewing().await;
-        // Locked until the document is written. It contains the number of the next journal entry, so no entry
-        // may be written meanwhile.
+        // The journal stays locked until the document is written: the document contains the number of the next journal
+        // entry, so no entry may be written meanwhile.
         let journal = inner.journal.lock().await;
         // An intent without a result may have changed the infrastructure. Without a digest, the next run
         // applies the stack again.
@@ -652,7 +652,7 @@ pub(super) struct LeaseGrant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status")]
 pub(super) enum LeaseDocument {
-    /// Taken or renewed.
+    /// The lease was taken or renewed.
     Held {
         id: String,
         term_ms: u64,

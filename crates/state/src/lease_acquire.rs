@@ -18,9 +18,10 @@ use tracing::Instrument as _;
 
 /// The condition of the newest lease of a stack.
 enum LeaseCondition {
-    /// The last holder released it.
+    /// The last holder released the lease.
     Free,
-    /// Ended without a release. Its last holder may still be running and must be fenced.
+    /// The lease ended without a release. Its last holder may still be running, so a takeover must make its next write
+    /// fail.
     Ended,
     Held(Holder),
 }

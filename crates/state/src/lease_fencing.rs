@@ -31,7 +31,7 @@ pub(super) enum TakeoverReason {
 pub(super) enum RowEnd {
     /// The sequence had already ended.
     Before,
-    /// This run ended it, after this renewal.
+    /// This run ended the epoch, after this renewal.
     After(Option<u64>),
 }
 

@@ -317,7 +317,7 @@ impl TerraformError {
                     free.replace(' ', ", ")
                 ),
                 format!(
-                    "if Specs are to choose it, the platform team lists its values (of a switch: `NAME=VALUE`) in the default branch's konverge.yaml, as `provider_identities: {{{provider}: [VALUE]}}` of a rule for this stack or of `terraform`, or, for an address, in the same way under `terraform.provider_addresses`; any value but an address: `terraform.credential_settings: [{}]`",
+                    "to let Specs choose it, the platform team adds the allowed values (for a switch: `NAME=VALUE`) to the default branch's konverge.yaml, as `provider_identities: {{{provider}: [VALUE]}}` of a rule for this stack or of `terraform`, or, for an address, in the same way under `terraform.provider_addresses`; any value but an address: `terraform.credential_settings: [{}]`",
                     setting.escape_debug()
                 ),
                 "a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`"
@@ -399,7 +399,7 @@ impl TerraformError {
                 "create a key with `age-keygen`, store it as a secret of the job, and pass it in `KONVERGE_AGE_IDENTITY`".to_owned(),
             ],
             Self::KeyMissing => vec![
-                "give the key it was written with in `KONVERGE_AGE_IDENTITY`".to_owned(),
+                "set `KONVERGE_AGE_IDENTITY` to the key with which the state was encrypted".to_owned(),
             ],
             Self::Sealer(failure) | Self::Login(failure) => failure.hints.clone(),
             Self::NotStored { why, .. } => why.hints.clone(),

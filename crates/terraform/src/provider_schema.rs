@@ -69,12 +69,12 @@ enum Nesting {
     Single,
 }
 
-/// How Terraform stores the value of an attribute.
+/// The places in which Terraform stores the value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Keeping {
-    /// Not at all: the provider gets the value, and it is written nowhere.
+    /// No place: only the provider gets the value.
     Nowhere,
-    /// In the plan and in the state.
+    /// The plan and the state.
     InState {
         /// The write-only variant of this attribute, if the schema has one, such as `password_wo` for
         /// `password`.

@@ -61,7 +61,7 @@ const FREE: [(&str, &str); 10] = [
     ),
 ];
 
-/// Settings that a Spec may choose for all other providers.
+/// Settings that a Spec may choose for each provider without a row in [`FREE`].
 const FREE_ELSEWHERE: &str = "annotations connect_timeout default_annotations default_labels default_tags ignore_tags \
      labels location max_retries poll_interval project region request_timeout retries tags timeout user_agent zone";
 
@@ -122,7 +122,7 @@ enum AllowedBy {
     Nobody,
     /// `terraform.credential_settings`, by the name of the setting or of a block around it.
     Name,
-    /// [`FREE`] or [`FREE_ELSEWHERE`].
+    /// The setting is in [`FREE`] or [`FREE_ELSEWHERE`].
     List,
 }
 

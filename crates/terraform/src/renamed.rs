@@ -43,7 +43,7 @@ pub(super) struct CreatedResource {
 pub(super) struct SameObject {
     /// The id of the created resource.
     pub(super) created: ResourceId,
-    /// The equal attributes, from which this follows.
+    /// The attributes whose equal values show that both resources have the same object.
     equal: Vec<String>,
 }
 

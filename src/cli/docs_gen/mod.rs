@@ -95,8 +95,7 @@ fn errors() -> String {
     }
     text.push_str(
         "\n## Error kinds\n\nWith `--output json` an error is \
-         `{\"error\": {\"kind\", \"message\", \"file\", \"line\", \"column\", \"hints\"}}` on stdout; the place \
-         only where there is one. The action's output `failure-reason` is the kind. The exit code is 1, unless one is in \
+         `{\"error\": {\"kind\", \"message\", \"file\", \"line\", \"column\", \"hints\"}}` on stdout; `file`, `line` and `column` are there only if they are known. The action's output `failure-reason` is the kind. The exit code is 1, unless one is in \
          brackets.\n\n",
     );
     let schema = schemars::schema_for!(ErrorKind).to_value();

@@ -311,7 +311,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             let stack = ops::resolve_stack(&backend, stack).await?;
             let holder = ops::unlock(&backend, &stack, lease, reason).await?;
             context.note(&format!(
-                "{stack}: lease {} of {} ended",
+                "{stack}: ended lease {} of {}",
                 holder.id,
                 log(&holder.writer.run)
             ));
@@ -443,7 +443,7 @@ async fn import_workspace(from: &str, name: &str, context: &CliContext) -> Resul
             "`context.{key}` was left out: it holds a credential, which the job that applies has in its environment"
         )));
     }
-    context.note("  hint: `git add` it; the stacks named as the workspace have it, or name it under `stacks[].workspace` of konverge.yaml");
+    context.note("  hint: `git add` the file; stacks with the same name as the workspace use it, others need `stacks[].workspace` in konverge.yaml");
     Ok(0)
 }
 

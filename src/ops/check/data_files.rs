@@ -283,7 +283,7 @@ impl<'a> SchemaProgram<'a> {
         if in_data && diagnostic.message == format!("name '{}' is not defined", self.name) {
             let message = format!("there is no schema `{}` in `{}`", self.name, self.path);
             let mut found = Diagnostic::new(&self.path, LintRule::Data, &message);
-            found.hint = Some("`checks.data[].schema` of konverge.yaml names it".to_owned());
+            found.hint = Some("`checks.data[].schema` of konverge.yaml names this schema".to_owned());
             return found;
         }
         let related = diagnostic.related.iter();

@@ -104,7 +104,7 @@ pub(super) async fn check(
     found
         .map(|(path, _)| {
             let mut found = Diagnostic::new(path, LintRule::Format, "is not formatted");
-            found.hint = Some("`konverge check --fix` formats it".to_owned());
+            found.hint = Some("`konverge check --fix` formats the file".to_owned());
             found
         })
         .collect()

@@ -179,7 +179,10 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
         };
         let mut missing = Diagnostic::new(&path_of(stack), LintRule::Golden, &message);
         missing.severity = severity;
-        missing.hint = Some(format!("`konverge check --update {}` writes it", stack.folder));
+        missing.hint = Some(format!(
+            "`konverge check --update {}` writes the golden file",
+            stack.folder
+        ));
         found.push(missing);
     }
     found

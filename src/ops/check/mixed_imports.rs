@@ -12,7 +12,7 @@ use konverge_base::{
 use konverge_repo::affected::{self, MixedImport};
 use konverge_run::{OpenRevision, compiler::FileContents};
 
-/// Returns a warning for each such import in the programs of these stacks, at its line.
+/// Returns a warning for each import of a file whose package the program imports too, at the line of the import.
 pub(super) fn find(
     workspace: &OpenRevision,
     files: &FileContents,

@@ -24,16 +24,17 @@ const FUNCTIONS: [(&str, &str, &str); 11] = [
         "read_env",
         "the environment, which is empty when Konverge compiles",
     ),
-    ("file", "workdir", "where the repository lies"),
-    ("file", "current", "where the repository lies"),
-    ("file", "modpath", "where the repository lies"),
-    ("file", "abs", "where the repository lies"),
+    ("file", "workdir", "the location of the repository"),
+    ("file", "current", "the location of the repository"),
+    ("file", "modpath", "the location of the repository"),
+    ("file", "abs", "the location of the repository"),
 ];
 
 /// A system module and the name by which it is used.
 type Name = (String, String);
 
-/// Returns every use of such a function in these files, with its position. Entries of one stack share their imports.
+/// Returns every use of a nondeterministic function in these files, with its position. Entries of one stack share their
+/// imports.
 pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
     let kcl: Vec<_> = files
         .iter()

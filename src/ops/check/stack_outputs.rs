@@ -10,7 +10,7 @@ use konverge_base::model::{
 use konverge_run::{OpenRevision, compiler::Compilers, stack_outputs};
 use konverge_secrets::{Secrets, redact};
 
-/// Returns one finding for each stack with such a problem.
+/// Returns one finding for each stack that reads or publishes outputs incorrectly.
 pub(super) async fn check(
     workspace: &OpenRevision,
     compilers: &Compilers,

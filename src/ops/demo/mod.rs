@@ -99,7 +99,7 @@ pub struct LineEdit {
     pub file: &'static str,
     /// The text that is replaced. It occurs once in the file.
     pub from: &'static str,
-    /// The text that replaces it.
+    /// The text that replaces the line.
     pub to: &'static str,
 }
 

@@ -47,7 +47,7 @@ fn what_is_missing(run: &RunContext) -> Option<DoctorFinding> {
         DoctorFinding::unused(
             "forge limits",
             format!("{} has no {}", forge.kind(), missing.join(", no ")),
-            "docs/reference/forges.md describes the effect of each",
+            "docs/reference/forges.md describes what Konverge does without these features",
         )
     })
 }

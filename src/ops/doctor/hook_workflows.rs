@@ -35,12 +35,12 @@ pub(super) fn findings(root: &Path, folder: Folder, config: &Config) -> Vec<Doct
 fn check(text: Option<&str>) -> Result<(), UserError> {
     let wrong = |what: String| UserError::new(ErrorKind::Github, what);
     let text = text.ok_or_else(|| {
-        wrong("there is no such file, and `apply.hooks.workflows` names it".to_owned())
+        wrong("`apply.hooks.workflows` names this file, which does not exist".to_owned())
             .hint("add the workflow on the default branch, or remove it from `apply.hooks.workflows`")
     })?;
     let workflow: Value = yaml::from_str(text).map_err(|error| {
         wrong(format!("it is not YAML: {error}"))
-            .hint("correct the YAML: the forge cannot start the workflow before")
+            .hint("correct the YAML: until then the forge cannot start the workflow")
     })?;
     let needs = "`on: workflow_dispatch` needs the inputs `stack`, `commit` and `digest`";
     let dispatch = match &workflow["on"] {

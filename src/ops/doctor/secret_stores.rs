@@ -142,7 +142,7 @@ async fn access(configured: &SecretStoreConfig, clusters: Option<&Kubernetes>) -
         }
     }
     let says = if namespaces.is_empty() {
-        "the cluster answers; no rule names a namespace to ask for".to_owned()
+        "the cluster responds, but no rule names a namespace whose Secrets could be checked".to_owned()
     } else {
         let namespaces: Vec<_> = namespaces.into_iter().collect();
         format!("may read the Secrets of {}", namespaces.join(", "))

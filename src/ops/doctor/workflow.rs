@@ -117,10 +117,10 @@ pub(super) fn findings(
     if findings.is_empty() {
         findings.push(DoctorFinding::unused(
             "workflow",
-            format!("none in {} runs konverge", folder.path),
+            format!("no workflow in {} runs konverge", folder.path),
             match folder.forge {
-                ForgeKind::Gitea => "`konverge init --forge gitea` writes one",
-                _ => "`konverge init` writes one",
+                ForgeKind::Gitea => "`konverge init --forge gitea` writes a workflow",
+                _ => "`konverge init` writes a workflow",
             },
         ));
     }
@@ -145,7 +145,7 @@ fn judge_job(
     let wrong = |what: &str| UserError::new(ErrorKind::Github, what.to_owned());
     if events.contains("pull_request_target") {
         return Err(wrong(
-            "pull_request_target gives code from outside the token of the repository, and is refused",
+            "pull_request_target is refused, because it gives the token of the repository to code from outside",
         )
         .hint("use `pull_request`; `docs/security.md` says how forks get a comment"));
     }

@@ -13,7 +13,7 @@ const OLD_PACKAGE: &str = "catalog";
 /// The stacks of AppConfigurations.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct AppSurvey {
-    /// The number of these stacks.
+    /// The number of stacks with an AppConfiguration.
     pub stacks: usize,
     /// The number of stacks that are for Kusion 0.10.
     pub old: usize,

@@ -75,7 +75,7 @@ impl CoreTrials {
         self.stacks > 0 && !self.rows.is_empty() && self.rows.iter().all(|row| row.compiled == 0)
     }
 
-    /// Returns true if there is more to say than that everything compiles.
+    /// Returns true if the summary is worth showing: not everything compiles, or several cores were tried.
     pub fn is_notable(&self) -> bool {
         self.rows.len() > 1 || self.rows.iter().any(|row| row.compiled < self.stacks)
     }

@@ -154,9 +154,9 @@ fn include(globs: &[String]) -> String {
 fn settings(order: SettingsOrder) -> &'static str {
     match order {
         SettingsOrder::V07 => {
-            "  # Which Kusion's reading of kcl.yaml and ci-test/settings.yaml holds here.\n  settings: v0.7\n"
+            "  # The Kusion version whose rules for kcl.yaml and ci-test/settings.yaml apply.\n  settings: v0.7\n"
         }
-        SettingsOrder::V091 => "  # Which Kusion's reading of kcl.yaml holds here.\n  settings: v0.9.1\n",
+        SettingsOrder::V091 => "  # The Kusion version whose rules for kcl.yaml apply.\n  settings: v0.9.1\n",
         SettingsOrder::V090 => "",
     }
 }

@@ -28,7 +28,7 @@ pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 /// stays a comment.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// The forge whose jobs run it.
+    /// The forge whose jobs run Konverge.
     pub forge: JobForge,
     /// The cloud that the jobs log in at.
     pub cloud: Option<JobCloud>,
@@ -45,7 +45,7 @@ pub struct Setup {
 /// A cluster, named by its context in the kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedContext {
-    /// Its name in `konverge.yaml`.
+    /// The name of the cluster in `konverge.yaml`.
     pub name: ClusterName,
     /// The context.
     pub context: String,
@@ -126,7 +126,7 @@ impl JobCloud {
 }
 
 impl LoginVariables {
-    /// Returns the variable of the repository with the identity of a job.
+    /// Returns the name of the repository variable that contains the identity of a job.
     fn of_job(&self, job: &str) -> String {
         format!("KONVERGE_{job}_{}", self.kind)
     }

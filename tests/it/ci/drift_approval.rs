@@ -184,10 +184,7 @@ async fn another_difference_than_the_approved_one_is_not_restored() {
     let serial = stage.state(&["show", "since/dev", "--output", "json"]).json()["serial"].clone();
     let ran = stage.approve(&old);
     ran.outcome.check(0);
-    says(
-        &ran,
-        &["since/dev does not differ from what was applied any more"],
-    );
+    says(&ran, &["since/dev no longer differs from what was applied"]);
     assert_eq!(issue(&stage, "since/dev").state, "closed");
     let now = stage.state(&["show", "since/dev", "--output", "json"]).json()["serial"].clone();
     assert_eq!(now, serial);

@@ -262,7 +262,7 @@ async fn a_digest_is_agreed_to_by_who_starts_the_run_and_its_environment_s_revie
         &stage,
         &pushed,
         "hurry-web",
-        &["no merged pull request showed it"],
+        &["no merged pull request showed this change"],
     )
     .await;
     let digest = pushed.digest();
@@ -351,7 +351,13 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
         world.collaborators.insert("dev".into(), "write");
     });
     let pushed = stage.straight_to_main(|stage| stage.stack("gate/dev", &[("gate-web", "one")]));
-    stopped(&stage, &pushed, "gate-web", &["no merged pull request showed it"]).await;
+    stopped(
+        &stage,
+        &pushed,
+        "gate-web",
+        &["no merged pull request showed this change"],
+    )
+    .await;
     let digests = pushed.output("unreviewed");
     assert_eq!(digests, pushed.digest());
     let result = std::fs::read_to_string(pushed.output("result-path")).unwrap();
@@ -392,7 +398,13 @@ async fn the_reviewers_of_a_push_s_second_job_agree_to_what_the_first_one_stoppe
     // They agreed to these digests and to no others, in this attempt and in no other.
     stage.env = second(&"0".repeat(64));
     let other = stage.again();
-    stopped(&stage, &other, "gate-web", &["no merged pull request showed it"]).await;
+    stopped(
+        &stage,
+        &other,
+        "gate-web",
+        &["no merged pull request showed this change"],
+    )
+    .await;
     stage.env = second(&digests);
     stage.env.push(("GITHUB_RUN_ATTEMPT", "2".to_owned()));
     let rerun = stage.again();

@@ -62,7 +62,7 @@ async fn a_rollout_that_waits_leaves_the_stack_pending_until_a_run_sees_it_promo
     let comment = stage.comments().pop().unwrap().1;
     for words in [
         "### Konverge apply: 1 waiting · 1 skipped",
-        "`canary/dev` waits for promotion; the next apply takes it up again",
+        "`canary/dev` waits for promotion; the next apply continues",
         "| `canary/dev` | waiting | 1 of 1 resource |",
     ] {
         assert!(comment.contains(words), "{words}: {comment}");

@@ -301,7 +301,7 @@ fn nobody_is_there_to_agree() {
     says(
         &konverge(&monorepo, &["drift", "--all"]),
         64,
-        &["every stack is the default here", "leave `--all` out"],
+        &["this command selects every stack by default", "leave `--all` out"],
     );
 }
 

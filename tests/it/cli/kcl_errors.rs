@@ -63,7 +63,10 @@ fn the_first_causes_of_many_stacks_are_shown_once() {
         "{said}"
     );
     assert!(said.contains("a/dev, b/dev, c/dev: failed (3 stacks)"), "{said}");
-    assert!(said.contains("… and 1 line of single stacks"), "{said}");
+    assert!(
+        said.contains("… and 1 line that only some of the stacks have"),
+        "{said}"
+    );
 
     // `check` has each place, once with its stacks.
     let cache = tempfile::tempdir().unwrap();

@@ -375,7 +375,7 @@ async fn a_rollout_says_when_its_bake_ends_what_its_gates_said_and_whom_it_waits
     let since: Timestamp = "2026-11-26T03:00:00Z".parse().unwrap();
     let out = recorded.folder.path().join("site");
     recorded.build(&out);
-    assert!(page(&out, "rollouts.html").contains("It has not started"));
+    assert!(page(&out, "rollouts.html").contains("The rollout has not started"));
     rollout(&recorded, &config, RolloutPhase::Baking, since).await;
     recorded.build(&out);
     let baking = page(&out, "rollouts.html");

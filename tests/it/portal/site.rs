@@ -225,7 +225,7 @@ async fn a_damaged_state_is_told_and_the_rest_stands() {
         "{broken}"
     );
     assert!(
-        broken.contains("Serial 1") && broken.contains("It cannot be read"),
+        broken.contains("Serial 1") && broken.contains("This serial cannot be read"),
         "{broken}"
     );
     assert!(site["stacks/shop@dev/index.html"].contains("v1:ConfigMap:shop:web"));

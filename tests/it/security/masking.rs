@@ -254,7 +254,12 @@ async fn what_a_decoy_hides_is_not_reviewed() {
 
     let merged = stage.merge(7, "decoy");
     merged.outcome.check(3);
-    assert!(merged.outcome.stdout.contains("no merged pull request showed it"));
+    assert!(
+        merged
+            .outcome
+            .stdout
+            .contains("no merged pull request showed this change")
+    );
     assert_eq!(stage.value("decoy-web").await, None);
     let issue = stage.github.world(|world| world.issues[0].body.clone());
     assert!(

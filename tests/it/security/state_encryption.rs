@@ -283,7 +283,7 @@ async fn a_rekey_changes_who_can_open_what_was_written_before() {
     assert!(
         refused
             .stderr
-            .contains("`vault-transit:db/transit/other` does not wrap it"),
+            .contains("`vault-transit:db/transit/other` does not wrap the data key"),
         "{}",
         refused.stderr
     );
@@ -352,7 +352,11 @@ async fn a_lost_key_is_replaced_with_the_identity_of_an_age_recipient() {
     }
     sealed.encrypt_to(&[TRANSIT, &age]);
     let refused = sealed.konverge(&["state", "rekey"]).expect(1);
-    assert!(refused.stderr.contains("does not wrap it"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("does not wrap the data key"),
+        "{}",
+        refused.stderr
+    );
     sealed.identity(Some(&age::x25519::Identity::generate()));
     sealed.konverge(&["state", "rekey"]).expect(1);
     sealed.identity(Some(&sealed.age.clone()));

@@ -464,7 +464,7 @@ async fn the_first_preview_says_of_each_adopted_object_why() {
     assert!(text.contains(sentence), "{text}");
     let (adopted, text) = notes();
     assert_eq!(adopted, 2);
-    let why = "it exists and nothing is recorded of `shop/prod`: the first apply takes it over";
+    let why = "it exists and the state of `shop/prod` is empty: the first apply takes it over";
     assert_eq!(text.matches(why).count(), 2, "{text}");
 
     let mut state = state(7);

@@ -12,14 +12,14 @@ pub enum Untrusted {
     #[error("{what} is `{path}`, which is not an absolute path", path = display_path(path))]
     Relative {
         what: String,
-        /// The path as given.
+        /// The path as it was configured.
         path: PathBuf,
     },
     /// The path leads into the checkout.
     #[error("{what} is `{path}`, which lies in the repository{by}", path = display_path(path), by = by(path, place))]
     Inside {
         what: String,
-        /// The path as given.
+        /// The path as it was configured.
         path: PathBuf,
         /// The path at which it enters the checkout.
         place: PathBuf,
@@ -28,14 +28,14 @@ pub enum Untrusted {
     #[error("{what} is `{path}`, which lies below /proc: it names another file in every process", path = display_path(path))]
     Process {
         what: String,
-        /// The path as given.
+        /// The path as it was configured.
         path: PathBuf,
     },
     /// The path has too many symbolic links.
     #[error("{what} is `{path}`, which has too many links", path = display_path(path))]
     TooManyLinks {
         what: String,
-        /// The path as given.
+        /// The path as it was configured.
         path: PathBuf,
     },
     /// The program is not on the `PATH`, or only in folders from which nothing may be run.
@@ -45,7 +45,7 @@ pub enum Untrusted {
     NotFound {
         /// The names that were searched.
         names: Vec<String>,
-        /// A program with one of the names that was found but may not be run.
+        /// The program with one of these names that was found, but is in the checkout and so must not be run.
         passed_over: Option<PathBuf>,
     },
 }

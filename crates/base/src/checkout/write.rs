@@ -23,7 +23,7 @@ use nix::{
 pub enum Existing {
     /// The file is replaced atomically.
     Replace,
-    /// The file is kept.
+    /// An existing file is not changed.
     Keep,
 }
 

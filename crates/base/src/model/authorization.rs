@@ -17,7 +17,7 @@ pub struct Authorization {
     /// The users who approved exactly this plan, by its digest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agreed_by: Vec<String>,
-    /// The reason that they gave. It is free text, so it is escaped where it is shown.
+    /// The reason that the approvers gave. It is free text, so it is escaped where it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The findings of policy sets that were overridden.
@@ -42,7 +42,7 @@ pub struct PolicyOverride {
     pub message: String,
     /// The users who overrode the finding.
     pub by: Vec<String>,
-    /// The reason that they gave.
+    /// The reason that the approvers gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -101,7 +101,7 @@ fn is_zero(number: &usize) -> bool {
 pub struct ReviewedPull {
     /// Number of the pull request.
     pub number: u64,
-    /// The last head of the pull request. The preview of this head counts.
+    /// The last head of the pull request; only the preview of this head counts as reviewed.
     pub head: CommitId,
     /// The users who approved that head; `None` if GitHub could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,8 +36,8 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Returns true if a recorded object is in the container, on this cluster. A record without a cluster counts as on
-    /// it.
+    /// Returns true if a recorded object is in the container, on this cluster. A record without a cluster counts as a
+    /// record of this cluster.
     pub fn holds(self, recorded: &Recorded, cluster: Option<&ClusterName>) -> bool {
         recorded.runtime == RuntimeKind::Kubernetes
             && recorded.cluster.as_ref().or(cluster) == cluster

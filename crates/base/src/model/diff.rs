@@ -1,5 +1,5 @@
-//! The differences between two JSON values, path by path. This module compares structure only; what a difference
-//! means is decided elsewhere.
+//! The differences between two JSON values, path by path. This module compares structure only; its callers decide what
+//! a difference means.
 //!
 //! Lists of maps are compared item by item if their items have a key, as Kubernetes merges them. If the items that two
 //! lists share are in another order, the lists differ as a whole.

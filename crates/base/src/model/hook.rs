@@ -18,7 +18,7 @@ pub const HOOK_STAMP: &str = "konverge/hook-digest";
 /// The time at which a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookTime {
-    /// Before the workloads that it guards change.
+    /// Runs before the workloads that the hook guards change.
     Pre,
     /// After the workloads that it guards are ready.
     Post,
@@ -87,7 +87,7 @@ pub struct HookTask {
     pub keeps_last: bool,
     /// True if a rollback may run the hook, or go back past it.
     pub reversible: bool,
-    /// The workloads that it guards, sorted.
+    /// The workloads that the hook guards, sorted.
     pub guards: Vec<ResourceId>,
     /// The digest over the Job and the resources that it guards.
     pub digest: Digest,

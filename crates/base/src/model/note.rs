@@ -9,7 +9,7 @@ use super::StackId;
 pub struct Note {
     /// The importance.
     pub level: NoteLevel,
-    /// The stack that it is about.
+    /// The stack that the note is about.
     pub stack: Option<StackId>,
     /// The text. It may contain text of a pull request.
     pub text: String,

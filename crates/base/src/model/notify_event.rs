@@ -41,7 +41,7 @@ impl NotifyEvent {
         )
     }
 
-    /// Returns the event as which a receiver gets this one, if it does not ask for this one.
+    /// Returns the more general event that a receiver gets instead, if it is not subscribed to this event.
     pub fn wider(self) -> Option<Self> {
         match self {
             Self::Denied | Self::HookFailed | Self::RolloutFailed => Some(Self::ApplyFailed),

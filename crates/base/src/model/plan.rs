@@ -242,7 +242,7 @@ pub struct ResourcePlan {
     pub digest: Digest,
     /// The way in which the change was validated.
     pub validated: Validation,
-    /// For a replacement: the paths that force it.
+    /// The paths that force the replacement, if the action is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replace: Vec<String>,
     /// For an update that no server has seen: the changed paths that Kubernetes documents as immutable.
@@ -354,15 +354,15 @@ pub(super) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
 /// The origin of a difference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeOrigin {
-    /// This change of the Spec.
+    /// The Spec changed.
     Change,
     /// The live object changed since our last write.
     Drift,
     /// The server sets a default.
     Default,
-    /// An admission webhook or policy sets it.
+    /// An admission webhook or policy sets the field.
     Admission,
-    /// Another field manager sets it, by name.
+    /// Another field manager, given by its name, sets the field.
     Manager(String),
     /// The version of a secret moved in its store.
     Rotation,

@@ -41,7 +41,7 @@ pub struct StackDocument {
     /// The other names of the stack. Rules do not see them.
     #[serde(skip)]
     pub known_as: OtherNames,
-    /// The texts in it that are masked wherever they are shown, also in what a rule says.
+    /// The texts in the document that are masked wherever they are shown, also in the message of a rule.
     #[serde(skip)]
     pub hidden: BTreeSet<String>,
     /// All resources of the stack, unchanged ones and deleted ones too; sorted by id.
@@ -78,12 +78,12 @@ pub struct DocumentResource {
     /// `create`, `update`, `replace`, `delete`, `adopt`, `forget`, `run`, `unchanged` or `unknown`.
     #[schemars(with = "String")]
     pub action: Action,
-    /// For a replacement: the paths that force it.
+    /// The paths that force the replacement, if the action is one.
     pub replace: Vec<String>,
     /// True if the change permanently deletes data or releases an address.
     pub data_loss: bool,
-    /// The resource before the change; `null` if it does not exist. Of an update it has the fields that the
-    /// Spec sets and those that change.
+    /// The resource before the change; `null` if it does not exist. For an update, it has only the fields that the Spec
+    /// sets and those that change.
     pub before: Option<Value>,
     /// The resource after the change; `null` if it is deleted.
     pub after: Option<Value>,

@@ -63,7 +63,7 @@ pub enum NamedBy {
     /// The names in `project.yaml` and `stack.yaml`.
     #[default]
     Names,
-    /// The folder, because other folders have the same names.
+    /// The folder of the stack, because several stacks have the same names.
     Folder,
     /// `stacks[].identity` in `konverge.yaml`.
     Config,

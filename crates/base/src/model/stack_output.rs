@@ -21,7 +21,7 @@ use super::{ResourceId, StackId, masked_value};
 /// The prefix of a reference to an output of another stack.
 pub const MARK: &str = "$stack_output.";
 
-/// The key in a Spec, beside `resources` or in the `extensions` of a resource.
+/// The key of the outputs in a Spec: at the top level, or in the `extensions` of a resource.
 pub const OUTPUTS_KEY: &str = "konverge/outputs";
 
 /// The maximum size of all outputs of a stack as JSON, in bytes.

@@ -23,7 +23,7 @@ pub struct StatusReport {
 /// The freeze of all applies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FreezeStatus {
-    /// The reasons that were given.
+    /// The reasons of the people who froze applies, joined.
     pub reason: String,
     /// The time at which the freeze was first set.
     pub since: Timestamp,

@@ -92,7 +92,7 @@ impl Timeline {
         ends.max().unwrap_or_default()
     }
 
-    /// Returns the time that the run waited, by the thing that it waited for. Overlapping times count once.
+    /// Returns how long the run waited, for each cause of a wait. Overlapping times count once.
     pub fn waits(&self) -> BTreeMap<&str, Duration> {
         let mut waits: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
         let mut parts: Vec<_> = self.of(PartKind::Wait).collect();

@@ -95,7 +95,7 @@ impl ReviewGate {
         }
     }
 
-    /// Returns those of the digests that somebody approved.
+    /// Returns the digests that somebody approved.
     fn given(&self, digests: impl IntoIterator<Item = Digest>) -> impl Iterator<Item = Digest> {
         let digests = digests.into_iter();
         digests.filter(|digest| self.approvals.contains(digest))

@@ -16,7 +16,7 @@ use konverge_forge::{ForgeError, PreviewComment, ReviewApproval};
 /// The overrides in the reviews of a pull request.
 #[derive(Debug, Default)]
 pub(crate) struct ReviewOverrides {
-    /// The reviewers who override each finding. Whether they may override it is decided elsewhere.
+    /// The reviewers who override each finding. Their permission to override it is not checked yet.
     pub given: BTreeMap<Digest, OverrideReasons>,
     /// Explanations why an intended override does not count.
     pub remarks: BTreeSet<String>,

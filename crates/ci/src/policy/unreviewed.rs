@@ -33,7 +33,7 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
     if found.summary.changed() == 0 {
         return UserError::new(
             ErrorKind::Unreviewed,
-            format!("{stack} does not differ from what was applied any more: nothing was restored"),
+            format!("{stack} no longer differs from what was applied: nothing was restored"),
         );
     }
     let what = format!("{stack} was not restored: the given digest is not that of its present difference");
@@ -59,7 +59,7 @@ pub(crate) fn naming(mut refusal: UserError, pulls: &[PullHead]) -> UserError {
 fn describe(unreviewed: &Unreviewed, restores: bool) -> String {
     let Unreviewed { unit, objection } = unreviewed;
     let why = match objection {
-        Objection::Unseen => "no merged pull request showed it",
+        Objection::Unseen => "no merged pull request showed this change",
         Objection::BaseChanged => {
             "the live value is neither the reviewed value nor the last one that Konverge wrote"
         }

@@ -144,7 +144,7 @@ pub(crate) enum Task {
     },
     /// Preview the group of a merge queue.
     MergeGroup {
-        /// The parent of the group.
+        /// The commit on which the merge group is based.
         base: CommitId,
         head: CommitId,
         /// The target branch.
@@ -358,7 +358,7 @@ impl Authority {
                 "the default branch was deleted: nothing is applied",
             )
             .hint(format!(
-                "restore it on {} (Branches, Restore); the next push to it applies what is missing",
+                "restore it on {} (Branches, Restore); the next push to the branch applies the pending changes",
                 caller.forge
             )));
         };

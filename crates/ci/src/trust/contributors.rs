@@ -40,8 +40,8 @@ impl Contributors {
         };
         let mut people = BTreeSet::new();
         for commit in commits {
-            // GitHub created this merge commit when somebody pressed the button, and names that person as its author. A
-            // merge commit contributes no code.
+            // GitHub created this merge commit when somebody pressed the merge button, and names that person as its
+            // author. A merge commit contributes no code.
             if !(commit.parents.len() > 1 && by_button(&commit.commit)) {
                 people.extend(commit.people.iter().cloned());
             }

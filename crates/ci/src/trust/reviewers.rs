@@ -297,14 +297,14 @@ impl Reviewers {
     }
 }
 
-/// Answers that GitHub would give, for tests. What is missing is answered as without a client: nobody is known.
+/// Responses of GitHub for tests. A missing entry is treated as without a client: nobody is known.
 #[cfg(test)]
 #[derive(Default)]
 pub(crate) struct KnownPeople {
     pub permissions: Vec<(&'static str, Permission)>,
     /// The approvals of pull requests: number, reviewer, head.
     pub approvals: Vec<(u64, &'static str, CommitId)>,
-    /// What else was said in approvals, by the number of the pull request.
+    /// Further approving reviews, by the number of the pull request.
     pub reviews: Vec<(u64, ReviewApproval)>,
     /// The comments of previews, by the number of the pull request.
     pub comments: Vec<(u64, PreviewComment)>,
@@ -312,11 +312,11 @@ pub(crate) struct KnownPeople {
     pub teams: Vec<(&'static str, &'static str, bool)>,
     /// The ids of reviews whose text was edited, and by whom.
     pub edited: Vec<(&'static str, &'static str)>,
-    /// Who approved run 1 in the environment `production`.
+    /// The users who approved run 1 in the environment `production`.
     pub approved_run: Vec<&'static str>,
-    /// Who took part in a pull request; the last one says whether it came from a fork.
+    /// The contributors to a pull request; the last field is true if it came from a fork.
     pub pulls: Vec<(u64, Vec<&'static str>, bool)>,
-    /// Who took part in the commits from `since` to a head, and whether somebody is unknown.
+    /// The contributors to the commits from `since` to a head; the last field is true if somebody is unknown.
     pub commits: Vec<(CommitId, CommitId, Vec<&'static str>, bool)>,
 }
 

@@ -85,7 +85,8 @@ fn http(status: &Option<u16>) -> String {
 }
 
 impl SecretProblem {
-    /// Returns true if the problem concerns the whole store, so that every other secret in it has it too.
+    /// Returns true if the problem concerns the whole store, so that every other secret in the store has the problem
+    /// too.
     pub fn is_of_store(&self) -> bool {
         matches!(
             self,

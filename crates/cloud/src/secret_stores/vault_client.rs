@@ -218,7 +218,7 @@ impl VaultClient {
                 let jwt = jwt.ok_or_else(|| {
                     missing("this job gets no OIDC token; it needs `permissions: {id-token: write}`")
                 })?;
-                // Known for masking before it is sent, because an error of the server may quote it.
+                // The token is masked from here on, before it is sent, because an error of the server may quote it.
                 self.secrets.learn(&jwt);
                 let role = match (rights, preview_role) {
                     (SecretRights::Versions, Some(preview_role)) => preview_role,

@@ -77,7 +77,8 @@ impl<'a> CodeEditor<'a> {
             let what = format!("`{}` is not a reference of an image", reference.escape_debug());
             let failure = UserError::new(ErrorKind::Usage, what);
             let failure = self.at_image(failure, stack, name).await;
-            return Err(failure.hint("such as `ghcr.io/example/storefront:2.5.0`; nothing was written"));
+            return Err(failure
+                .hint("write a reference such as `ghcr.io/example/storefront:2.5.0`; nothing was written"));
         }
         let before = self.spec(&stack.id).await?;
         let all = images(&before);

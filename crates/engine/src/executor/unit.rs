@@ -70,7 +70,8 @@ impl Executor<'_> {
         let Some((first, node)) = touched.first() else {
             return Ok(());
         };
-        // Of a whole batch every member counts as work. If none of them changes, the runtime is not called at all.
+        // In a runtime that applies whole batches, every member counts as work. If none of them changes, the runtime is
+        // not called at all.
         let kind = first.public.runtime;
         if node.granularity == Granularity::Segment
             && touched
@@ -100,7 +101,8 @@ impl Executor<'_> {
             last_progress: Mutex::default(),
         };
         let planned: Vec<PlannedResource> = touched.into_iter().map(|(planned, _)| planned).collect();
-        // The ids are copied, because the call below takes the plans, and a silent runtime must be noticed afterwards.
+        // The ids are copied, because the call below takes the plans: afterwards each resource without a reported
+        // result must be found.
         let asked: Vec<_> = planned
             .iter()
             .map(|p| (p.item.id.clone(), p.public.action))

@@ -96,7 +96,7 @@ fn read_document(
                 return Err(shape(path, unknown_key(unknown, "a Spec", &SPEC_KEYS)));
             }
             let store = mapping(map, "secretStore", path)?;
-            // An empty provider means the same as no store, so there is nothing to compare.
+            // An empty provider means the same as no store, so the Spec then has no store of its own.
             let says_nothing = |(key, value): (&String, &Value)| {
                 key == "provider" && (value.is_null() || value.as_object().is_some_and(Map::is_empty))
             };

@@ -383,7 +383,7 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                     Some(variable) => format!(
                         "{variable} holds the path of a kubeconfig: not its text, and no other secret"
                     ),
-                    None => "`kubectl config get-contexts` lists what a kubeconfig holds".to_owned(),
+                    None => "`kubectl config get-contexts` lists the contexts of a kubeconfig".to_owned(),
                 };
                 refused(error, &place, variable.as_deref(), &hint).context(format!("cluster `{name}`"))
             })

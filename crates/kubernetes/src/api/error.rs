@@ -168,7 +168,7 @@ impl ApiError {
                 401 => failure
                     .hint("the credentials are not accepted: `kubectl auth whoami` shows your identity"),
                 403 if is_about_rights(&status.message) => failure
-                    .hint("the account lacks this right: `kubectl auth can-i --list` shows what it has"),
+                    .hint("the account lacks this right: `kubectl auth can-i --list` shows the rights that it has"),
                 _ => failure,
             },
         }

@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         }
         let in_order = members.is_sorted_by(|(a, _): &(Cow<'_, str>, JsonRef<'_>), (b, _)| a < b);
         if !in_order {
-            // Of duplicate keys the last one is used, as by other parsers.
+            // If a key occurs twice, its last value counts, as in other parsers.
             members.reverse();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             members.dedup_by(|(later, _), (kept, _)| later == kept);

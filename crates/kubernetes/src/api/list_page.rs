@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips white space. Consumes the next byte and returns true if it is this one.
+    /// Skips white space. If the next byte is `byte`, consumes it and returns true.
     fn is_at(&mut self, byte: u8) -> bool {
         let space = self.text[self.at..]
             .iter()

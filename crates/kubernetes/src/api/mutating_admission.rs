@@ -19,7 +19,7 @@ pub(crate) struct Admission {
     /// The digest of the whole configuration.
     pub digest: Digest,
     rules: Vec<Rule>,
-    /// True if a part of it may not be read, so that anything unseen may mutate any object.
+    /// True if a part of the configuration may not be read: then an unknown webhook or policy may mutate any object.
     is_partial: bool,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Admission {
 enum Listing {
     /// The cluster does not have the kind.
     Unknown,
-    /// The permission to list it is missing.
+    /// The permission to list the objects is missing.
     Denied,
     Items(Value),
 }
@@ -136,8 +136,7 @@ impl Admission {
         self.rules.iter().any(|rule| rule.fits(group, plural))
     }
 
-    /// Returns true if the mutation of objects of this kind may change although nothing that is read here
-    /// changes.
+    /// Returns true if the mutation of objects of this kind may change although nothing changes that is read here.
     pub(crate) fn may_change_unseen(&self, group: &str, plural: &str) -> bool {
         let mut rules = self.rules.iter();
         self.is_partial || rules.any(|rule| rule.by_unseen && rule.fits(group, plural))
@@ -189,7 +188,7 @@ struct Selects {
 }
 
 impl Selects {
-    /// Reads them from selectors and expressions.
+    /// Reads the facts from the selectors and expressions of a webhook or policy.
     fn from_selectors(selectors: &[&Value], expressions: &Value) -> Self {
         let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
         let mut selects = Self {

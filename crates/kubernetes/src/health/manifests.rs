@@ -42,7 +42,7 @@ impl From<ManifestError> for UserError {
         );
         failure
             .at(error.file, error.line, error.column)
-            .hint("`kubectl get KIND NAME -o yaml` prints what is expected here")
+            .hint("`kubectl get KIND NAME -o yaml` prints an object in the expected form")
     }
 }
 

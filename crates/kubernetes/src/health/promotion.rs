@@ -30,8 +30,9 @@ pub(super) fn is_of_spec(view: &ObjectView, field: &str, manager: &str) -> bool 
         .list("/metadata/managedFields")
         .filter(|entry| entry.at(&format!("/fieldsV1{path}")).is_some())
         .collect();
-    // A webhook's change of an applied object is recorded as an update by the same manager. Argo CD uses
-    // updates unless configured otherwise.
+    // A webhook's change of an applied object is recorded as an update by the same manager, so updates of a manager
+    // that applies do not count. Argo CD only updates unless configured otherwise, so the updates of a manager that
+    // never applies count.
     let applied =
         |entry: &ObjectView| entry.text("/manager") == manager && entry.text("/operation") == "Apply";
     let applies =

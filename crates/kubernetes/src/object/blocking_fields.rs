@@ -69,7 +69,7 @@ impl BlockingField {
             }
         };
         let why = if self.is_rekeyed {
-            "it is an item of the Spec under another key"
+            "the Spec has the same item under another key"
         } else {
             "the server does not accept the Spec together with it"
         };

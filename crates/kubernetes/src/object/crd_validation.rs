@@ -13,7 +13,7 @@ use konverge_base::model::{ClusterName, GroupKind, diff, field_path, masked_valu
 pub(crate) struct Definition {
     pub cluster: ClusterName,
     body: Map<String, Value>,
-    /// True if the plan creates or changes it. An unchanged one is already known to the server.
+    /// True if the plan creates or changes the definition. The server already knows an unchanged one.
     pub changes: bool,
 }
 

@@ -66,7 +66,7 @@ impl Precondition {
         self.check_current(&object, subject, doing).map(Some)
     }
 
-    /// Checks on an object that was just read that a write is still allowed.
+    /// Checks whether a write is still allowed, by an object that was just read.
     pub(crate) fn check_current(
         &self,
         object: &Value,

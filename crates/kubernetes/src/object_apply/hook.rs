@@ -304,6 +304,6 @@ impl Run<'_> {
             self.task.subject.title()
         );
         Ok(UserError::new(ErrorKind::Kubernetes, what)
-            .hint("find out whether its work is done; the next apply runs it again"))
+            .hint("find out whether the work of the hook is done; the next apply runs the hook again"))
     }
 }

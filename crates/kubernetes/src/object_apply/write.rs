@@ -77,7 +77,7 @@ pub(super) async fn write_and_record(
 /// The object to write, with the values of its secret references, which are overwritten in memory on drop.
 pub(super) struct FilledBody<'a> {
     prepared: &'a PreparedWrite,
-    /// The object with its values, and their paths.
+    /// The object with the values of its secret references, and the paths of these values.
     filled: Option<(Value, Vec<&'a str>)>,
 }
 

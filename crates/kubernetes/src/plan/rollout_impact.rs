@@ -102,7 +102,7 @@ fn restart(kind: GroupKind<'_>, spec: &Value, count: u64) -> RolloutImpact {
     };
     match strategy["type"].as_str() {
         Some("Recreate") => {
-            RolloutImpact::restarts(count, "at once: all end before the first new one starts")
+            RolloutImpact::restarts(count, "at once: all pods end before the first new pod starts")
         }
         Some("OnDelete") => RolloutImpact::note(ON_DELETE),
         _ if kind == GroupKind::STATEFUL_SET => {
@@ -161,7 +161,7 @@ mod tests {
         );
         assert_eq!(
             describe("Deployment", 1, 4, "b", json!({"strategy": {"type": "Recreate"}})).unwrap(),
-            "restarts 1 pod at once: all end before the first new one starts; starts 3 pods"
+            "restarts 1 pod at once: all pods end before the first new pod starts; starts 3 pods"
         );
         let partition =
             json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}});

@@ -31,9 +31,9 @@ pub(crate) struct ModuleCall<'a> {
 /// The order of the environment variables of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvOrder {
-    /// As the developer wrote them: Kusion 0.12.0 does so for its own workloads.
+    /// The order in which the developer wrote them: Kusion 0.12.0 keeps it for its own workloads.
     Declared,
-    /// As go-yaml sorts keys: modules get the developer's settings as YAML that Kusion wrote.
+    /// The order in which go-yaml sorts keys: modules get the developer's settings as YAML that Kusion wrote.
     Natural,
 }
 

@@ -126,7 +126,7 @@ fn a_patch_needs_a_workload() {
     stack.apps["foo"].as_object_mut().unwrap().remove("workload");
     let error = stack.generate().unwrap_err().to_string();
     assert!(
-        error.contains("the application has none that is known"),
+        error.contains("no workload of the application is known"),
         "{error}"
     );
 }
@@ -181,7 +181,10 @@ fn the_workload_is_the_only_resource_of_its_module_or_the_marked_one() {
     let unmarked = generate(&[workload("{}"), workload("{ }")])
         .unwrap_err()
         .to_string();
-    assert!(unmarked.contains("none that is known"), "{unmarked}");
+    assert!(
+        unmarked.contains("no workload of the application is known"),
+        "{unmarked}"
+    );
     let two = generate(&[marked, workload("{kusion.io/is-workload: true}")])
         .unwrap_err()
         .to_string();

@@ -14,7 +14,7 @@ use super::request::{AdmissionRequest, Namespaces, Operation};
 pub(crate) enum Selected {
     Yes,
     No,
-    /// It cannot be decided before the apply, for this reason.
+    /// The match cannot be decided before the apply, for this reason.
     Unknown(String),
 }
 

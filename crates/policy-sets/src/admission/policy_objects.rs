@@ -13,7 +13,7 @@ use crate::{possible_reads::Mentions, rule::PolicyFile};
 pub(crate) struct PolicyObject {
     pub name: String,
     pub object: Value,
-    /// The path of its file.
+    /// The path of the file that contains the object.
     path: String,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum RegoDifference {
     #[error("division by zero")]
     ByZero,
     #[error(
-        "OPA computes with more digits than this engine, and they may decide here: compute with whole numbers, such as thousandths"
+        "OPA computes with more digits than this engine, which may change the result: compute with whole numbers, such as thousandths"
     )]
     TooManyDigits,
 }
@@ -95,7 +95,7 @@ pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
     extend(engine, "regex.template_match", 4, |_| {
         Err(RegoDifference::Differs(
             "regex.template_match",
-            "write an expression for regex.match",
+            "use `regex.match` with a regular expression instead",
         ))
     });
     extend(engine, "upper", 1, |arguments| {

@@ -175,7 +175,6 @@ fn drop_nulls(value: &mut Value) {
 
 /// Returns a key of Terraform's plan that a rule reads and this input lacks. Reading it would be undefined, and the
 /// rule would silently find nothing.
-/// would find nothing.
 pub(crate) fn missing_terraform_key(source: &str) -> Option<&'static str> {
     let source = without_comments(source);
     let words: Vec<_> = source.split_whitespace().collect();

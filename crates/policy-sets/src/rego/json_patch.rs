@@ -25,7 +25,7 @@ pub(super) fn apply(document: &mut Value, patch: &Value) -> Result<(), String> {
         "move" => {
             let from = steps("from")?;
             if path.starts_with(&from) {
-                return Err("a value is not moved into itself".to_owned());
+                return Err("a value cannot be moved into itself".to_owned());
             }
             let moved = remove(document, &from)?;
             add(document, &path, moved)
@@ -101,7 +101,7 @@ fn add(document: &mut Value, path: &[String], value: Value) -> Result<(), String
 }
 
 fn remove(document: &mut Value, path: &[String]) -> Result<Value, String> {
-    let (last, parents) = path.split_last().ok_or("the whole document is not removed")?;
+    let (last, parents) = path.split_last().ok_or("the whole document cannot be removed")?;
     let removed = match find(document, parents)? {
         Value::Object(fields) => fields.shift_remove(last),
         Value::Array(items) => {

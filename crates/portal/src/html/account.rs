@@ -45,7 +45,7 @@ pub fn account(person: &PortalPerson, roles: &[(&str, &str)], csrf: &str) -> Str
 /// Renders the page after signing out.
 pub fn signed_out() -> String {
     let main = html! {
-        p { "You are signed out here. The login provider may still know you." }
+        p { "You are signed out of the portal. You may still be signed in at the login provider." }
         p { a href=(site_path::OVERVIEW) { "Sign in again" } }
     };
     Page {

@@ -9,16 +9,16 @@ use super::{
 use crate::{AUDIT_ROWS, AuditDocument, AuditEntry, RequestOutcome, site_path};
 use konverge_report::plural;
 
-/// Renders the page.
+/// Renders the page of the audit log.
 pub fn audit(audit: &AuditDocument) -> String {
     let main = html! {
         p.facts {
-            (plural(audit.entries.len(), "entry")) ", the newest first. A person is who the login reported. "
+            (plural(audit.entries.len(), "entry")) ", the newest first. The person is the user that the login provider reported. "
             "What a run did is in the history of the stack, with the forge's own actor. "
             a href=(site_path::AUDIT_CSV) { "The newest " (AUDIT_ROWS) " as CSV" }
         }
         (notices(&audit.notices))
-        @if audit.entries.is_empty() { p.empty { "Nobody asked for anything." } }
+        @if audit.entries.is_empty() { p.empty { "No request is recorded." } }
         ul.rows { @for entry in &audit.entries { (self::entry(entry)) } }
     };
     Page {

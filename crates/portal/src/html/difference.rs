@@ -10,7 +10,7 @@ use super::{
 use crate::{SerialChange, StateDifference};
 use konverge_report::plural;
 
-/// Renders the page.
+/// Renders the page with the difference of two serials.
 pub fn difference(difference: &StateDifference) -> String {
     let title = format!(
         "{}: serial {} to {}",

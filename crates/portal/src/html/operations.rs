@@ -80,8 +80,8 @@ fn reason() -> Markup {
     html! { label.search { "Reason " input name="reason" required maxlength=(LONGEST_REASON) autocomplete="off"; } }
 }
 
-/// Renders the page that stops all applies, and lets them run again. `csrf` is the token for the form; without it
-/// the page has no form.
+/// Renders the page on which a person stops all applies or lets them run again. `csrf` is the token for the form;
+/// without it the page has no form.
 pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
     let operation = match overview.freeze {
         Some(_) => PortalOperation::Unfreeze,
@@ -122,8 +122,8 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
     let main = html! {
         p.verdict {
             @match answer.outcome {
-                RequestOutcome::Done => "It is done.",
-                _ => "It is recorded. The next step is yours:",
+                RequestOutcome::Done => "The portal has done it.",
+                _ => "Your request is recorded. You must do the next step:",
             }
         }
         @if let Some(next) = &answer.next {

@@ -10,7 +10,7 @@ use crate::{Overview, OverviewRow, StackCondition, site_path};
 use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
-/// The number of healthy stacks up to which their list is open.
+/// The maximum number of healthy stacks for which their list is expanded from the start.
 const OPEN: usize = 40;
 
 /// Renders the page. `overview` has the stacks that match the filter of the URL (`condition` and `text`), `total`

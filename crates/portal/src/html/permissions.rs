@@ -9,7 +9,7 @@ use super::{
 use crate::{Permission, PermissionSubject, PermissionsDocument, site_path};
 use konverge_forge::RepositoryPages;
 
-/// Renders the page. `None` means that there is no default branch to read from.
+/// Renders the page of permissions. A document of `None` means that there is no default branch to read from.
 pub fn permissions(
     document: Option<&PermissionsDocument>,
     forge: Option<&RepositoryPages>,
@@ -17,7 +17,7 @@ pub fn permissions(
 ) -> String {
     let main = html! {
         @match document {
-            None => p.notice { "There is no default branch here, so nobody knows who may do what. Build the pages in a clone." },
+            None => p.notice { "There is no default branch here, so the permissions are unknown. Build the pages in a clone." },
             Some(document) => {
                 p.facts {
                     "From " (code("konverge.yaml")) " of the default branch"

@@ -13,7 +13,7 @@ use konverge_base::model::{StackId, rollout::RolloutPhase};
 use konverge_forge::RepositoryPages;
 use konverge_report::plural;
 
-/// Renders the page.
+/// Renders the page of rollouts.
 pub fn rollouts(document: &RolloutsDocument, forge: Option<&RepositoryPages>, mode: PageMode) -> String {
     let main = html! {
         (notices(&document.notices))
@@ -40,11 +40,11 @@ fn section(rollout: &RolloutView, forge: Option<&RepositoryPages>) -> Markup {
             @match &rollout.progress {
                 RolloutProgress::NeverBegun { .. } => {
                     h2 { (line(&rollout.rollout)) }
-                    p.facts { "It has not started: no change of its stacks was merged since it was configured." }
+                    p.facts { "The rollout has not started: no change of its stacks was merged since it was configured." }
                 }
                 RolloutProgress::Begun(begun) => {
                     h2 { (line(&rollout.rollout)) " " (phase(begun)) }
-                    @if !rollout.configured { p.notice { "It is no longer in konverge.yaml." } }
+                    @if !rollout.configured { p.notice { "The rollout is no longer in konverge.yaml." } }
                     (self::begun(begun, forge))
                 }
             }
@@ -68,7 +68,7 @@ fn phase(begun: &BegunRollout) -> Markup {
 fn begun(begun: &BegunRollout, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         @if begun.overdue {
-            p.notice { "It is overdue: no run has continued it. Start a run of the workflow by " (code("repository_dispatch")) " of the type " (code("konverge-continue")) "." }
+            p.notice { "The rollout is overdue: no run has continued it. Start a run of the workflow by " (code("repository_dispatch")) " of the type " (code("konverge-continue")) "." }
         }
         p.facts {
             "Wave " (begun.wave) " of " (begun.waves.len()) " · commit " (commit(&begun.commit, forge))
@@ -81,7 +81,7 @@ fn begun(begun: &BegunRollout, forge: Option<&RepositoryPages>) -> Markup {
             dl.record { @for (gate, said) in &begun.gates { dt { (line(gate)) } dd { (prose(said)) } } }
         }
         @if !begun.approve.is_empty() {
-            h3 { "It waits for people" }
+            h3 { "The rollout waits for people" }
             ul {
                 @for (gate, digest) in &begun.approve {
                     li {

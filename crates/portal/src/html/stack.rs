@@ -30,7 +30,7 @@ use konverge_report::{
 
 /// The maximum number of resources whose attributes are shown.
 const WITH_ATTRIBUTES: usize = 200;
-/// The number of resources up to which their list is open.
+/// The maximum number of resources for which their list is expanded from the start.
 const OPEN: usize = 60;
 /// The number of unchanged lines that are shown around a change in a text.
 const AROUND: usize = 2;
@@ -48,7 +48,7 @@ pub struct StackPage<'a> {
     pub mode: PageMode,
 }
 
-/// Renders the page.
+/// Renders the page of one stack.
 pub fn stack(page: &StackPage<'_>) -> String {
     let view = page.view;
     let (id, forge) = (view.row.id.as_str(), view.forge.as_ref());
@@ -64,7 +64,7 @@ pub fn stack(page: &StackPage<'_>) -> String {
         @if !view.pending.is_empty() {
             section {
                 h2 { "Outcome unknown" }
-                p { "A run was interrupted. The next run finds out what happened to these:" }
+                p { "A run was interrupted. The next run finds out what happened to these resources:" }
                 ul { @for id in &view.pending { li { (code(id.as_str())) } } }
             }
         }
@@ -123,7 +123,7 @@ fn seen(seen: &SeenStack, forge: Option<&RepositoryPages>) -> Markup {
             section {
                 h2 { "Changes that are not applied" }
                 p.facts {
-                    "As the last preview of each pull request showed them. Those of a pull request that is still open are a proposal."
+                    "As the last preview of each pull request showed them. Changes of an open pull request are only proposed."
                 }
                 @for pending in &seen.pending_differences {
                     h3 {
@@ -221,7 +221,7 @@ fn graph(state: &StackState) -> Markup {
             h2 { "Dependencies (" (count) ")" }
             @match of_edges(edges, BTreeSet::new(), "From each resource to those that depend on it") {
                 Some(svg) => div.graph tabindex="0" role="region" aria-label="Dependencies" { (svg) },
-                None => p { "There are too many to draw. The attributes of each resource list what it depends on." },
+                None => p { "There are too many resources to draw. The attributes of each resource list what it depends on." },
             }
         }
     }
@@ -286,7 +286,7 @@ fn history_row(row: &HistoryRow, forge: Option<&RepositoryPages>) -> Markup {
     html! {
         span.name { "Serial " (row.serial) }
         @match &row.document {
-            HistoryDocument::Unreadable { unreadable } => p.note { "It cannot be read: " (prose(unreadable)) },
+            HistoryDocument::Unreadable { unreadable } => p.note { "This serial cannot be read: " (prose(unreadable)) },
             HistoryDocument::Read { reason, writer: by, time, commit: applied, resources, note, receipt } => {
                 p.facts {
                     (line(reason)) " " (moment(*time)) " by " (writer(by, forge))

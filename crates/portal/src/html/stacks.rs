@@ -9,12 +9,12 @@ use super::{
 use crate::{Overview, OverviewRow, StackOrder, site_path};
 use konverge_report::plural;
 
-/// Renders the page in this order.
+/// Renders the page of all stacks in this order.
 pub fn stacks(overview: &Overview, order: StackOrder, mode: PageMode) -> String {
     let mut rows: Vec<_> = overview.stacks.iter().collect();
     order.sort(&mut rows);
     let main = html! {
-        p.facts { (plural(rows.len(), "stack")) ". The head of a column sorts by it." }
+        p.facts { (plural(rows.len(), "stack")) ". Select the head of a column to sort by that column." }
         div.table tabindex="0" role="region" aria-label="Stacks" {
             table {
                 thead { tr { @for column in COLUMNS { (head(column, order)) } } }

@@ -63,7 +63,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Renders the page.
+/// Renders the page of trends.
 pub fn trends(trends: &Trends, mode: PageMode) -> String {
     let main = html! {
         p.facts { "The last " (trends.weeks.len()) " weeks, each from Monday in UTC; the last one is not over. From what applies and drift checks record." }

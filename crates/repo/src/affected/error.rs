@@ -25,8 +25,9 @@ impl From<AffectedError> for UserError {
         match error {
             AffectedError::Source(error) => SetupFailure::from(error).into(),
             AffectedError::Setup(error) => error.into(),
-            AffectedError::UnknownStack(_) => UserError::new(ErrorKind::Layout, error.to_string())
-                .hint("`konverge affected --base HEAD~1` lists stacks; `git add` makes a new one known"),
+            AffectedError::UnknownStack(_) => UserError::new(ErrorKind::Layout, error.to_string()).hint(
+                "`konverge affected --base HEAD~1` lists stacks; a new stack must be known to git: `git add`",
+            ),
         }
     }
 }

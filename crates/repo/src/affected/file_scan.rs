@@ -22,7 +22,7 @@ pub struct FileScan {
 /// The form in which a file imports a module that can read other files during evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ReaderImport {
-    /// There is no such import.
+    /// The file imports no module that can read files.
     #[default]
     Closed,
     /// The module is imported under its own name.

@@ -49,7 +49,7 @@ pub fn scan(bytes: &[u8]) -> Vec<Import> {
 /// Finds the imports of a file and its uses of the modules that read files.
 pub(super) fn scan_imports(bytes: &[u8]) -> ScanResult {
     let mut found = ScanResult::default();
-    // Most files of a monorepo import little: without these words there is nothing to find.
+    // Most files of a monorepo import little: a file without these words needs no scan.
     let worth = std::str::from_utf8(bytes).map_or(true, |text| {
         ["import", "file", "crypto"]
             .iter()

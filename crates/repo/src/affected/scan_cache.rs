@@ -18,7 +18,8 @@ use konverge_base::model::{
 /// The number of threads that read and scan. CI machines usually have two cores.
 const SCANNERS: usize = 2;
 
-/// The number of unknown contents up to which they are scanned again, because reading the cache file would take longer.
+/// The maximum number of unknown file contents that are scanned again. For more of them, reading the cache file is
+/// faster.
 const FEW: usize = 24;
 
 /// The number of contents up to which nothing is evicted (a cache file of a few hundred kilobytes).

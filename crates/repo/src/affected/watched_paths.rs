@@ -76,7 +76,8 @@ fn code_of(folder: &RepoPath) -> String {
     }
 }
 
-/// Returns a path from the root. If the annotation cannot contain the path, the folder above the `;` is returned.
+/// Returns a path from the root. A path with a `;` cannot be in the annotation, so the folder above that component is
+/// returned instead.
 fn plain(path: &RepoPath) -> String {
     let text = format!("/{}", path.as_str());
     match text.split_once(';') {

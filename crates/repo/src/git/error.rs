@@ -99,11 +99,11 @@ impl From<GitError> for UserError {
                 "if you trust it: `git config --global --add safe.directory {path}`"
             )),
             GitError::UnknownRevision(name) => failure
-                .hint("`git branch --all` and `git tag` list what there is")
+                .hint("`git branch --all` and `git tag` list the branches and tags")
                 // The local name of a remote branch begins with the name of the remote; its name on the server does
                 // not.
                 .hint(format!(
-                    "a commit that only the server has: `git fetch origin {}`",
+                    "if only the server has the commit: `git fetch origin {}`",
                     name.strip_prefix("origin/").unwrap_or(name)
                 )),
             GitError::NothingCommitted => failure.hint("commit first: `git add -A && git commit`"),

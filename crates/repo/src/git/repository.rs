@@ -372,11 +372,11 @@ impl Repository {
         self.raw_origin().map(|url| normalize_url(&url))
     }
 
-    /// Ensures that the tree of a commit is here. A shallow clone fetches it without its history; a full
-    /// clone with it, because `--depth` would make the clone shallow. Does nothing if it is here.
+    /// Ensures that the tree of a commit is here. A shallow clone fetches it without its history; a full clone with it,
+    /// because `--depth` would make the clone shallow. Does nothing if the tree is here.
     ///
     /// # Errors
-    /// It cannot be fetched.
+    /// The tree cannot be fetched.
     pub async fn ensure(
         &self,
         commit: &CommitId,

@@ -136,7 +136,7 @@ impl WorktreeSource {
         if !is_listed {
             return Ok(None);
         }
-        // A content that a written file had is kept if another file still has it.
+        // The earlier content of a written file stays in the listing if another file still has that content.
         stale.retain(|blob| on_disk.remove(blob).is_some());
         if !stale.is_empty() {
             let same = files.iter().filter(|(_, entry)| stale.contains(&entry.blob));

@@ -51,7 +51,7 @@ pub fn action(action: Action) -> Markup {
     html! { span.badge.(class(action)) { (labels::sign(action)) " " (labels::action_word(action)) } }
 }
 
-/// Returns the style of an action.
+/// Returns the CSS class of an action.
 pub(super) fn class(action: Action) -> &'static str {
     match action {
         Action::Create | Action::Adopt | Action::Run => "create",

@@ -13,7 +13,7 @@ use konverge_base::{
     },
 };
 
-/// The maximum number of stacks that are listed if their number matters more.
+/// The maximum number of stacks that a sentence names; the others are counted.
 const NAMED: usize = 20;
 
 /// The results of one drift check.

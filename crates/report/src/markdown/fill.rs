@@ -124,7 +124,7 @@ pub(super) struct Section<'a> {
 }
 
 enum Head {
-    /// A fold with this title, which is open if it is short.
+    /// A fold (`<details>`) with this title, which is open if its content is short.
     Fold(String),
     /// A fold with this title, which is always closed.
     Closed(String),
@@ -133,7 +133,7 @@ enum Head {
 }
 
 impl<'a> Section<'a> {
-    /// Creates a fold, which is open if it is short and earlier folds left enough room.
+    /// Creates a fold (`<details>`), which is open if its content is short and earlier folds left enough room.
     pub(super) fn fold(title: String, blocks: Vec<Block<'a>>) -> Self {
         Self {
             head: Head::Fold(title),

@@ -315,7 +315,7 @@ fn applies_exactly(
     let what = match omitted.values + omitted.resources {
         0 => "exactly this".to_owned(),
         unseen => format!(
-            "exactly what the digest `{}` names; the values of {} in it are only in {}",
+            "exactly what the digest `{}` names; the values of {} are shown only in {}",
             view.digest.short(),
             labels::plural(unseen, "resource"),
             whole_preview(input, surface)

@@ -103,11 +103,11 @@ pub struct DriftSeen<'a> {
 /// The method by which a person starts a job of the forge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManualStart {
-    /// With a command of GitHub's CLI.
+    /// The person runs a command of GitHub's CLI.
     Command,
-    /// On the web page of the workflow.
+    /// The person uses the web page of the workflow.
     Workflow,
-    /// By a pipeline of the default branch, because the repository has one pipeline for all jobs.
+    /// The person starts a pipeline of the default branch, because the repository has one pipeline for all jobs.
     Pipeline,
 }
 
@@ -130,7 +130,8 @@ pub enum DriftKeeping {
     ByWorkflow,
     /// With `konverge set --keep`, which finds the attributes to edit.
     BySet,
-    /// By hand, because no attribute of the code can hold the difference: an object or the stack itself is gone.
+    /// The change must be made by hand, because no attribute of the code can hold the difference: an object or the
+    /// stack itself is gone.
     ByHand,
 }
 

@@ -111,7 +111,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
     let title = match (stack.result, stack.waiting) {
         (StackResult::Failed, _) => format!("failed: {progress}"),
         (StackResult::Stopped, _) => "was stopped before anything was changed".to_owned(),
-        (StackResult::Waiting, Some(waiting)) => format!("{waiting}; the next apply takes it up again"),
+        (StackResult::Waiting, Some(waiting)) => format!("{waiting}; the next apply continues"),
         _ => "was skipped: a stack it depends on is not done".to_owned(),
     };
     let names = match group {

@@ -119,7 +119,8 @@ async fn apply_stack(
         lease: &lease,
         secrets: held.as_ref(),
     };
-    // Checked under the lease, so that a freeze also stops a run that was waiting for the lease when it began.
+    // The freeze is checked under the lease, so that it also stops a run that was waiting for the lease when the freeze
+    // began.
     let result = match apply_freeze::check(backend).await {
         Ok(()) => leased.apply(wanted, input_digest, decisions).await,
         Err(frozen) => {

@@ -184,8 +184,8 @@ impl WorkflowHooks<'_> {
         starter: &dyn WorkflowStarter,
         after: u64,
     ) -> Result<BegunRun, UserError> {
-        // Recorded before the request, so that after a kill in between the next apply searches the run and does not
-        // start a second one.
+        // The start is recorded before the request: after a kill in between, the next apply then searches for the run
+        // and does not start a second one.
         self.record(key, BegunRun::new(after, None), None).await?;
         self.journal.check_lease().await?;
         match starter.start(&hook.workflow, self.call).await {
@@ -195,7 +195,8 @@ impl WorkflowHooks<'_> {
                 ..BegunRun::new(after, None)
             }),
             WorkflowStart::Refused(failure) => {
-                // Recorded as ended, although there is no run: so the next apply may start the workflow.
+                // The start is recorded as ended, although there is no run, so that the next apply may start the
+                // workflow.
                 self.record(key, BegunRun::new(after, None), Some(false)).await?;
                 Err(failure)
             }

@@ -13,7 +13,7 @@ use seccompiler::{
     TargetArch,
 };
 
-/// Allowed with any arguments.
+/// System calls that are allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
     // Files. Landlock restricts which files can be opened.
     libc::SYS_read,
@@ -108,8 +108,8 @@ const MAKING_FOLDERS: &[libc::c_long] = &[
     libc::SYS_mkdir,
 ];
 
-/// Also allowed for a module, which serves a socket and writes to its own folder. None of these calls affects
-/// another process.
+/// System calls that are also allowed for a module, which serves a socket and writes to its own folder. None of these
+/// calls affects another process.
 const SERVING: &[libc::c_long] = &[
     libc::SYS_bind,
     libc::SYS_listen,

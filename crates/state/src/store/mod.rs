@@ -176,7 +176,7 @@ impl From<StoreError> for UserError {
         let failure = Self::new(ErrorKind::Store, chain(&error));
         let failure = match &error {
             StoreError::Config { .. } => {
-                let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tries it");
+                let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tests the store");
                 failure.kind = ErrorKind::Config;
                 failure
             }
@@ -194,7 +194,7 @@ impl From<StoreError> for UserError {
                 } else {
                     failure
                 };
-                failure.hint("`konverge state doctor` tries each primitive by itself; a wrong endpoint looks like this too")
+                failure.hint("`konverge state doctor` tests each operation of the store by itself; a wrong endpoint can cause the same error")
             }
             StoreError::Stopped { .. } => {
                 Self::new(ErrorKind::Interrupted, failure.message).hint("run the command again: completed work is recorded and is not repeated")

@@ -138,7 +138,7 @@ impl ObjectPlanner<'_> {
             None if built_in_groups::is_built_in(&subject.name.group) => {
                 let message = format!("cluster `{cluster}` knows no kind `{kind}` in `{api_version}`");
                 return Err(UserError::new(ErrorKind::Spec, message)
-                    .hint("`kubectl api-resources` lists the kinds it knows"));
+                    .hint("`kubectl api-resources` lists the kinds of the cluster"));
             }
             None => draft.notes.push(format!(
                 "cluster `{cluster}` does not know `{kind}` in `{api_version}`, and this stack does not define it: \

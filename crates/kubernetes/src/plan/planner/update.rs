@@ -503,7 +503,8 @@ impl ObjectPlanner<'_> {
         };
         let action = match item.prior {
             None => Action::Adopt,
-            // If every change depends on an unknown value, the apply may find that nothing changes.
+            // If every change depends on an unknown value, the apply may find that nothing changes, so the action is
+            // unknown.
             Some(_) if changes.iter().any(is_known) => Action::Update,
             Some(_) => Action::Unknown,
         };
