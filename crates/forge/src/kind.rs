@@ -137,7 +137,7 @@ mod tests {
         let said = detect(&["GITHUB_ACTIONS", "GITLAB_CI"]).unwrap_err();
         assert_eq!(
             said,
-            "the environment variables are those of two forges: GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab are both `true`"
+            "the environment has the variables of two forges: GITHUB_ACTIONS of GitHub and GITLAB_CI of GitLab are both `true`"
         );
         assert!(detect(&["GITHUB_ACTIONS", "GITEA_ACTIONS", "GITLAB_CI"]).is_err());
     }

@@ -187,7 +187,7 @@ fn a_custom_kind_needs_its_definition() {
     assert!(
         found(&rule)[0]
             .message
-            .contains("no definition says how Thing of x.io")
+            .contains("the plural of Thing in x.io is unknown")
     );
     let definition = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\nspec: {group: x.io, names: {kind: Thing, plural: things}}\n";
     assert_eq!(found(&format!("{rule}{definition}"))[0].message, "no");

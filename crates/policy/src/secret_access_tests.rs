@@ -326,7 +326,7 @@ fn a_terraform_resource_refers_in_its_attributes_and_its_provider() {
         json!({"providerMetadata": {"token": "ref+env://PAY_TOKEN"}}),
     ] {
         let refusal = judge(object(extensions)).unwrap_err();
-        assert!(refusal.contains("of `providerMeta`"), "{refusal}");
+        assert!(refusal.contains("or `providerMeta`"), "{refusal}");
     }
     let refusal = judge(object(json!({"providerMeta": {"token": "ref+env://HOME"}}))).unwrap_err();
     assert!(refusal.contains("may not read `HOME`"), "{refusal}");
