@@ -117,8 +117,9 @@ impl Changes for Client {
             before += items.len();
             for mut raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
                 // On Forgejo, `head.sha` of a merged pull request is the tip of the branch, which may have moved
-                // after the merge. So the head that the server kept is read, as for a single pull request.
-                if raw.merged_at.is_some() && !self.server().await?.lists_merged_heads() {
+                // after the merge. By its source, Gitea falls back to it if `refs/pull/N/head` is missing. So the head
+                // that the server kept is read, as for a single pull request.
+                if raw.merged_at.is_some() {
                     raw.head.sha = self.kept_head(raw.number).await?;
                 }
                 let pull = convert(&path, raw)?;

@@ -22,9 +22,6 @@ impl Version {
     /// The first version that has a run's id in its URL, and that returns the started run after a dispatch.
     pub(super) const RUNS: Self = Self { major: 1, minor: 26 };
 
-    /// The first version whose lists of pull requests are known to contain `refs/pull/N/head`.
-    const LISTED_HEADS: Self = Self { major: 1, minor: 26 };
-
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(['.', '-', '+']);
         let mut next = || parts.next()?.parse().ok();
@@ -70,12 +67,6 @@ impl Server {
             },
         }
     }
-
-    /// Returns true if lists contain a merged pull request with the head that was merged. Otherwise its head may be the tip of the
-    /// branch. A server without a version number may be of any version.
-    pub(super) fn lists_merged_heads(&self) -> bool {
-        !self.is_forgejo && self.api >= Version::LISTED_HEADS && self.api != Version::NEWEST
-    }
 }
 
 #[cfg(test)]
@@ -91,20 +82,6 @@ mod tests {
         assert!(api("1.25.5") < Version::RUNS);
         // Only the version of the API counts.
         assert_eq!(api("11.0.1+gitea-1.22.0").to_string(), "1.22");
-    }
-
-    #[test]
-    fn merged_heads_are_listed_by_a_gitea_that_is_known_to() {
-        let listed = |text| Server::parse(text).lists_merged_heads();
-        assert!(listed("1.26.0") && listed("1.27.0+dev-12-gabcdef"));
-        for other in [
-            "1.25.5",
-            "11.0.1+gitea-1.22.0",
-            "20.0.0+gitea-1.30.0",
-            "development",
-        ] {
-            assert!(!listed(other), "{other}");
-        }
     }
 
     #[test]

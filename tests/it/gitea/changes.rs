@@ -1,16 +1,12 @@
 //! Pull requests and branches: merged in every style, moved afterwards, forced, from forks and without a branch.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-};
+use std::collections::BTreeSet;
 
-use axum::{Router, extract::State, http::Uri};
 use konverge_forge::{Changes as _, Contribution, ForgeError};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::gitea_stage::{GiteaStage, KONFIG, client, commit_as, id};
+use crate::support::gitea_stage::{GiteaStage, KONFIG, commit_as, id};
 
 fn people(contributions: &[Contribution]) -> Vec<Vec<&str>> {
     contributions
@@ -95,63 +91,6 @@ pub(super) async fn merged_head(stage: GiteaStage) {
             .len()
             <= 1
     );
-}
-
-/// Serves a list with two merged pull requests at a server of a version. It has the tip of the branch as their heads.
-async fn merged_in_a_list(version: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-    let repository = json!({"full_name": KONFIG});
-    let merged = |number: u64| {
-        json!({
-            "number": number, "user": {"login": "bob"}, "state": "closed", "merged_at": "2026-01-02T03:04:05Z",
-            "merge_commit_sha": "c".repeat(40), "base": {"ref": "main", "repo": repository},
-            "head": {"label": "topic", "sha": TIP.repeat(40), "repo": repository},
-        })
-    };
-    let pulls = json!([merged(1), merged(2)]);
-    let answer = move |State(asked): State<Arc<Mutex<Vec<String>>>>, uri: Uri| async move {
-        let path = uri.path().trim_start_matches("/api/v1").to_owned();
-        asked.lock().unwrap().push(path.clone());
-        let name = path.rsplit_once("/git/").map(|(_, name)| name.to_owned());
-        let answer = match (path.as_str(), name) {
-            (_, Some(name)) => json!([{"ref": name, "object": {"sha": KEPT.repeat(40)}}]),
-            ("/version", _) => json!({"version": version}),
-            ("/settings/api", _) => json!({"max_response_items": 50}),
-            _ => pulls,
-        };
-        answer.to_string()
-    };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}/api/v1", listener.local_addr().unwrap());
-    let router = Router::new().fallback(answer).with_state(Arc::clone(&asked));
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    (address, asked)
-}
-
-/// The head in the list, repeated, and that of `refs/pull/N/head`.
-const TIP: &str = "a";
-const KEPT: &str = "b";
-
-#[tokio::test]
-async fn the_kept_head_is_asked_for_only_where_the_list_lacks_it() {
-    for (version, head, requests) in [
-        ("1.26.0", TIP, 0),
-        ("1.25.5", KEPT, 2),
-        ("10.0.0-dev+gitea-1.22.0", KEPT, 2),
-        ("development", KEPT, 2),
-    ] {
-        let (address, asked) = merged_in_a_list(version).await;
-        let konverge = client(&address, "token");
-        let numbers = BTreeSet::from([1, 2]);
-        let recent = konverge.recent_pull_requests(&numbers, 1).await.unwrap();
-        let heads: Vec<_> = recent.iter().map(|pull| pull.head.clone()).collect();
-        assert_eq!(heads, [id(&head.repeat(40)), id(&head.repeat(40))], "{version}");
-        let asked = asked.lock().unwrap();
-        let of_heads = asked.iter().filter(|path| path.contains("/git/refs/pull/"));
-        assert_eq!(of_heads.count(), requests, "{version}: {asked:?}");
-        let of_version = asked.iter().filter(|path| *path == "/version");
-        assert_eq!(of_version.count(), 1, "{version}: {asked:?}");
-    }
 }
 
 #[tokio::test]
