@@ -191,7 +191,7 @@ async fn a_damaged_document_is_refused_with_the_way_back() {
     .unwrap();
     let future = home.run(&["show", "http-echo/dev"]).expect(1);
     assert!(
-        future.stderr.contains("format 9") && future.stderr.contains("update konverge"),
+        future.stderr.contains("format version 9") && future.stderr.contains("update konverge"),
         "{}",
         future.stderr
     );
