@@ -94,7 +94,7 @@ mod tests {
     fn what_a_hook_workflow_lacks_is_named_with_its_remedy() {
         assert_eq!(found(Some(WELL)).verdict, DoctorVerdict::Ok);
         for (text, says, fix) in [
-            (None, "there is no such file", "add the workflow"),
+            (None, "which does not exist", "add the workflow"),
             (Some("a: [".to_owned()), "not YAML", "correct the YAML"),
             (
                 Some("on: push\n".to_owned()),
