@@ -88,7 +88,7 @@ async fn only_the_right_person_overrides_exactly_one_finding() {
     };
     from(&stage, "mallory/konfig");
     let ran = stage.approve(&digest);
-    refused(&stage, &ran, map, "comes from a fork, where it is unknown who pushed").await;
+    refused(&stage, &ran, map, "nobody knows who pushed to a fork").await;
     assert!(
         ran.outcome.stderr.contains("no override counts for #7"),
         "{}",
