@@ -46,7 +46,7 @@ async fn doctor_asks_stores_of_every_kind() {
     expect(&well, "files", "ok", "1 identity of age, 0 key services");
     let may = format!("may read the Secrets of {namespace}");
     expect(&well, "here", "ok", &may);
-    expect(&well, "anywhere", "ok", "the cluster answers");
+    expect(&well, "anywhere", "ok", "the cluster responds");
     assert!(!well.stdout.contains("hunter2") && !well.stdout.contains("1QQQ"));
 
     let at_home = doctor().run();
@@ -67,7 +67,7 @@ async fn doctor_asks_stores_of_every_kind() {
         "missing",
         "may not get Secrets in this namespace",
     );
-    expect(&nobody, "anywhere", "ok", "the cluster answers");
+    expect(&nobody, "anywhere", "ok", "the cluster responds");
     let gone = doctor().env("KUBECONFIG", "/nowhere").run();
     expect(&gone, "here", "missing", "could not be read");
 }
