@@ -238,6 +238,7 @@ async fn a_status_of_the_generation_before_is_not_believed() {
     assert_eq!(outcome.result, StackResult::Applied, "{outcome:?}");
 
     // The status still says that all is well, but of the generation before. What comes of the new one is a failure.
+    stack.options.ready_timeout = Duration::from_secs(30);
     let web = deployment(&ns, "a:2");
     let plan = stack.plan_well(std::slice::from_ref(&web)).await;
     let mut status = rolled_out(2);
