@@ -1,7 +1,7 @@
 //! The floor: what any method without an index must do at least, as a plain libgit2 program.
 //!
-//! It is run in two ways. As libgit2 comes, it hashes every object that it reads a second time; `trusting` switches that
-//! off, as Konverge does and as git itself never did for objects of a pack.
+//! It is run in two ways. As libgit2 comes, it hashes every object that it reads a second time; `trusting` switches
+//! that off, as Konverge does and as git itself never did for objects of a pack.
 
 use std::{collections::HashSet, path::Path};
 

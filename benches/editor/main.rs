@@ -1,4 +1,5 @@
-//! How soon an editor, `watch`, the hooks and stack tests get their answers, at the known scale: 1,667 projects of 3 stacks.
+//! How soon an editor, `watch`, the hooks and stack tests get their answers, at the known scale: 1,667 projects of 3
+//! stacks.
 //!
 //! It fails above the bounds, of which an event of `watch` has none: it waits for a pause and for the core.
 //! `KONVERGE_WRITE_PERFORMANCE=1 cargo bench --bench editor` writes its section of `benches/figures.md`;

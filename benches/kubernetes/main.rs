@@ -1,5 +1,5 @@
-//! Konverge against `kubectl` and against a bare client, on one real API server in one run: ratios, and requests counted;
-//! and the scheduler by itself.
+//! Konverge against `kubectl` and against a bare client, on one real API server in one run: ratios, and requests
+//! counted; and the scheduler by itself.
 //!
 //! `scripts/parts install test bench`, then `cargo bench --bench kubernetes`. `KONVERGE_BENCH_SIZES=1000,5000` says how
 //! many objects; with `KONVERGE_WRITE_PERFORMANCE=1` the section of `benches/figures.md` is written.

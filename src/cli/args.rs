@@ -92,7 +92,8 @@ pub enum Command {
     State(super::state::Args),
     /// Print the JSON Schema of konverge.yaml, or validate the file
     Config(super::config::Args),
-    /// Diagnose the environment and suggest fixes (git, core, Terraform, clusters, store, receivers, token, permissions)
+    /// Diagnose the environment and suggest fixes (git, core, Terraform, clusters, store, receivers, token,
+    /// permissions)
     Doctor(super::doctor::Args),
     /// Print completions for a shell
     Completions(super::completions::Args),

@@ -24,7 +24,8 @@ use konverge_run::{
 It writes nothing outside of a scratch folder, which is removed at the end, and of the cluster of `--context`. It needs no
 git and no network, but the KCL core: `konverge kcl install`.")]
 pub struct Args {
-    /// Also apply objects to the cluster of this context of the kubeconfig, in a namespace of their own, and delete them
+    /// Also apply objects to the cluster of this context of the kubeconfig, in a namespace of their own, and delete
+    /// them
     #[arg(long, value_name = "NAME", add = completers::contexts())]
     context: Option<String>,
 }

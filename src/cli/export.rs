@@ -54,7 +54,8 @@ pub struct Args {
     /// Carry data of a Secret as it is where another text holds it: a resource and a path in it; may be repeated
     #[arg(long, value_name = "ID/PATH")]
     in_clear: Vec<String>,
-    /// The value of an output of another stack that the stack reads, such as `db.endpoint=db.local`; JSON keeps its type
+    /// The value of an output of another stack that the stack reads, such as `db.endpoint=db.local`; JSON keeps its
+    /// type
     #[arg(long = "output-value", value_name = "ALIAS.NAME=VALUE", value_parser = output_value)]
     output_values: Vec<(String, Value)>,
     /// The name of the chart; default: the stack's

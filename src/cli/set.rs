@@ -52,8 +52,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["words", "images", "place"])]
     from: Option<PathBuf>,
     /// Keep what was changed on the cluster by hand: set the live values of the drift that this digest of a drift issue
-    /// stands for. Without a stack, the last drift checks say whose it is. What cannot be kept by `--pull-request` is said
-    /// on the issue
+    /// stands for. Without a stack, the last drift checks say whose it is. What cannot be kept by `--pull-request` is
+    /// said on the issue
     #[arg(long, value_name = "DIGEST", conflicts_with_all = ["images", "place", "from"])]
     keep: Option<Digest>,
     #[command(flatten)]

@@ -22,7 +22,8 @@ use konverge_run::{OpenRequest, RunContext, Selection, StackSelector, cluster_se
   konverge watch --preview           against the live infrastructure
   konverge watch --output json       one line for each event")]
 pub struct Args {
-    /// Only these stacks, by identity, folder, project or glob (`storefront/*`); default: every stack that a save affects
+    /// Only these stacks, by identity, folder, project or glob (`storefront/*`); default: every stack that a save
+    /// affects
     #[arg(value_name = "STACK", add = completers::stacks())]
     names: Vec<StackSelector>,
     /// Compare with this revision; default: the merge base with the default branch

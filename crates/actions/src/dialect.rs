@@ -66,8 +66,8 @@ impl Dialect {
     }
 }
 
-/// Returns the number in the URL of a job's run: on Gitea the id of the run, on Forgejo its number in the repository. `variable`
-/// returns the value of an environment variable.
+/// Returns the number in the URL of a job's run: on Gitea the id of the run, on Forgejo its number in the repository.
+/// `variable` returns the value of an environment variable.
 pub fn gitea_page_number<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Option<u64> {
     let is_forgejo = variable(variables::FORGEJO_ACTIONS) == Some("true");
     let number = is_forgejo

@@ -50,8 +50,9 @@ impl AppliedCommit {
         applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns true if the issue of a stack may be closed. A stack that was not pending has no differences, so its issue may be
-    /// closed. But a stack of another environment was not planned, and a stack with a newer commit belongs to a newer run.
+    /// Returns true if the issue of a stack may be closed. A stack that was not pending has no differences, so its
+    /// issue may be closed. But a stack of another environment was not planned, and a stack with a newer commit belongs
+    /// to a newer run.
     fn is_settled(&self, stack: &str) -> bool {
         let not_well = |outcome: &StackOutcome| outcome.id.as_str() == stack && !was_approved(outcome);
         let is_elsewhere = self.elsewhere.iter().any(|target| target.id.as_str() == stack);
@@ -62,8 +63,8 @@ impl AppliedCommit {
 }
 
 impl Publisher<'_> {
-    /// Publishes what was applied: reports to each applied pull request, keeps one issue for each unreviewed stack, and ends
-    /// the deployments.
+    /// Publishes what was applied: reports to each applied pull request, keeps one issue for each unreviewed stack, and
+    /// ends the deployments.
     pub(super) async fn applied(&self, head: &CommitId, applied: &AppliedCommit) {
         let AppliedCommit {
             report,

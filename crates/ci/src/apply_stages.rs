@@ -1,5 +1,6 @@
-//! The stages of an apply of one commit: found → split → applied → concluded. None of them publishes anything: the last one
-//! returns what happened, and `apply_feedback.rs` publishes it.
+//! The stages of an apply of one commit: found → split → applied → concluded. The last one returns what happened, and
+//! `apply_feedback.rs` publishes it. Two things are published earlier: deployments, which begin before their first
+//! stack changes, and the end of the rollout of an older commit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -159,8 +160,8 @@ impl<'a> ApplyStages<'a> {
     async fn find(&self, revision: &OpenRevision) -> Result<FoundStacks<'a>, UserError> {
         let (job, target) = (self.job, self.target);
         let (config, backend) = (self.config, self.backend);
-        // The records are loaded before the pending stacks are listed. So a newer record shows later that another run may
-        // have applied some of these stacks.
+        // The records are loaded before the pending stacks are listed. So a newer record shows later that another run
+        // may have applied some of these stacks.
         let records = RolloutRecords::load(backend, config).await;
         warn_of_overdue_drift(job, backend, config).await;
         for line in records.overdue(config) {
@@ -195,8 +196,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Splits the stacks: rollouts decide about their own stacks later, and stacks of other environments belong to other
-    /// jobs.
+    /// Splits the stacks: rollouts decide about their own stacks later, and stacks of other environments belong to
+    /// other jobs.
     fn split(&self, found: &FoundStacks<'_>, revision: &OpenRevision) -> Result<SplitStacks, UserError> {
         let pending = found.pending.targets.clone();
         let split = GuardedTargets::split(self.config, revision, pending, &found.records)?;
@@ -263,8 +264,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Makes one list with all outcomes, also those of stacks that were refused or held back before the apply, and deletes
-    /// the reviews that no stack needs any more.
+    /// Makes one list with all outcomes, also those of stacks that were refused or held back before the apply, and
+    /// deletes the reviews that no stack needs any more.
     async fn conclude(
         &self,
         found: FoundStacks<'_>,
@@ -301,7 +302,8 @@ impl<'a> ApplyStages<'a> {
             .sort_by(|a, b| (&a.stack, &a.id).cmp(&(&b.stack, &b.id)));
         // Everything below is published, so secrets are masked here.
         redact::report(&mut report, planning.secrets());
-        // All stacks were planned because a digest may belong to any of them. A stack that no digest matched is left alone.
+        // All stacks were planned because a digest may belong to any of them. A stack that no digest matched is left
+        // alone.
         let is_meant = |stack: &StackOutcome| self.target.approved.digests.contains(&stack.digest);
         report.stacks.retain(|stack| {
             stack.result != StackResult::Stopped || !left_alone.contains(&stack.id) || is_meant(stack)
@@ -309,7 +311,8 @@ impl<'a> ApplyStages<'a> {
         left_alone.retain(|id| !report.stacks.iter().any(|stack| stack.id == *id));
         self.leave_rolled_back(&planning, &pending.targets, &reviews, &mut report, &mut decisions)
             .await?;
-        // The removals that were skipped are not in this list, so their reviews would look used. Then no review is deleted.
+        // The removals that were skipped are not in this list, so their reviews would look used. Then no review is
+        // deleted.
         if pending.skipped.is_none() {
             // A stack whose rollout carries an older commit still needs the reviews of the head.
             let of_head = without(&report, &rollouts.of_older_commits);
@@ -350,8 +353,8 @@ impl<'a> ApplyStages<'a> {
         })
     }
 
-    /// Removes the stopped stacks that somebody rolled back on purpose. The author of another merge can do nothing about them,
-    /// so they are not reported.
+    /// Removes the stopped stacks that somebody rolled back on purpose. The author of another merge can do nothing
+    /// about them, so they are not reported.
     async fn leave_rolled_back(
         &self,
         planning: &Planner,

@@ -293,7 +293,8 @@ pub(super) struct DeploymentApprover {
 #[async_trait]
 impl Approver for DeploymentApprover {
     async fn stack(&self, proposed: &ProposedPlan<'_>, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
-        // The store is checked before the plan, because an approval of the plan would confirm a state that is wrong.
+        // The store is checked before the plan. A given digest skips the check: whoever approves it confirms that the
+        // state is right.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.gate.is_given(&proposed.plan.digest) {
             self.deployments.check_last(proposed.plan, past).await?;

@@ -214,8 +214,7 @@ async fn authority(
         return question.decide(None).map(Some);
     };
     let branch = client.default_branch().await?;
-    // The branch may have been rewritten since the push. If the commit is its tip, no second request is
-    // needed.
+    // The branch may have been rewritten since the push. If the commit is its tip, no second request is needed.
     let holds = match Authority::commit_of(event) {
         Some(commit) if *commit != branch.tip => client.commits_after(commit, &branch.tip).await?.is_some(),
         _ => true,

@@ -192,8 +192,8 @@ impl PreviewFeedback<'_> {
         }
     }
 
-    /// Returns the number of stacks that make the preview fail. A change that adds `konverge.yaml` also fails for stacks
-    /// that failed before.
+    /// Returns the number of stacks that make the preview fail. A change that adds `konverge.yaml` also fails for
+    /// stacks that failed before.
     fn failed_stacks(&self) -> usize {
         let config = &self.opened.planning.config;
         let fails = |stack: &&StackPlan| {

@@ -1,5 +1,5 @@
-//! The rollouts of a job, which `konverge_rollout_driver` drives. The job decides three things for them: how an older commit is
-//! opened, whose approval of a wave counts, and who approves a rollback.
+//! The rollouts of a job, which `konverge_rollout_driver` drives. The job decides three things for them: how an older
+//! commit is opened, whose approval of a wave counts, and who approves a rollback.
 
 use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 

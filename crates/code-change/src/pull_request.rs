@@ -63,7 +63,8 @@ pub fn forge(run: &RunContext) -> Result<Arc<dyn Forge>, UserError> {
 /// Commits the files to the branch of the proposal, and opens or updates its pull request.
 ///
 /// # Errors
-/// The commit is not on the default branch, somebody else pushed to the branch, a file is not UTF-8, or errors of the forge.
+/// The commit is not on the default branch, somebody else pushed to the branch, a file is not UTF-8, or errors of the
+/// forge.
 pub async fn propose(
     run: &RunContext,
     client: &dyn Forge,

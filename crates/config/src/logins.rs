@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An identity at one or more clouds, for the stacks whose rule names it. The job trades its own short-lived token for it.
+/// An identity at one or more clouds, for the stacks whose rule names it. The job trades its own short-lived token for
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Login")]
@@ -74,8 +75,8 @@ pub struct AlibabaLoginConfig {
     /// The role of previews and drift checks. Without it previews compare Specs.
     #[serde(default)]
     pub preview_role: Option<String>,
-    /// The OIDC provider of the role's account, as an ARN. Default: the variable `ALIBABA_CLOUD_OIDC_PROVIDER_ARN` of the
-    /// job.
+    /// The OIDC provider of the role's account, as an ARN. Default: the variable `ALIBABA_CLOUD_OIDC_PROVIDER_ARN` of
+    /// the job.
     #[serde(default)]
     pub oidc_provider: Option<String>,
 }

@@ -33,8 +33,8 @@ pub struct Config {
     pub exclude: Vec<String>,
     /// Globs of folders with a `kcl.mod` that are stacks without a `stack.yaml`: `apps/*/*`. The folder names the
     /// stack, the one above the project. A path dependency of another module is not a stack. `.` is the root of the
-    /// repository, whose stack is `root/default`. Its folder is the empty text: globs of rules, waves and the portal that
-    /// match it are `**` and `*`. A glob that matches identities also takes `root/default`.
+    /// repository, whose stack is `root/default`. Its folder is the empty text: globs of rules, waves and the portal
+    /// that match it are `**` and `*`. A glob that matches identities also takes `root/default`.
     pub include: Vec<String>,
     /// Globs of the folders of production stacks: `appops/*/prod`. Previews show them first and count them. Default: a
     /// folder with `prod` or `production` as a word of a component. Only the default branch can say so.
@@ -98,9 +98,9 @@ pub struct State {
     pub lease: LeaseConfig,
     /// The number of old states to keep per stack. Default: 50. Runs that changed nothing do not count.
     pub history: Option<u32>,
-    /// To whom states are encrypted; each can decrypt. What stays readable is marked by one of them. Age recipients (`age1…`, with the identity in
-    /// KONVERGE_AGE_IDENTITY), `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`, `alikms:ARN` or
-    /// `vault-transit:STORE/MOUNT/KEY`. Run `konverge state rekey` after a change.
+    /// To whom states are encrypted; each can decrypt. What stays readable is marked by one of them. Age recipients
+    /// (`age1…`, with the identity in KONVERGE_AGE_IDENTITY), `awskms:ARN`, `gcpkms:NAME`, `azurekv:ADDRESS`,
+    /// `alikms:ARN` or `vault-transit:STORE/MOUNT/KEY`. Run `konverge state rekey` after a change.
     pub encrypt_to: Vec<String>,
     /// Until the end of this day (UTC), at most 31 days ahead, documents are read that are not encrypted or
     /// whose writer is unknown, so that `konverge state rekey` encrypts and marks them.
@@ -356,13 +356,13 @@ pub struct PolicyConfig {
     pub sets: Vec<PolicySetConfig>,
     /// Findings that do not count for some resources until a date.
     pub exceptions: Vec<PolicyExceptionConfig>,
-    /// Earlier names of stacks whose policies no longer apply. Without such a line, sets, approvals, limits, freezes and
-    /// workflows follow a stack that gets another folder or identity.
+    /// Earlier names of stacks whose policies no longer apply. Without such a line, sets, approvals, limits, freezes
+    /// and workflows follow a stack that gets another folder or identity.
     pub ended_names: Vec<EndedNameConfig>,
     /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
     pub broken_base: BrokenBase,
-    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab): who approves may have pushed it under
-    /// another's name. Without it, rules that ask for approvals stop the apply there.
+    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab): who approves may have pushed it
+    /// under another's name. Without it, rules that ask for approvals stop the apply there.
     pub unknown_pushers: bool,
 }
 
@@ -438,11 +438,12 @@ pub struct PolicySetConfig {
     /// The version of Rego. Default: `v1`.
     #[serde(default)]
     pub rego: RegoVersion,
-    /// What rules in Rego get as their input. Default: `plan`. Other languages get the requests that the apply would send.
+    /// What rules in Rego get as their input. Default: `plan`. Other languages get the requests that the apply would
+    /// send.
     #[serde(default)]
     pub input: Option<PolicyInput>,
-    /// A glob for the folder or the identity of the stacks. Write folders: a pull request chooses identities. Default: every
-    /// stack.
+    /// A glob for the folder or the identity of the stacks. Write folders: a pull request chooses identities. Default:
+    /// every stack.
     #[serde(default)]
     pub stacks: Option<String>,
     /// The Rego packages whose rules count, such as `main`. Default: every package of the set.

@@ -622,7 +622,8 @@ fn each_target_keeps_what_it_says_and_the_rest_is_lost_by_name() {
     );
 }
 
-/// Argo CD takes an object for healthy at once if it has no rule for its kind, also for one that is called like another.
+/// Argo CD takes an object for healthy at once if it has no rule for its kind, also for one that is called like
+/// another.
 #[test]
 fn a_wave_waits_only_for_kinds_with_a_health_rule() {
     let pair = |api_version: &str, kind: &str| {

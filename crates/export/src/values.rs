@@ -152,7 +152,8 @@ impl ValueFinder {
     /// Resolves a text to a value, or to its parts if one of them is unknown.
     fn parts(&self, text: &str) -> Result<Filled, String> {
         let references = self.targets.scan(text).map_err(|error| error.to_string())?;
-        // A text that is nothing but one reference gets the type of the value. Otherwise values become parts of the text.
+        // A text that is nothing but one reference gets the type of the value. Otherwise values become parts of the
+        // text.
         if let [only] = references.as_slice()
             && only.place == (0..text.len())
         {

@@ -173,7 +173,8 @@ fn hostile_values_are_bounded() {
     assert_eq!(findings.len(), 201);
 }
 
-/// The loop stops in the middle, with `input` and a function replaced. The rules after it, and the next objects, see their own.
+/// The loop stops in the middle, with `input` and a function replaced. The rules after it, and the next objects, see
+/// their own.
 #[test]
 fn what_a_with_replaced_is_gone_after_an_error() {
     let text = "package main

@@ -33,7 +33,8 @@ pub(super) fn rego(settings: &str, text: &str) -> PolicySet {
     PolicySet::load(&config(settings), &[file("p/a.rego", text)], &[])
 }
 
-/// A set with one policy on pods: its conditions, its validation, and the text of its `messageExpression`. Its message is `m`.
+/// A set with one policy on pods: its conditions, its validation, and the text of its `messageExpression`. Its message
+/// is `m`.
 pub(super) fn policy_on_pods(condition: &str, expression: &str, message: &str) -> PolicySet {
     let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"}, "spec": {
         "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}]},

@@ -48,7 +48,8 @@ pub trait JobPolicies: Send + Sync {
         backend: &StateBackend,
     ) -> Result<OlderCommit<'_>, UserError>;
 
-    /// Returns the approver of plans that restore what was applied before: by freezes, policy sets and `max_destructive`.
+    /// Returns the approver of plans that restore what was applied before: by freezes, policy sets and
+    /// `max_destructive`.
     ///
     /// # Errors
     /// The tip of the default branch cannot be read.

@@ -1,6 +1,6 @@
 //! Rollouts in a job: decides which pending stacks may be applied now. A rollout is no orchestrator but a filter for
-//! the stacks of an apply: the record in the store has its progress, [`konverge_rollout`] decides the next step, and any
-//! run can continue it. Who may approve what is up to the job: it implements [`JobPolicies`] and [`CommitReviews`].
+//! the stacks of an apply: the record in the store has its progress, [`konverge_rollout`] decides the next step, and
+//! any run can continue it. Who may approve what is up to the job: it implements [`JobPolicies`] and [`CommitReviews`].
 
 mod approval;
 mod carried_commit;

@@ -9,7 +9,8 @@ use konverge_run::{Planner, Target};
 /// The reviews and the deployments of a commit.
 #[async_trait]
 pub trait CommitReviews: Send + Sync {
-    /// Decides whether the digest that was given for a gate counts. `wave` are the stacks whose plans the digest stands for.
+    /// Decides whether the digest that was given for a gate counts. `wave` are the stacks whose plans the digest stands
+    /// for.
     ///
     /// # Errors
     /// Errors of the store and of the forge.

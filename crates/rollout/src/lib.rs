@@ -1,6 +1,6 @@
 //! Rollouts as pure functions: which stacks may be applied now, and what people read about it. They use the record of a
-//! rollout, the observed stacks and gates, and the clocks. The caller (`rollout-driver`) reads and writes the records; each
-//! change is a new document.
+//! rollout, the observed stacks and gates, and the clocks. The caller (`rollout-driver`) reads and writes the records;
+//! each change is a new document.
 
 mod begin;
 mod commands;

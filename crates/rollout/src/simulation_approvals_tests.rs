@@ -1,5 +1,5 @@
-//! Approvals in the simulation: plans that change by themselves, people who approve what the record shows, and what must hold
-//! when an approved plan is applied.
+//! Approvals in the simulation: plans that change by themselves, people who approve what the record shows, and what
+//! must hold when an approved plan is applied.
 
 use konverge_base::model::{
     Digest, StackId,

@@ -1,5 +1,5 @@
-//! What failed in the simulation: what must hold when a rollback has ended, when the next rollout begins, and of the failures
-//! that a run remembers.
+//! What failed in the simulation: what must hold when a rollback has ended, when the next rollout begins, and of the
+//! failures that a run remembers.
 
 use std::rc::Rc;
 
@@ -23,8 +23,8 @@ impl SimulatedWorld {
         self.undone.retain(|_, undone| !undone.is_empty());
     }
 
-    /// What must hold when a rollout begins: it brings something, and nothing of it failed, unless the commit has something
-    /// newer for a stack of each rollout that failed with it.
+    /// What must hold when a rollout begins: it brings something, and nothing of it failed, unless the commit has
+    /// something newer for a stack of each rollout that failed with it.
     pub(super) fn check_held(&self, record: &RolloutRecord) {
         let (seed, commit) = (self.seed, number_of(&record.commit));
         let changed = self.changed(commit);

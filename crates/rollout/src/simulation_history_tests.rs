@@ -1,4 +1,5 @@
-//! The history of a simulated world: runs that start, people who type commands, kills, and in the end runs one after another.
+//! The history of a simulated world: runs that start, people who type commands, kills, and in the end runs one after
+//! another.
 
 use jiff::Timestamp;
 use konverge_base::model::rollout::{ClockReading, RolloutPhase, RolloutRecord};

@@ -1,5 +1,5 @@
-//! A world of stacks, commits, a store and two runs at a time, which are killed at any write, start twice, late or never,
-//! and read clocks that jump. Every seed is another history; `KONVERGE_TEST_SEEDS` sets their number.
+//! A world of stacks, commits, a store and two runs at a time, which are killed at any write, start twice, late or
+//! never, and read clocks that jump. Every seed is another history; `KONVERGE_TEST_SEEDS` sets their number.
 
 use konverge_base::model::rollout::RolloutPhase;
 
@@ -8,8 +8,8 @@ use super::simulation_world_tests::{SimulatedWorld, WAVES};
 /// What is counted of a history.
 const FACTS: usize = 5;
 
-/// The history of a seed. Returns whether a rollout ended, failed, and came to its last wave, whether approved plans were
-/// applied, and whether an approval was asked again.
+/// The history of a seed. Returns whether a rollout ended, failed, and came to its last wave, whether approved plans
+/// were applied, and whether an approval was asked again.
 fn live(seed: u64) -> [u64; FACTS] {
     let mut world = SimulatedWorld::new(seed);
     world.push();

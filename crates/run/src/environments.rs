@@ -247,8 +247,8 @@ mod tests {
         }
     }
 
-    /// For any split of stacks over environments, any order of the jobs and any cancellation: every stack is applied once,
-    /// after those that come before it.
+    /// For any split of stacks over environments, any order of the jobs and any cancellation: every stack is applied
+    /// once, after those that come before it.
     #[test]
     fn every_stack_is_applied_once_and_in_order() {
         const NAMES: [&str; 4] = ["dev", "stage", "production", "edge"];

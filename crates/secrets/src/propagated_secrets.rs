@@ -26,8 +26,9 @@ impl PropagatedSecrets {
             .extend(texts.into_iter().filter(|text| text.len() >= SHORTEST));
     }
 
-    /// Returns the changes of a resource with every text masked that contains one of the values; `None` if nothing is known to
-    /// be secret. The old value is masked if it was recorded in `prior` as masked, or if the new value is masked.
+    /// Returns the changes of a resource with every text masked that contains one of the values; `None` if nothing is
+    /// known to be secret. The old value is masked if it was recorded in `prior` as masked, or if the new value is
+    /// masked.
     ///
     /// A text that is literally in `wanted` came from no reference: it stays visible to reviewers even if
     /// it contains a part of a Secret.

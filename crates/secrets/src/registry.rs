@@ -171,8 +171,8 @@ impl Secrets {
         self.marked(secret)
     }
 
-    /// Returns the marker of a value that no Spec has: from a secret store, or a sensitive one of Terraform. All texts in the
-    /// value are learned, so that they are masked wherever they occur.
+    /// Returns the marker of a value that no Spec has: from a secret store, or a sensitive one of Terraform. All texts
+    /// in the value are learned, so that they are masked wherever they occur.
     pub fn mark_fetched(&self, secret: &Value) -> Value {
         each_text(secret, &mut |text| self.learn_fetched(text));
         self.mark(secret)

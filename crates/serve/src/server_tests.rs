@@ -488,8 +488,8 @@ async fn a_reader_that_has_the_answer_gets_none_and_the_tag_is_the_serial() {
     }
 }
 
-/// A page comes again after the seconds that its address names, by a header: no script, and no element that takes the page
-/// away from who reads it with a screen reader unasked.
+/// A page comes again after the seconds that its address names, by a header: no script, and no element that takes the
+/// page away from who reads it with a screen reader unasked.
 #[tokio::test]
 async fn a_page_comes_again_only_if_its_reader_asks_for_it() {
     let router = Portal::new(Box::new(TwoStacks::default())).into_router();

@@ -185,7 +185,8 @@ mod tests {
         assert!(test.expects_refusal());
     }
 
-    /// kuttl runs only the last assertion of a file, and some assertions of chainsaw assert nothing. Here each is an error.
+    /// kuttl runs only the last assertion of a file, and some assertions of chainsaw assert nothing. Here each is an
+    /// error.
     #[test]
     fn what_would_pass_for_every_spec_is_refused_with_its_line() {
         for (text, expected) in [

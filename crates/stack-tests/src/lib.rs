@@ -36,7 +36,8 @@ const AT_ONCE: usize = 8;
 /// Runs the tests of some stacks of a revision. `is_named`: the stacks were named, or are all of the repository.
 ///
 /// # Errors
-/// The core is not available, an object cannot be read, the run is interrupted, or stacks were named and none has a test.
+/// The core is not available, an object cannot be read, the run is interrupted, or stacks were named and none has a
+/// test.
 pub async fn run(
     run: &RunContext,
     workspace: &OpenRevision,

@@ -106,7 +106,8 @@ mod tests {
         let place = Key::from_components(&["stacks", "a", "state", "1"]);
         let mark = DocumentMark::new(&writer, &public(&reader), &place, b"text").unwrap();
         for holder in [&writer, &reader] {
-            // The writer's own check is the reader's with the names exchanged, which nobody needs: it has a mark of its own.
+            // The writer's own check is the reader's with the names exchanged, which nobody needs: it has a mark of its
+            // own.
             assert_eq!(
                 mark.is_valid(holder, &place, b"text"),
                 std::ptr::eq(holder, &reader)

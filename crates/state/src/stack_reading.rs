@@ -28,7 +28,8 @@ pub struct StackDocuments {
 }
 
 impl StateStore {
-    /// Reads a stack: one LIST and one GET, and one more GET for each journal entry and each lease that a run left behind.
+    /// Reads a stack: one LIST and one GET, and one more GET for each journal entry and each lease that a run left
+    /// behind.
     ///
     /// # Errors
     /// The listing fails.

@@ -1,5 +1,5 @@
-//! A setting that is on no list is refused, whatever its name and wherever it stands: so no schema has to be searched for
-//! names of identities.
+//! A setting that is on no list is refused, whatever its name and wherever it stands: so no schema has to be searched
+//! for names of identities.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -96,7 +96,8 @@ proptest! {
     ) {
         let free: Vec<&str> = free_settings(provider).split(' ').collect();
         prop_assume!(!free.contains(&name.as_str()));
-        // A credential that is a reference to a secret does not choose an identity: its stack must be allowed to read it.
+        // A credential that is a reference to a secret does not choose an identity: its stack must be allowed to read
+        // it.
         prop_assume!(!value.to_string().contains("ref+"));
         let mut configuration = Map::new();
         if is_beside_free {

@@ -1,5 +1,5 @@
-//! Every setting of the published providers of the four clouds, at any depth, as `scripts/provider-settings` recorded them:
-//! it is on the list of what a Spec may choose, or refused.
+//! Every setting of the published providers of the four clouds, at any depth, as `scripts/provider-settings` recorded
+//! them: it is on the list of what a Spec may choose, or refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 

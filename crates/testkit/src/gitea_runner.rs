@@ -1,5 +1,5 @@
-//! A registered runner of the Actions of Gitea or Forgejo. It takes the jobs that the server starts, with their event, token and
-//! secrets, and reports their results. A test decides what a job does.
+//! A registered runner of the Actions of Gitea or Forgejo. It takes the jobs that the server starts, with their event,
+//! token and secrets, and reports their results. A test decides what a job does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,7 +100,8 @@ impl GiteaRunner {
         self.ask("UpdateTask", json!({"state": state})).await;
     }
 
-    /// Returns true if the server has cancelled a job. A runner learns it from the answer to its report, and ends the job.
+    /// Returns true if the server has cancelled a job. A runner learns it from the answer to its report, and ends the
+    /// job.
     pub async fn is_cancelled(&self, task: &Task) -> bool {
         let answer = self.ask("UpdateTask", json!({"state": {"id": task.id}})).await;
         answer["state"]["result"] == "RESULT_CANCELLED"
@@ -127,7 +128,8 @@ impl Task {
         self.context[name].as_str().unwrap_or_default()
     }
 
-    /// Returns the variables that the runner of Gitea or Forgejo sets from the context, except those with names of files.
+    /// Returns the variables that the runner of Gitea or Forgejo sets from the context, except those with names of
+    /// files.
     pub fn variables(&self) -> Vec<(String, String)> {
         let named = [
             "actor",

@@ -148,9 +148,9 @@ enum Action {
     },
     /// Import a Kusion state (kusion_state.json, or the newest release) or a workspace
     Import {
-        /// A file (JSON or YAML), a folder of releases, or the folder of a stack that holds kusion_state.json. Or the URL
-        /// of an object (s3://BUCKET/KEY, gs://, az://, oss://) or of a folder of releases (ends in /). Or an https://
-        /// URL, or URL format with four %s. Or mysql://USER@HOST/DATABASE
+        /// A file (JSON or YAML), a folder of releases, or the folder of a stack that holds kusion_state.json. Or the
+        /// URL of an object (s3://BUCKET/KEY, gs://, az://, oss://) or of a folder of releases (ends in /). Or an
+        /// https:// URL, or URL format with four %s. Or mysql://USER@HOST/DATABASE
         from: String,
         /// The identity of the stack; default: the stack that the file lies in or names
         #[arg(long, value_name = "IDENTITY", add = completers::stacks())]

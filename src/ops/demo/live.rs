@@ -1,5 +1,5 @@
-//! The second half of the demo: two stacks that are really applied, in the order network, app. The first run is asked to
-//! stop after the network, and the next one continues.
+//! The second half of the demo: two stacks that are really applied, in the order network, app. The first run is asked
+//! to stop after the network, and the next one continues.
 
 use std::sync::Arc;
 

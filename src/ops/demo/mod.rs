@@ -1,5 +1,5 @@
-//! The `demo` use case: a small monorepo in a scratch folder, and the change of a pull request in it. The example is part
-//! of the binary.
+//! The `demo` use case: a small monorepo in a scratch folder, and the change of a pull request in it. The example is
+//! part of the binary.
 
 mod live;
 

@@ -90,8 +90,8 @@ impl<'a> FileEvents<'a> {
         self.written = WrittenPaths::Unknown;
     }
 
-    /// Waits until files are written, and then until nothing was written for a moment. Returns what was written since the
-    /// last call.
+    /// Waits until files are written, and then until nothing was written for a moment. Returns what was written since
+    /// the last call.
     ///
     /// # Errors
     /// The same as for [`FileEvents::take_written`].

@@ -1,5 +1,5 @@
-//! Promise 1 for the packages of applications: a random edit of `kcl.mod`, the pins of `kcl.mod.lock`, a module's binary
-//! or a file that the program reads affects the stacks that have it as an input, and no other.
+//! Promise 1 for the packages of applications: a random edit of `kcl.mod`, the pins of `kcl.mod.lock`, a module's
+//! binary or a file that the program reads affects the stacks that have it as an input, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The published history of both Konfigs, replayed commit by commit: every stack is what the core alone gives, and what a
-//! commit affects is exactly what the core loads other files for.
+//! The published history of both Konfigs, replayed commit by commit: every stack is what the core alone gives, and what
+//! a commit affects is exactly what the core loads other files for.
 
 use std::collections::{BTreeMap, BTreeSet};
 

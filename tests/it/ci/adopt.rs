@@ -367,8 +367,8 @@ async fn the_remaining_stacks_are_brought_in_by_one_run() {
     let digests = digests_of_the_rest(&stage);
     assert_eq!(digests.split(',').count(), 24, "{digests}");
 
-    // Of one the plan is no longer what was read, and of another one the live value: these two are left alone, and that is
-    // said.
+    // Of one the plan is no longer what was read, and of another one the live value: these two are left alone, and that
+    // is said.
     stage.by_hand(&map_of(0), None).await;
     runs_already(&stage, &map_of(2), "by another hand").await;
     let ran = stage.approve(&digests);
@@ -388,8 +388,8 @@ async fn the_remaining_stacks_are_brought_in_by_one_run() {
     assert_eq!(receipt["agreedBy"], json!(["dev"]));
     assert_eq!(receipt["why"], "the vendor fixes it by May");
 
-    // The run has announced the two and applied nothing of them, so they are still to be taken over: they are listed, and a
-    // push leaves them alone.
+    // The run has announced the two and applied nothing of them, so they are still to be taken over: they are listed,
+    // and a push leaves them alone.
     let listed = |stage: &Stage| {
         let found = adopt(stage, &["--output", "json"]).expect(0).json();
         let stacks = found["stacks"].as_array().unwrap().iter();

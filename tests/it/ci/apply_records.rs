@@ -1,5 +1,5 @@
-//! What an apply leaves on record: which plan, at which commit, behind which pull request and whose approval, from which
-//! run, and how it ended; and nothing that is secret.
+//! What an apply leaves on record: which plan, at which commit, behind which pull request and whose approval, from
+//! which run, and how it ended; and nothing that is secret.
 
 use serde_json::json;
 

@@ -202,7 +202,8 @@ fn what_is_left_out_is_counted_at_the_top() {
     }
 }
 
-/// A change that creates much, and one image that runs: its values are there whatever the room, and the rest is counted.
+/// A change that creates much, and one image that runs: its values are there whatever the room, and the rest is
+/// counted.
 #[test]
 fn many_creates_do_not_hide_the_image_that_changes() {
     let sample = sample_plans::creates_beside_an_image();

@@ -9,7 +9,8 @@ use crate::support::{golden::golden, sample_kinds};
 const LINES: usize = 28;
 const CHARACTERS: usize = 46;
 
-/// The beginning of a comment that a phone shows without scrolling, at most: a line wraps, and what is folded has one line.
+/// The beginning of a comment that a phone shows without scrolling, at most: a line wraps, and what is folded has one
+/// line.
 fn first_screen(body: &str) -> String {
     let mut room = LINES;
     let shown = body.lines().skip(1).take_while(|line| {
@@ -34,8 +35,8 @@ fn the_first_screen_says_what_happens_how_dangerous_it_is_and_what_to_do() {
     }
 }
 
-/// The page has the same parts at its top, in the same order: the verdict, the sums, the next step, then the alerts and the
-/// changes.
+/// The page has the same parts at its top, in the same order: the verdict, the sums, the next step, then the alerts and
+/// the changes.
 #[test]
 fn the_page_has_the_order_of_the_comment() {
     for kind in sample_kinds::kinds() {

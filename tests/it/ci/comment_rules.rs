@@ -1,4 +1,5 @@
-//! What the outputs count, when a comment is written (`comment: always`, `changes`, `never`), and how it links the page.
+//! What the outputs count, when a comment is written (`comment: always`, `changes`, `never`), and how it links the
+//! page.
 
 use serde_json::json;
 

@@ -229,7 +229,8 @@ async fn a_step_in_a_container_needs_no_more_than_the_binary_and_the_core() {
     );
 }
 
-/// What belongs to somebody else is read where the runner put it, also by `path:` of actions/checkout, and nowhere else.
+/// What belongs to somebody else is read where the runner put it, also by `path:` of actions/checkout, and nowhere
+/// else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_checkout_is_trusted_in_the_workspace_alone() {
     let mut job = Job::of("placed", &[]).await;

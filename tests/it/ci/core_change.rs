@@ -1,4 +1,5 @@
-//! A pull request that changes the KCL core: its preview, its review and its apply are made with the core that it names.
+//! A pull request that changes the KCL core: its preview, its review and its apply are made with the core that it
+//! names.
 
 use konverge_kcl::DEFAULT_VERSION;
 

@@ -467,8 +467,8 @@ async fn what_must_be_replaced_takes_a_digest() {
     has(&stage, "replaced-a", "one").await;
 }
 
-/// The values of secrets that the apply has, and the check has not, are no part of a digest: what was changed in a Secret
-/// by reference is restored by the digest that the issue shows, and so is what differs beside it.
+/// The values of secrets that the apply has, and the check has not, are no part of a digest: what was changed in a
+/// Secret by reference is restored by the digest that the issue shows, and so is what differs beside it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_by_reference_is_restored_by_the_digest_of_the_issue() {
     const STORES: &str = "secrets:\n  stores:\n    \

@@ -158,8 +158,8 @@ async fn stacks_that_no_job_applies_are_told_in_every_run_and_by_doctor() {
     assert_eq!(stage.value("cover-prod").await.as_deref(), Some("one"));
 }
 
-/// A rule moves a stack to another environment while it is pending: its new job applies it, once, and the old one not even
-/// in a run of the older commit.
+/// A rule moves a stack to another environment while it is pending: its new job applies it, once, and the old one not
+/// even in a run of the older commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pending_stack_that_moves_is_applied_by_the_job_of_its_new_environment() {
     let mut stage = Stage::small(RULES).await;

@@ -154,8 +154,8 @@ fn prepare(stage: &mut Stage, run: Option<u64>) {
     }
 }
 
-/// With all answers `again` is stopped; so it has to be with fewer. `deciding` are the ends of routes that are asked, on
-/// which it depends; a permission that is missing there is named.
+/// With all answers `again` is stopped; so it has to be with fewer. `deciding` are the ends of routes that are asked,
+/// on which it depends; a permission that is missing there is named.
 async fn never_applied(
     stage: &mut Stage,
     cases: Cases,

@@ -1,5 +1,5 @@
-//! Jobs that are hooks, in jobs of GitHub Actions: what reviewers and policy sets see of them, what a failed one leaves on
-//! record, and that drift checks ignore them. The cluster's controllers and its node are real enough to run them.
+//! Jobs that are hooks, in jobs of GitHub Actions: what reviewers and policy sets see of them, what a failed one leaves
+//! on record, and that drift checks ignore them. The cluster's controllers and its node are real enough to run them.
 
 use serde_json::{Value, json};
 
@@ -231,8 +231,8 @@ async fn a_bad_hook_is_refused_in_the_preview_with_file_object_and_remedy() {
     }
 }
 
-/// A `post` hook that fails: the new version is there, the stack has failed, and the next runs take it up until the hook
-/// has ended well.
+/// A `post` hook that fails: the new version is there, the stack has failed, and the next runs take it up until the
+/// hook has ended well.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_post_hook_leaves_the_stack_pending() {
     let (url, heard) = webhook_receiver::receiver(Vec::new()).await;
@@ -323,8 +323,8 @@ async fn a_drift_check_tells_of_a_new_version_of_a_secret() {
     assert!(!paths.contains(&"secret/data/pay/db"), "{asked:?}");
 }
 
-/// A pull request that adds a `pre-destroy` hook shows the Job, a policy set judges it, and its merge only records it. What
-/// Helm and Argo CD make at times that do not exist here is made by no apply.
+/// A pull request that adds a `pre-destroy` hook shows the Job, a policy set judges it, and its merge only records it.
+/// What Helm and Argo CD make at times that do not exist here is made by no apply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_for_later_is_shown_and_judged_and_a_test_of_helm_is_left_out() {
     let read = "apply: {hooks: {service_accounts: [default], read: [argocd, helm]}}\n";

@@ -1,4 +1,5 @@
-//! Whatever the texts of a plan are: the comment and the page keep their structure, hide nothing and say no more than they should.
+//! Whatever the texts of a plan are: the comment and the page keep their structure, hide nothing and say no more than
+//! they should.
 
 use konverge_base::model::{comment_marker::CommentMarker, permission_changes::PowerChange, plan::Action};
 use konverge_report::{COMMENT_BUDGET, html, markdown, model_changes, terminal};

@@ -1,5 +1,5 @@
-//! Credentials of a login that expire while Terraform runs: the error names the login, its identity, the subject of the job
-//! and what to do; the next run continues.
+//! Credentials of a login that expire while Terraform runs: the error names the login, its identity, the subject of the
+//! job and what to do; the next run continues.
 
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
 

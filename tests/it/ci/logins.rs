@@ -207,8 +207,8 @@ async fn each_stack_is_one_account_and_sees_nothing_of_the_job() {
     check(moto, &watched.processes(), "plan").await;
 }
 
-/// The store of the state and the secret stores are the job's: the login of a stack is for its providers and its cluster
-/// alone.
+/// The store of the state and the secret stores are the job's: the login of a stack is for its providers and its
+/// cluster alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_state_and_the_secret_stores_keep_the_identity_of_the_job() {
     let (watched, moto, clouds) = (Watched::new(), Moto::shared(), Clouds::start("", HOUR).await);
@@ -397,8 +397,8 @@ async fn a_refused_login_stops_its_stack_alone() {
     assert!(!comment.contains(token), "{comment}");
 }
 
-/// The preview goes well, and the role of applies refuses the subject: nothing of the stack is planned or written, and the
-/// error has the subject, the identity and the next step.
+/// The preview goes well, and the role of applies refuses the subject: nothing of the stack is planned or written, and
+/// the error has the subject, the identity and the next step.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_refuses_the_subject_stops_the_apply_before_anything() {
     let (watched, clouds) = (Watched::new(), Clouds::start("ya29.google", HOUR).await);

@@ -1,4 +1,5 @@
-//! One change over the jobs of a matrix: each job takes its share, and together they plan what one job would have planned.
+//! One change over the jobs of a matrix: each job takes its share, and together they plan what one job would have
+//! planned.
 
 use serde_json::Value;
 

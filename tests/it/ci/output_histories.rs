@@ -1,5 +1,6 @@
-//! For random graphs of stacks that read each other, with random changes, runs that are killed, cancelled or take a part:
-//! afterwards each reader has the value that its writer publishes, and no run wrote an older one than the one before.
+//! For random graphs of stacks that read each other, with random changes, runs that are killed, cancelled or take a
+//! part: afterwards each reader has the value that its writer publishes, and no run wrote an older one than the one
+//! before.
 //!
 //! The seed is printed; `KONVERGE_OUTPUTS_SEED=n` repeats it, `KONVERGE_OUTPUTS_HISTORIES=20` makes more histories.
 

@@ -1,5 +1,5 @@
-//! For random histories of commits, with runs that were cancelled, failed, came late or took a part: `--pending` selects
-//! what `konverge ci` applies, and afterwards nothing is pending.
+//! For random histories of commits, with runs that were cancelled, failed, came late or took a part: `--pending`
+//! selects what `konverge ci` applies, and afterwards nothing is pending.
 //!
 //! The seed is printed; `KONVERGE_PENDING_SEED=n` repeats it, `KONVERGE_PENDING_HISTORIES=20` makes more histories.
 

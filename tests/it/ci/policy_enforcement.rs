@@ -219,8 +219,8 @@ fn lets_go_on(stage: &mut Stage, digests: &str) {
     ];
 }
 
-/// The digest of a stack's drift, and that of what the rules say to its restoration. A run with the first alone tells the
-/// second, by somebody who overrides nothing.
+/// The digest of a stack's drift, and that of what the rules say to its restoration. A run with the first alone tells
+/// the second, by somebody who overrides nothing.
 fn drift_and_finding(stage: &mut Stage, way: &Denied) -> String {
     let drift = look(stage, &way.stack);
     let stopped = dispatched(stage, "ada", &drift);

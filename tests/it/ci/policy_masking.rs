@@ -95,8 +95,8 @@ fn bindings(name: &str, roles: &[String]) -> Vec<Value> {
         .collect()
 }
 
-/// What blinded the rules: a Secret with the words of the rule, and a name that speaks of a secret; and whatever holds the
-/// other roles.
+/// What blinded the rules: a Secret with the words of the rule, and a name that speaks of a secret; and whatever holds
+/// the other roles.
 fn blinds(name: &str, roles: &[String], random: &mut Random) -> Vec<Value> {
     let version = "rbac.authorization.k8s.io/v1";
     let words = json!({"stringData": {"a": ROLE, "b": version, "c": "ClusterRole"}});

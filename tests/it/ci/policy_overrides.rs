@@ -301,7 +301,8 @@ async fn a_pull_request_does_not_name_its_own_overriders() {
     refused(&stage, &ran, "override-mine", "named by the change itself").await;
 }
 
-/// Someone who wrote a part, is named in it, or pushed it overrides nothing of it: neither by its digest nor by a review.
+/// Someone who wrote a part, is named in it, or pushed it overrides nothing of it: neither by its digest nor by a
+/// review.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_overrides_what_they_took_part_in() {
     let mut stage = Stage::small(&SETS.replace("acme/sre", "eve, bob, mallory, grace")).await;
@@ -347,7 +348,8 @@ async fn nobody_overrides_what_they_took_part_in() {
     assert_eq!(stage.value(map).await.as_deref(), Some("bad-p"));
 }
 
-/// Someone who pushed a commit straight to the default branch overrides nothing of it, although no pull request names them.
+/// Someone who pushed a commit straight to the default branch overrides nothing of it, although no pull request names
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_overrides_what_they_pushed_straight() {
     let mut stage = Stage::small(&SETS.replace("acme/sre", "eve, grace")).await;

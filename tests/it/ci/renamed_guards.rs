@@ -1,6 +1,6 @@
-//! Guards follow the thing, not its name: a stack that gets another folder, project or identity, or all of them, keeps the
-//! sets, approvals and workflows of its earlier names. GitHub is played by the fake, the API server and Terraform are
-//! real.
+//! Guards follow the thing, not its name: a stack that gets another folder, project or identity, or all of them, keeps
+//! the sets, approvals and workflows of its earlier names. GitHub is played by the fake, the API server and Terraform
+//! are real.
 
 use serde_json::Value;
 
@@ -341,8 +341,8 @@ async fn a_reviewed_line_ends_the_guards_of_an_earlier_name() {
     stage.merge(8, "renamed").outcome.check(3);
     assert!(case.is_live(&stage, "good").await);
 
-    // The next one is not judged by the set of the earlier folder. The one of the identity, which is still its own, is not
-    // ended by a line.
+    // The next one is not judged by the set of the earlier folder. The one of the identity, which is still its own, is
+    // not ended by a line.
     let (head, found) = preview(&mut stage, 9, "next", |stage| {
         let file = format!("{}/prod/main.k", case.folder());
         let program = case.program(&case.object(), "bad");

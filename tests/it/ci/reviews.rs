@@ -86,8 +86,8 @@ async fn a_plan_approved_by_its_digest_goes_to_its_end() {
     assert!(value.parse::<std::net::IpAddr>().is_ok(), "{value}");
 }
 
-/// A pull request that is merged before the run of another's merge has begun is the next run's: this one's head does not
-/// hold it.
+/// A pull request that is merged before the run of another's merge has begun is the next run's: this one's head does
+/// not hold it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_merged_later_is_not_used_up_before() {
     let mut stage = Stage::small("").await;
@@ -224,7 +224,8 @@ fn from_a_fork(stage: &mut Stage, number: u64, branch: &str, change: impl FnOnce
     stage.merge(number, branch)
 }
 
-/// Someone who reviewed a fork's pull request saw Specs, not what is there: of a stack without a state nobody knows that.
+/// Someone who reviewed a fork's pull request saw Specs, not what is there: of a stack without a state nobody knows
+/// that.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_apply_of_a_forks_stack_needs_an_approval_by_digest() {
     let mut stage = Stage::small("").await;

@@ -1,4 +1,5 @@
-//! A stack that somebody rolled back, and the first apply that nobody has to approve: what other pull requests are told.
+//! A stack that somebody rolled back, and the first apply that nobody has to approve: what other pull requests are
+//! told.
 
 use crate::support::ci_stage::Stage;
 

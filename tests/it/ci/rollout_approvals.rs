@@ -1,5 +1,5 @@
-//! An approval of a wave whose stacks are in several environments: each job plans its own stacks, and an approval is for the
-//! plans of all of them.
+//! An approval of a wave whose stacks are in several environments: each job plans its own stacks, and an approval is
+//! for the plans of all of them.
 
 use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! What fails in a rollout: a change that is held while others go, a hook, a stack that turns unready, a plan that is refused.
+//! What fails in a rollout: a change that is held while others go, a hook, a stack that turns unready, a plan that is
+//! refused.
 
 use jiff::ToSpan;
 use konverge_base::model::rollout::{RolloutPhase, RolloutRecord};
@@ -189,8 +190,8 @@ async fn people_pause_and_resume_and_approve_a_wave_in_an_environment() {
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
 }
 
-/// A person aborts while a run waits for the end of the bake in its job: neither that run nor a later one goes on with the
-/// commit, until somebody resumes.
+/// A person aborts while a run waits for the end of the bake in its job: neither that run nor a later one goes on with
+/// the commit, until somebody resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abort_during_a_bake_holds_the_commit() {
     const BAKES: &str = "rollouts:\n- name: web\n  waves:\n  - {match: 'appops/*/canary', bake: 8s}\n  - {match: 'appops/*/eu'}\n";
@@ -252,8 +253,8 @@ async fn an_abort_during_a_bake_holds_the_commit() {
     assert_eq!(phase(&stage).await.1, RolloutPhase::Done);
 }
 
-/// The plan of the next wave has a secret of a store without versions: what an approval stands for is what the apply makes.
-/// People are asked once, and again if the secret changes after the approval was asked.
+/// The plan of the next wave has a secret of a store without versions: what an approval stands for is what the apply
+/// makes. People are asked once, and again if the secret changes after the approval was asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wave_with_a_secret_is_approved_once_and_asked_for_once() {
     let (url, heard) = webhook_receiver::receiver(Vec::new()).await;

@@ -1,4 +1,5 @@
-//! The jobs around a rollout: those of several environments, of a schedule, by hand; and the deployments that GitHub shows.
+//! The jobs around a rollout: those of several environments, of a schedule, by hand; and the deployments that GitHub
+//! shows.
 
 use jiff::{Timestamp, ToSpan};
 use konverge_base::model::rollout::RolloutPhase;
@@ -27,7 +28,8 @@ fn states(stage: &Stage, commit: &str, environment: &str) -> Vec<String> {
 
 const QUEUED: &str = "apply: {deployments: true}\nstacks:\n- {match: 'appops/*/canary', environment: canary}\n- {match: 'appops/*/eu', environment: eu}\n- {match: 'appops/*/us', environment: us}\nrollouts:\n- name: web\n  waves:\n  - {match: 'appops/*/canary', gates: [go]}\n  - {match: 'appops/*/eu'}\n  - {match: 'appops/*/us'}\ngates: {go: {approve: {by: [acme/sre]}}}\n";
 
-/// What waits is `queued`, continues with the same deployment when it is applied, and is `inactive` if it never will be.
+/// What waits is `queued`, continues with the same deployment when it is applied, and is `inactive` if it never will
+/// be.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_of_what_waits_is_queued_until_it_is_applied() {
     let mut stage = Stage::small("").await;

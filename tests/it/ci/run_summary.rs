@@ -132,8 +132,8 @@ async fn what_a_newer_run_applies_before_the_lease_is_taken_stays() {
     assert_eq!(issues(&stage), Vec::<String>::new());
 }
 
-/// A pull request that nobody previewed is told by the run that catches up with it. One that an earlier run has told is not
-/// told again, nor is one that had nothing to apply.
+/// A pull request that nobody previewed is told by the run that catches up with it. One that an earlier run has told is
+/// not told again, nor is one that had nothing to apply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_request_without_a_preview_is_told_once() {
     let mut stage = Stage::small("").await;

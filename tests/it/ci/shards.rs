@@ -384,8 +384,8 @@ async fn each_share_is_judged_by_the_policy_that_it_was_reviewed_under() {
     assert_eq!(dealt.values().await, [one.clone(), None, one]);
 }
 
-/// A stack that ended well holds all that was merged until then, also what no preview had shown of it. What is previewed
-/// of that only later was before nobody's eyes when it was merged.
+/// A stack that ended well holds all that was merged until then, also what no preview had shown of it. What is
+/// previewed of that only later was before nobody's eyes when it was merged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_share_that_comes_after_the_apply_agrees_to_nothing() {
     let mut dealt = Dealt::begin("late").await;

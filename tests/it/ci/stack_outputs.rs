@@ -1,5 +1,5 @@
-//! Values from one stack to another, through pull request, review and merge. GitHub is played by the fake, the API server
-//! and Terraform are real.
+//! Values from one stack to another, through pull request, review and merge. GitHub is played by the fake, the API
+//! server and Terraform are real.
 
 use serde_json::Value;
 

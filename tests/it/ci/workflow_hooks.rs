@@ -1,4 +1,5 @@
-//! Workflows around the apply of a stack (`apply.hooks.workflows`): what is dispatched, how often, and what its end means.
+//! Workflows around the apply of a stack (`apply.hooks.workflows`): what is dispatched, how often, and what its end
+//! means.
 
 use std::collections::BTreeMap;
 
@@ -309,8 +310,8 @@ async fn a_run_that_github_does_not_show_in_time_is_not_started_again() {
     assert_eq!(files(&stage), ["backup.yml", "smoke.yml"]);
 }
 
-/// The process is killed while it asks GitHub to start a workflow, before GitHub takes the request and after it: there is
-/// one run in the end.
+/// The process is killed while it asks GitHub to start a workflow, before GitHub takes the request and after it: there
+/// is one run in the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_killed_while_it_starts_a_workflow_starts_it_once() {
     for is_taken in [false, true] {

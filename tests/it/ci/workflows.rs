@@ -78,7 +78,8 @@ fn shown(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The parts of workflows that the docs show, without a name: with what a page leaves out, because its reader has that already.
+/// The parts of workflows that the docs show, without a name: with what a page leaves out, because its reader has that
+/// already.
 fn parts(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for page in pages() {

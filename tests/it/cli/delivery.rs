@@ -332,8 +332,8 @@ async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact(
         resource(&stage.config_map("reads", json!({ "v": value })))
     };
 
-    // A value that Terraform calls sensitive does not leave. A preview says so, also if it is not known yet, and an apply
-    // changes nothing.
+    // A value that Terraform calls sensitive does not leave. A preview says so, also if it is not known yet, and an
+    // apply changes nothing.
     let password = "the-password-that-no-artifact-holds";
     let known = local("local_sensitive_file", "hidden", password);
     let made = local("local_file", "made", "words");
@@ -360,8 +360,8 @@ async fn terraform_goes_first_and_only_what_is_no_secret_goes_into_the_artifact(
         assert!(!outside.path().join("hidden").exists() && !outside.path().join("made").exists());
     }
 
-    // Terraform does not say that this value is sensitive, and its name does only when it is known: the apply stops before
-    // the push. Terraform's part is done and recorded.
+    // Terraform does not say that this value is sensitive, and its name does only when it is known: the apply stops
+    // before the push. Terraform's part is done and recorded.
     let token = "9xQ7-zL40-Wm3p-T8rK";
     let data = json!({
         "id": "terraform:builtin:terraform_data:made", "type": "Terraform",

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::delivery_stage::{Stage, Tool, only, said};
 
-/// The objects change their owner without being deleted. As long as the earlier controller is there, the apply stops: it
-/// would write against the other one.
+/// The objects change their owner without being deleted. As long as the earlier controller is there, the apply stops:
+/// it would write against the other one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stack_goes_from_flux_to_argo_cd_without_a_deletion() {
     let mut stage = Stage::new(Tool::Flux).await;

@@ -1,5 +1,5 @@
-//! The stage of a delivered stack: the test plays Flux and Argo CD. It pulls the artifact from a real registry, applies it
-//! on a real API server with the controller's field manager, deletes what left it, and writes the status.
+//! The stage of a delivered stack: the test plays Flux and Argo CD. It pulls the artifact from a real registry, applies
+//! it on a real API server with the controller's field manager, deletes what left it, and writes the status.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! `konverge doctor` in a job: it logs in with each login, for previews and for applies, and says which subject GitHub sends.
+//! `konverge doctor` in a job: it logs in with each login, for previews and for applies, and says which subject GitHub
+//! sends.
 
 use serde_json::Value;
 

@@ -22,8 +22,8 @@ async fn every_object_of_the_example_is_taken_and_then_unchanged() {
             continue;
         };
         let mut spec = spec::read_text(std::str::from_utf8(golden).unwrap(), folder).unwrap();
-        // What two stacks of a project have in common (its CRDs; the Namespace and the Secret of its applications) belongs to
-        // the first of them on a cluster. In the example each environment has a cluster.
+        // What two stacks of a project have in common (its CRDs; the Namespace and the Secret of its applications)
+        // belongs to the first of them on a cluster. In the example each environment has a cluster.
         spec.resources.retain(|one| applied.insert(one.id.clone()));
         let own: BTreeSet<_> = spec.resources.iter().map(|one| one.id.clone()).collect();
         for one in &mut spec.resources {

@@ -131,8 +131,9 @@ fn identity(object: &Value) -> String {
     )
 }
 
-/// The repo server reads exactly the objects of the bundle from the branch: neither `konverge.json` nor the Application,
-/// which are beside them, nor another stack. Applied, they are what `konverge apply` writes, field by field.
+/// The repo server reads exactly the objects of the bundle from the branch: neither `konverge.json` nor the
+/// Application, which are beside them, nor another stack. Applied, they are what `konverge apply` writes, field by
+/// field.
 #[tokio::test]
 #[ignore = "needs the part `argocd-branch`: make test-all"]
 async fn argo_cd_2_14_reads_from_a_branch_what_an_apply_writes() {

@@ -58,9 +58,9 @@ fn check_argo_artifact(folder: &Path, file: &str, url: &str, flux_files: &Path) 
     assert_eq!(read(to.path()), read(flux_files));
 }
 
-/// Flux's own packages pull what was pushed, and apply it level by level: the objects are those of an apply, and each edge
-/// that is called kept holds in their creation. What needs the
-/// value of a Secret is left out: an artifact never carries it.
+/// Flux's own packages pull what was pushed, and apply it level by level: the objects are those of an apply, and each
+/// edge that is called kept holds in their creation. What needs the value of a Secret is left out: an artifact never
+/// carries it.
 #[tokio::test]
 #[ignore = "needs the part `flux-artifact`: make test-all"]
 async fn flux_pulls_and_applies_what_an_apply_writes() {

@@ -38,8 +38,8 @@ fn upgrade(part: &str, folder: &Path, kubeconfig: &Path, resources: &[Value]) ->
     releases.collect()
 }
 
-/// Helm upgrades the chart of definitions, which it never does with `crds/`, and an uninstall keeps them. A release near
-/// the limit, with a Secret that does not compress, is stored.
+/// Helm upgrades the chart of definitions, which it never does with `crds/`, and an uninstall keeps them. A release
+/// near the limit, with a Secret that does not compress, is stored.
 async fn check_life(part: &str) {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::start();

@@ -1,5 +1,5 @@
-//! What others read in the files of `konverge export`: Helm, and the API server with the published definitions of KubeVela,
-//! Crossplane and Flux.
+//! What others read in the files of `konverge export`: Helm, and the API server with the published definitions of
+//! KubeVela, Crossplane and Flux.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -131,8 +131,8 @@ async fn the_api_server_takes_what_is_written_for_kubevela_crossplane_and_flux()
     assert_eq!(judged, 3 + 1 + 3 + 3);
 }
 
-/// The Specs of the example without their Terraform resources, each object in one stack. Each value of a Secret and of a
-/// Terraform resource is one in clear, as after an apply.
+/// The Specs of the example without their Terraform resources, each object in one stack. Each value of a Secret and of
+/// a Terraform resource is one in clear, as after an apply.
 pub(super) fn example_specs(example: &Repository) -> Vec<(String, Vec<Value>)> {
     let mut taken = BTreeSet::new();
     let mut stacks = Vec::new();

@@ -397,9 +397,9 @@ fn help_and_usage_are_true() {
     }
 }
 
-/// Answers the questions of the program given by its arguments, at a terminal, and prints all that stood there. The first
-/// argument is the answer to `Type `yes`: `, or a list in JSON of the ends of questions with their answers: a Ctrl-C has no
-/// line end. A person takes half a second, in which a spinner would draw.
+/// Answers the questions of the program given by its arguments, at a terminal, and prints all that stood there. The
+/// first argument is the answer to `Type `yes`: `, or a list in JSON of the ends of questions with their answers: a
+/// Ctrl-C has no line end. A person takes half a second, in which a spinner would draw.
 pub(super) const AT_A_TERMINAL: &str = r#"
 import json, os, pty, sys, time
 told = sys.argv[1]
@@ -536,7 +536,8 @@ async fn an_answer_that_is_not_yes_is_told_so_and_without_anybody_the_plan_is_sh
 
     let yes = answered("yes").expect(0).stdout;
     assert!(!yes.contains("is not `yes`"), "{yes}");
-    // Of a new namespace with two objects the plan says once that it does not exist, and the progress does not repeat it.
+    // Of a new namespace with two objects the plan says once that it does not exist, and the progress does not repeat
+    // it.
     let new = format!("{ns}-new");
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
     shop.wants(

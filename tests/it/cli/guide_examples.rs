@@ -1,6 +1,6 @@
-//! Every example of every guide is run: by the test that types its page whole, or here in the example monorepo with a real
-//! store and a real API server. What needs GitHub, a cloud or a registry is named with the reason, so a new example that
-//! nothing runs makes this test fail.
+//! Every example of every guide is run: by the test that types its page whole, or here in the example monorepo with a
+//! real store and a real API server. What needs GitHub, a cloud or a registry is named with the reason, so a new
+//! example that nothing runs makes this test fail.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! The hooks for pre-commit and prek, installed from a clone of this repository and a wheel, without network. And JUnit XML,
-//! read by junitparser.
+//! The hooks for pre-commit and prek, installed from a clone of this repository and a wheel, without network. And JUnit
+//! XML, read by junitparser.
 
 use std::path::{Path, PathBuf};
 

@@ -83,8 +83,8 @@ const OTHERS: &[(&str, Ending)] = &[
     ("konverge ci", Says(1, "not running in GitHub Actions")),
 ];
 
-/// The examples of a command's help, without what is said about them and without another tool's part of a pipe. The help
-/// wraps what is too long.
+/// The examples of a command's help, without what is said about them and without another tool's part of a pipe. The
+/// help wraps what is too long.
 fn examples(help: &str) -> Vec<String> {
     let Some((_, rest)) = help.split_once("Examples:\n") else {
         return Vec::new();

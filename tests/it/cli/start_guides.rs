@@ -1,5 +1,5 @@
-//! The guides that go from nothing to the first apply, typed line for line. The tests' control plane stands in kind's and
-//! EKS's place, Versity's gateway in that of S3 and of MinIO; the cloud's own steps are not run.
+//! The guides that go from nothing to the first apply, typed line for line. The tests' control plane stands in kind's
+//! and EKS's place, Versity's gateway in that of S3 and of MinIO; the cloud's own steps are not run.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Pages that are typed line for line: docs/tutorial.md on a real API server, docs/guides/add-an-application.md, and the
-//! README of konfig-example.
+//! Pages that are typed line for line: docs/tutorial.md on a real API server, docs/guides/add-an-application.md, and
+//! the README of konfig-example.
 
 use std::path::Path;
 

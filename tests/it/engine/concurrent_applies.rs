@@ -1,5 +1,5 @@
-//! Many processes of `konverge apply --spec` at once, on the real API server and an S3 server: whatever stands in the cluster
-//! is recorded, whatever is recorded stands there, and nothing that was made is forgotten.
+//! Many processes of `konverge apply --spec` at once, on the real API server and an S3 server: whatever stands in the
+//! cluster is recorded, whatever is recorded stands there, and nothing that was made is forgotten.
 
 use crate::support::{process::Running, spec_runs::SpecRuns};
 use konverge_base::model::StackId;

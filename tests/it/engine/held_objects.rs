@@ -1,5 +1,5 @@
-//! A Namespace or a CRD that a stack drops: what other stacks have in it is named and counted, and stops the plan unless
-//! they give it up in the same change.
+//! A Namespace or a CRD that a stack drops: what other stacks have in it is named and counted, and stops the plan
+//! unless they give it up in the same change.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! An identity that changes because other folders got or lost the same names, or because konverge.yaml names it: what is
-//! recorded follows the folder, and no object is deleted or made again.
+//! An identity that changes because other folders got or lost the same names, or because konverge.yaml names it: what
+//! is recorded follows the folder, and no object is deleted or made again.
 
 use serde_json::{Value, json};
 

@@ -15,8 +15,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// `from` has made the ConfigMap; `to` has made another one. `more` is added to konverge.yaml; `FROM` and `TO` in it
-    /// are the folders of the two.
+    /// `from` has made the ConfigMap; `to` has made another one. `more` is added to konverge.yaml; `FROM` and `TO` in
+    /// it are the folders of the two.
     async fn applied(name: &str, more: &str) -> Self {
         let (from, to) = (format!("{name}-from/dev"), format!("{name}-to/dev"));
         let more = more.replace("FROM", &format!("appops/{from}"));

@@ -1,5 +1,6 @@
-//! Promises 3 and 4 for random histories, at the fake GitHub and at a real Gitea: what was reviewed is applied, exactly;
-//! and no merge is lost, whatever happened to its job. What must happen is said by [`Model`], which knows the guide alone.
+//! Promises 3 and 4 for random histories, at the fake GitHub and at a real Gitea: what was reviewed is applied,
+//! exactly; and no merge is lost, whatever happened to its job. What must happen is said by [`Model`], which knows the
+//! guide alone.
 //!
 //! The seed is printed; `KONVERGE_REVIEW_SEED=n` repeats it, `KONVERGE_REVIEW_HISTORIES=20` makes more histories, and
 //! `KONVERGE_REVIEW_STEPS=30` longer ones.
@@ -339,8 +340,8 @@ impl<H: Host> History<H> {
     }
 
     /// A stack uses a review for which another one still waits. Later a push sets what that review showed, which nobody
-    /// reviewed anew. Of 20,000 random histories one came here by itself: it takes five jobs in this order, of which none is
-    /// left out. Returns false where no two stacks are at rest.
+    /// reviewed anew. Of 20,000 random histories one came here by itself: it takes five jobs in this order, of which
+    /// none is left out. Returns false where no two stacks are at rest.
     async fn use_a_review_twice(&mut self) -> bool {
         let pending = self.model.pending(self.model.main.len() - 1);
         let mut free = (0..STACKS).filter(|stack| {
@@ -487,7 +488,8 @@ impl<H: Host> History<H> {
         self.apply(job, at, &BTreeMap::new()).await.1
     }
 
-    /// What comes late comes; then what is not applied is listed, and the next job applies it or says that it is stopped.
+    /// What comes late comes; then what is not applied is listed, and the next job applies it or says that it is
+    /// stopped.
     async fn settle(&mut self) {
         while !self.held.is_empty() {
             let at = self.random.below(self.held.len());

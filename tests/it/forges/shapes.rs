@@ -1,6 +1,7 @@
-//! Each shape that the fake GitHub serves beside a real Gitea's answer to the same question, where the two APIs mean to be
-//! equal: of the fields that Konverge reads the type, whether it is there, the word, the form of a time. What differs is
-//! listed, with where GitHub documents its side; the fake itself is held against GitHub's description at each answer.
+//! Each shape that the fake GitHub serves beside a real Gitea's answer to the same question, where the two APIs mean to
+//! be equal: of the fields that Konverge reads the type, whether it is there, the word, the form of a time. What
+//! differs is listed, with where GitHub documents its side; the fake itself is held against GitHub's description at
+//! each answer.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ use crate::support::{
     github::{DispatchableWorkflow, Token},
 };
 
-/// The known differences: a situation (`*` stands for any text), a field, what it is at GitHub and at Gitea, why, and the
-/// page below `docs.github.com/en/rest` that has GitHub's side.
+/// The known differences: a situation (`*` stands for any text), a field, what it is at GitHub and at Gitea, why, and
+/// the page below `docs.github.com/en/rest` that has GitHub's side.
 const DIFFERENCES: &str = "
 a pull request: * | node_id | text | absent | for GraphQL, which Gitea has not | pulls/pulls#get-a-pull-request
 a pull request: * | merge_commit_sha | commit | null | the test merge, which Gitea has not | pulls/pulls#get-a-pull-request

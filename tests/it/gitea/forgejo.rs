@@ -1,4 +1,5 @@
-//! The same stories at a real Forgejo, which has the API of Gitea 1.22. What needs a newer one is refused before it is asked for.
+//! The same stories at a real Forgejo, which has the API of Gitea 1.22. What needs a newer one is refused before it is
+//! asked for.
 
 use konverge_base::error::UserError;
 use konverge_forge::ForgeError;

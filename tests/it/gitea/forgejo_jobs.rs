@@ -1,4 +1,5 @@
-//! What `konverge ci` does in the jobs of a real Forgejo: the stories of Gitea's jobs, and what a Forgejo does in its own way.
+//! What `konverge ci` does in the jobs of a real Forgejo: the stories of Gitea's jobs, and what a Forgejo does in its
+//! own way.
 
 use konverge_forge::Publishing as _;
 
@@ -118,7 +119,8 @@ async fn the_status_and_the_comment_link_to_the_run() {
     assert_eq!(answer.status(), reqwest::StatusCode::NOT_FOUND, "{by_id}");
 }
 
-/// A push cancels the jobs of earlier pushes to the branch, also one that runs. The job after it applies what both merged.
+/// A push cancels the jobs of earlier pushes to the branch, also one that runs. The job after it applies what both
+/// merged.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs `scripts/parts install forgejo`; `make test-all` runs it"]
 async fn a_merge_whose_job_a_newer_merge_cancels_is_applied_by_the_newer_job() {

@@ -1,4 +1,5 @@
-//! The client against a fake GitLab that knows no more than what GitLab publishes of its API, and `konverge ci` in its jobs.
+//! The client against a fake GitLab that knows no more than what GitLab publishes of its API, and `konverge ci` in its
+//! jobs.
 
 mod bad_input;
 mod changes;

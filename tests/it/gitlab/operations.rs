@@ -1,5 +1,5 @@
-//! Every operation that GitLab's description has here is one that the client uses, so that the excerpt stays small and no request
-//! goes unchecked. The fake itself refuses a request or a parameter that is not in it.
+//! Every operation that GitLab's description has here is one that the client uses, so that the excerpt stays small and
+//! no request goes unchecked. The fake itself refuses a request or a parameter that is not in it.
 
 use std::{fs, path::Path};
 

@@ -183,8 +183,8 @@ async fn without_the_core_of_the_base_its_spec_is_not_made_up() {
     assert!(!built.stdout.contains("line"), "{}", built.stdout);
 }
 
-/// Any sequence of commands on two branches leaves a cache that gives the Specs of an empty one. `KONVERGE_SEED` repeats a
-/// run, `KONVERGE_ROUNDS` makes it longer.
+/// Any sequence of commands on two branches leaves a cache that gives the Specs of an empty one. `KONVERGE_SEED`
+/// repeats a run, `KONVERGE_ROUNDS` makes it longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_sequence_of_commands_leaves_another_spec_in_the_cache() {
     let (seed, rounds) = (

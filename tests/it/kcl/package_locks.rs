@@ -200,7 +200,8 @@ async fn git_addresses_are_fetched_over_tls() {
     assert_eq!(found.unwrap(), CODE);
 }
 
-/// The names in `kcl.mod`, the versions of the packages and the places, in the form that kpm writes; then nothing is to do.
+/// The names in `kcl.mod`, the versions of the packages and the places, in the form that kpm writes; then nothing is to
+/// do.
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_and_their_dependencies_are_locked_in_the_form_of_kpm() {
     let (library, folder) = (library(), tempfile::tempdir().unwrap());

@@ -1,6 +1,6 @@
-//! Scalars without quotes: each of our readers against the tool that owns its format. That is the KCL core for the options
-//! of settings files and for the data of `checks.data`, Kusion's library for names and workspaces, and kubectl's for the
-//! rest.
+//! Scalars without quotes: each of our readers against the tool that owns its format. That is the KCL core for the
+//! options of settings files and for the data of `checks.data`, Kusion's library for names and workspaces, and
+//! kubectl's for the rest.
 
 use std::{
     io::Write as _,

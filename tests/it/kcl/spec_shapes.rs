@@ -103,7 +103,8 @@ fn every_description_gives_the_same_spec() {
             "an override in place of a line",
             "v0.9.0",
             vec![
-                // The core changes every entry, so there is one; `app` is printed beside `resources`, so it prints a stream.
+                // The core changes every entry, so there is one; `app` is printed beside `resources`, so it prints a
+                // stream.
                 (kcl, "kcl_cli_configs:\n  files: [main.k]\n  overrides: ['app.replicas=2']\n".into()),
                 (settings, OPTIONS.into()),
                 ("shop/dev/main.k", format!("{BASE}{APP}{RENDER}{STREAM}")),

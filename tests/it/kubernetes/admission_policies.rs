@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicies as Konverge evaluates them, held against a real API server with the same policies: random
-//! ConfigMaps that are created, updated and deleted, as dry runs.
+//! ValidatingAdmissionPolicies as Konverge evaluates them, held against a real API server with the same policies:
+//! random ConfigMaps that are created, updated and deleted, as dry runs.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -401,7 +401,8 @@ fn section(heading: &str) -> String {
     rest.split("\n##").next().unwrap().to_owned()
 }
 
-/// At every cloud the drift check is somebody of its own, whom the subject of its job may be, and nobody else's subject.
+/// At every cloud the drift check is somebody of its own, whom the subject of its job may be, and nobody else's
+/// subject.
 #[test]
 fn the_drift_check_has_an_identity_of_its_own_at_every_cloud() {
     let branch = "repo:acme/konfig:ref:refs/heads/main";

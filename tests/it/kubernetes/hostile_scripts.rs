@@ -1,4 +1,5 @@
-//! Scripts of readiness run in processes with limits: whatever a script does, it is stopped in time, and the others go on.
+//! Scripts of readiness run in processes with limits: whatever a script does, it is stopped in time, and the others go
+//! on.
 
 use std::time::Duration;
 

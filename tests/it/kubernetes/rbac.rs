@@ -1,5 +1,5 @@
-//! Who asks, what may be asked, and how much at once: credentials from a plugin, a right that is missing, the budget of a
-//! cluster.
+//! Who asks, what may be asked, and how much at once: credentials from a plugin, a right that is missing, the budget of
+//! a cluster.
 
 use std::sync::{Arc, Mutex};
 

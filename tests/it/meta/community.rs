@@ -1,4 +1,5 @@
-//! What somebody meets who opens an issue, a pull request or a security report: GitHub reads it, and what it names is there.
+//! What somebody meets who opens an issue, a pull request or a security report: GitHub reads it, and what it names is
+//! there.
 
 use std::{collections::BTreeSet, fs};
 

@@ -1,5 +1,5 @@
-//! Environment variables stand in one list, `crates/base/src/variables.rs`: no other file spells a name, and each has its
-//! line in the reference.
+//! Environment variables stand in one list, `crates/base/src/variables.rs`: no other file spells a name, and each has
+//! its line in the reference.
 
 use std::{collections::BTreeSet, fs};
 

@@ -158,8 +158,8 @@ fn the_build_stage_has_every_file_that_the_compiler_reads() {
     let mut needed = BTreeSet::new();
     for list in lists.filter(|file| file.extension().is_some_and(|end| end == "d")) {
         let text = fs::read_to_string(list).unwrap();
-        // Those of our own crates are relative. What only tests read is not compiled in the image, and an older list may
-        // have a file that is gone.
+        // Those of our own crates are relative. What only tests read is not compiled in the image, and an older list
+        // may have a file that is gone.
         let files = text.lines().filter_map(|line| line.strip_suffix(':'));
         let files = files.filter_map(|file| RepoPath::normalize(&file.replace("\\ ", " ")));
         let tests = RepoPath::normalize("tests").unwrap();

@@ -1,5 +1,5 @@
-//! The scripts of docs/guides/jenkins.md: comments, against a fake GitHub server that records the requests, and applies, in a
-//! monorepo with a store and a cluster.
+//! The scripts of docs/guides/jenkins.md: comments, against a fake GitHub server that records the requests, and
+//! applies, in a monorepo with a store and a cluster.
 
 use std::{
     path::Path,
@@ -142,8 +142,8 @@ async fn jenkins_stage_edits_one_comment() {
     posts_and_edits(script, variables).await;
 }
 
-/// The script catches up on a commit whose run was skipped, does nothing if nothing is pending, and reverts nothing if it
-/// runs for an older commit.
+/// The script catches up on a commit whose run was skipped, does nothing if nothing is pending, and reverts nothing if
+/// it runs for an older commit.
 async fn catches_up(script: &str, prefix: &str) {
     let stage = Stage::small("").await;
     let monorepo = &stage.monorepo;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// `raw_value` and `arbitrary_precision` of `serde_json` are on for all crates as soon as one dependency turns them on. Then a
-/// map with such a first key is read as what the value says, and its other keys are dropped: KCL output, answers of an API
-/// server and of Terraform, and messages to workers.
+/// `raw_value` and `arbitrary_precision` of `serde_json` are on for all crates as soon as one dependency turns them on.
+/// Then a map with such a first key is read as what the value says, and its other keys are dropped: KCL output, answers
+/// of an API server and of Terraform, and messages to workers.
 #[test]
 fn a_first_key_hides_no_other_keys() {
     for key in ["RawValue", "Number"] {

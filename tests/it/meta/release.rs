@@ -1,4 +1,5 @@
-//! What is released: what the guides name is there, and the scripts of a release do what its workflow takes for granted.
+//! What is released: what the guides name is there, and the scripts of a release do what its workflow takes for
+//! granted.
 
 use std::{fs, process::Command};
 

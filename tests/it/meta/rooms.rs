@@ -228,7 +228,8 @@ fn uses(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The room of a source file, `CRATE/ROOM`, if its crate has several: its first folder or file, or else the crate's own.
+/// The room of a source file, `CRATE/ROOM`, if its crate has several: its first folder or file, or else the crate's
+/// own.
 fn room_of(name: &str, inside: &Path, rooms: &BTreeMap<String, BTreeSet<String>>) -> String {
     let first = inside.components().next().expect("a component").as_os_str();
     let first = first.to_string_lossy();

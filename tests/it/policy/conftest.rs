@@ -91,9 +91,9 @@ fn rules_find_what_conftest_said() {
     }
 }
 
-/// A workload of random parts, which the cases speak of. What differs is left out: conftest takes a loop over
-/// what is not a list as no finding, here it is an error; and `sprintf` writes a value of another type than its verb, `%t`
-/// and a text with a width otherwise.
+/// A workload of random parts, which the cases speak of. What differs is left out: conftest takes a loop over what is
+/// not a list as no finding, here it is an error; and `sprintf` writes a value of another type than its verb, `%t` and
+/// a text with a width otherwise.
 fn random_object(random: &mut Random, number: usize) -> Value {
     let mut some = |values: &[Value]| random.pick(values).clone();
     let images = ["registry.example.com/web:1", "log:latest", "bare", "", "a:b:c"].map(|text| json!(text));

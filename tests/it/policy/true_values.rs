@@ -230,7 +230,8 @@ fn no_value_of_a_secret_changes_a_verdict() {
     assert!(languages.len() >= 11, "{languages:?}");
 }
 
-/// The form of the guide: `secret:` and a keyed hash. No rule sees more of a Secret, and the printed document has the same.
+/// The form of the guide: `secret:` and a keyed hash. No rule sees more of a Secret, and the printed document has the
+/// same.
 #[test]
 fn the_data_of_a_secret_is_a_marker() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "shop"},

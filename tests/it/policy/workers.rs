@@ -1,5 +1,5 @@
-//! Rules are parsed and evaluated in processes with limits: whatever a rule does, its set denies in time and says why, and
-//! the other sets go on.
+//! Rules are parsed and evaluated in processes with limits: whatever a rule does, its set denies in time and says why,
+//! and the other sets go on.
 
 use std::{
     sync::Arc,

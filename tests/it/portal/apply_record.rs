@@ -1,5 +1,5 @@
-//! What a person asks for in the portal, and does at GitHub: the audit of the portal and the apply record agree, and the
-//! record names GitHub's actor.
+//! What a person asks for in the portal, and does at GitHub: the audit of the portal and the apply record agree, and
+//! the record names GitHub's actor.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

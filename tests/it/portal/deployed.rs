@@ -1,5 +1,5 @@
-//! The KCL of the example that deploys the portal: it compiles under the example's policies, its configuration is valid,
-//! and its pods have no account of the cluster.
+//! The KCL of the example that deploys the portal: it compiles under the example's policies, its configuration is
+//! valid, and its pods have no account of the cluster.
 
 use konverge_base::model::RepoPath;
 use konverge_config::Config;

@@ -1,5 +1,5 @@
-//! What the portal answers to its readers: the difference of a drift and of a change that is not applied, the live objects, the
-//! rollouts, the numbers over time, who may do what.
+//! What the portal answers to its readers: the difference of a drift and of a change that is not applied, the live
+//! objects, the rollouts, the numbers over time, who may do what.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 

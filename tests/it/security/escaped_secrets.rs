@@ -1,4 +1,5 @@
-//! Secrets inside documents inside documents: no output of `build` and `preview` shows one, however often it was escaped.
+//! Secrets inside documents inside documents: no output of `build` and `preview` shows one, however often it was
+//! escaped.
 
 use konverge_base::{
     model::{
@@ -185,7 +186,8 @@ proptest! {
     }
 }
 
-/// A quote and line breaks, in single quotes of YAML, in other documents: the layout is undone however often it was done.
+/// A quote and line breaks, in single quotes of YAML, in other documents: the layout is undone however often it was
+/// done.
 #[test]
 fn layouts_in_documents_are_undone_together() {
     use Wrap::{JsonString, YamlInSingleQuotes};

@@ -1,5 +1,5 @@
-//! Somebody who may write to the store and holds no key, against the jobs of a repository on GitHub: what they wrote grants
-//! nothing. `state::forgery` of the state's crate edits every field of every document.
+//! Somebody who may write to the store and holds no key, against the jobs of a repository on GitHub: what they wrote
+//! grants nothing. `state::forgery` of the state's crate edits every field of every document.
 
 use std::path::{Path, PathBuf};
 

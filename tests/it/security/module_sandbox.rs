@@ -59,8 +59,8 @@ impl Bench {
         bench
     }
 
-    /// The module in Python, on grpcio: it knows none of go-plugin's own services. A module is one executable, so this is
-    /// a copy of the interpreter that runs the program when it starts.
+    /// The module in Python, on grpcio: it knows none of go-plugin's own services. A module is one executable, so this
+    /// is a copy of the interpreter that runs the program when it starts.
     fn python() -> Self {
         let mut bench = Self::of(Path::new(""));
         let python = installed("python-module", cache().join("python-module/bin/python3"));

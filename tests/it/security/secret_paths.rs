@@ -1,5 +1,5 @@
-//! Secrets of every shape on the command line: what is masked where no server and no provider was asked, in every output
-//! of every command; credentials that the run itself holds; settings that name the wrong variable.
+//! Secrets of every shape on the command line: what is masked where no server and no provider was asked, in every
+//! output of every command; credentials that the run itself holds; settings that name the wrong variable.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! References to secrets: the value comes from a store just before it is written, and is found nowhere else; a reference
-//! that its stack may not use gets nothing.
+//! References to secrets: the value comes from a store just before it is written, and is found nowhere else; a
+//! reference that its stack may not use gets nothing.
 
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::vault::{CANARY, Vaulted, changes, mark};
 use crate::support::process::Outcome;
 
-/// What the guides on OIDC and on secrets show: the job logs in at Vault by itself, with a role for previews and one for
-/// applies.
+/// What the guides on OIDC and on secrets show: the job logs in at Vault by itself, with a role for previews and one
+/// for applies.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_login_of_the_guide_works() {
     let page = std::fs::read_to_string(crate::meta::docs::root().join("docs/guides/oidc.md")).unwrap();

@@ -185,8 +185,8 @@ fn a_secret_value_is_not_shown() {
     }
 }
 
-/// A working tree cannot be saved for the next run, so the commit that is checked out is. What follows from files that are
-/// not committed is the same with it and without.
+/// A working tree cannot be saved for the next run, so the commit that is checked out is. What follows from files that
+/// are not committed is the same with it and without.
 #[test]
 fn the_next_run_starts_from_the_commit_that_is_checked_out() {
     let repository = Repository::konfig_example();

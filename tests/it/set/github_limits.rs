@@ -1,5 +1,5 @@
-//! `--pull-request` against a GitHub that limits and refuses: nothing is done twice, nothing half, and the message says which
-//! edit it was and what to do.
+//! `--pull-request` against a GitHub that limits and refuses: nothing is done twice, nothing half, and the message says
+//! which edit it was and what to do.
 
 use serde_json::{Value, json};
 
@@ -81,8 +81,8 @@ async fn a_long_limit_ends_the_run_and_the_next_one_finishes_it() {
     }
 }
 
-/// A merge queue, a merge method that is off, and a pull request that nothing holds up: GitHub's words reach the person, and
-/// nothing else does.
+/// A merge queue, a merge method that is off, and a pull request that nothing holds up: GitHub's words reach the
+/// person, and nothing else does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_automatic_merge_leaves_the_pull_request_open() {
     let stand = Stand::new().await;

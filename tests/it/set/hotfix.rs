@@ -165,7 +165,8 @@ async fn a_wrong_attribute_is_never_edited() {
     assert!(kept > 0, "no round was kept");
 }
 
-/// The value is the default of a schema, so no file sets it: the attribute is added to the one block where it has an effect.
+/// The value is the default of a schema, so no file sets it: the attribute is added to the one block where it has an
+/// effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_default_of_a_schema_is_set_in_the_stack_s_own_file() {
     let mut stage = Stage::small("").await;

@@ -1,6 +1,6 @@
-//! `--keep` after `kubectl scale`, `kubectl set image` and `kubectl edit` of random fields: the right line is edited, or the
-//! message says why none is; never a wrong one. `KONVERGE_HOTFIXES` sets how many fields are edited, `KONVERGE_SEED` repeats a
-//! run.
+//! `--keep` after `kubectl scale`, `kubectl set image` and `kubectl edit` of random fields: the right line is edited,
+//! or the message says why none is; never a wrong one. `KONVERGE_HOTFIXES` sets how many fields are edited,
+//! `KONVERGE_SEED` repeats a run.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ const MAIN: &str = "appops/hotfix/dev/main.k";
 /// The most fields that are edited between two checks.
 const AT_ONCE: usize = 4;
 
-/// What the program sets. Several have the same value; `spare` and `idle` make no field, `shared` makes two, and `title` is
-/// a part of a text.
+/// What the program sets. Several have the same value; `spare` and `idle` make no field, `shared` makes two, and
+/// `title` is a part of a text.
 const SETTINGS: [(&str, &str); 18] = [
     ("replicas", "2"),
     ("revisions", "2"),

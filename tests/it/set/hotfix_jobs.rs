@@ -1,5 +1,5 @@
-//! `--keep` in a job: the digest of a drift issue becomes a pull request, or the issue says why it does not. A secret never
-//! does.
+//! `--keep` in a job: the digest of a drift issue becomes a pull request, or the issue says why it does not. A secret
+//! never does.
 
 use serde_json::json;
 

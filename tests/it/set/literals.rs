@@ -1,5 +1,5 @@
-//! Every literal of the example, and of the published Konfig: set to another value exactly its line differs, and set back
-//! the file has its bytes again. What cannot be set is counted.
+//! Every literal of the example, and of the published Konfig: set to another value exactly its line differs, and set
+//! back the file has its bytes again. What cannot be set is counted.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -179,8 +179,8 @@ async fn each_literal_of_the_example_changes_its_line_and_goes_back() {
     check_guide(&sweep(&Repository::konfig_example()).await);
 }
 
-/// `KONFIG=DIR cargo test … -- --ignored published`, with a clone of github.com/KusionStack/konfig. `KONFIG_REVISION` names
-/// another commit than its HEAD: the guide has the numbers of two.
+/// `KONFIG=DIR cargo test … -- --ignored published`, with a clone of github.com/KusionStack/konfig. `KONFIG_REVISION`
+/// names another commit than its HEAD: the guide has the numbers of two.
 #[tokio::test]
 #[ignore = "needs a clone of the published Konfig in KONFIG"]
 async fn each_literal_of_the_published_konfig_changes_its_line_and_goes_back() {

@@ -94,8 +94,8 @@ fn edits_of(literals: &[&Literal], only_base: bool) -> Option<String> {
     (!entries.is_empty()).then(|| Value::from(entries).to_string())
 }
 
-/// Random files of `--from` with edits of stacks and of bases, while one stack is made of the file of another: a stack that
-/// no entry names has the Spec that the edits of the bases alone give it. `KONVERGE_FILES` sets how many.
+/// Random files of `--from` with edits of stacks and of bases, while one stack is made of the file of another: a stack
+/// that no entry names has the Spec that the edits of the bases alone give it. `KONVERGE_FILES` sets how many.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_random_file_of_edits_changes_other_stacks_by_its_bases_alone() {
     let (seed, files) = (setting("KONVERGE_SEED", 20_260_041), setting("KONVERGE_FILES", 4));
@@ -183,8 +183,8 @@ async fn literals_of(repository: &Repository) -> Vec<Literal> {
 }
 
 /// Random literals of the example, through the library: an edit that is not refused changes its stack alone, and with
-/// `--in base` no stack of another project. All Specs are compiled again, without a cache. `KONVERGE_EDITS` sets how many,
-/// `KONVERGE_SEED` repeats a run.
+/// `--in base` no stack of another project. All Specs are compiled again, without a cache. `KONVERGE_EDITS` sets how
+/// many, `KONVERGE_SEED` repeats a run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_random_literal_changes_its_own_stacks_alone() {
     let (seed, edits) = (setting("KONVERGE_SEED", 20_260_041), setting("KONVERGE_EDITS", 6));

@@ -1,4 +1,5 @@
-//! A stack whose lease another run holds: GitHub's word that that run is over, its word that it is not, and its silence.
+//! A stack whose lease another run holds: GitHub's word that that run is over, its word that it is not, and its
+//! silence.
 
 use crate::support::{
     ci_stage::{Stage, storefront},

@@ -432,8 +432,8 @@ async fn runs_ask_no_more_of_the_store_than_was_promised() {
         let asked = server.asked();
         let renewals = asked.iter().filter(|line| is_renewal(line)).count();
         let written = count(&asked)["PUT"] - renewals;
-        // Lease, journal, index, state; and at its end a first apply tells the index that the stack has a state: as long
-        // as it is not told, each preview of another stack asks twice for this one.
+        // Lease, journal, index, state; and at its end a first apply tells the index that the stack has a state: as
+        // long as it is not told, each preview of another stack asks twice for this one.
         assert!(
             written <= 5 + resources / 20,
             "{resources} resources, {written} objects: {asked:?}"

@@ -51,7 +51,8 @@ impl Stage {
         Self::with("main-job", monorepo, more).await
     }
 
-    /// A monorepo without any cluster or store that a konverge.yaml would name: what `konverge init` writes is all there is.
+    /// A monorepo without any cluster or store that a konverge.yaml would name: what `konverge init` writes is all
+    /// there is.
     pub async fn newcomer(monorepo: Repository) -> Self {
         Self {
             github: FakeGithub::start(World::of(&monorepo)).await,

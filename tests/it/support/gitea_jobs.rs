@@ -1,4 +1,5 @@
-//! `konverge ci` in the jobs that a real Gitea or Forgejo starts: their event, their token and their secrets are the server's own.
+//! `konverge ci` in the jobs that a real Gitea or Forgejo starts: their event, their token and their secrets are the
+//! server's own.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -90,8 +90,8 @@ fn opened(body: &str) -> (String, &str) {
     (serde_json::to_string(&marker).expect("plain data"), rest)
 }
 
-/// Every run of seven or more hexadecimal digits is the commit that it begins, or a hash with a number: the same hash, or
-/// its beginning, has the same number wherever it stands.
+/// Every run of seven or more hexadecimal digits is the commit that it begins, or a hash with a number: the same hash,
+/// or its beginning, has the same number wherever it stands.
 fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut word = String::new();
@@ -127,8 +127,8 @@ fn without_hashes(text: &str, names: &[(String, &str)]) -> String {
     out
 }
 
-/// The picture of what took how long, without its numbers: when a bar begins and ends, which stack took the longest, and how
-/// often a server was asked until something was ready.
+/// The picture of what took how long, without its numbers: when a bar begins and ends, which stack took the longest,
+/// and how often a server was asked until something was ready.
 fn without_measures(text: &str) -> String {
     let bar =
         regex::Regex::new(r"(?m)^(  .*) \([0-9.]+ s\) :((?:\w+, )?)[0-9]+, [0-9]+$").expect("a pattern");

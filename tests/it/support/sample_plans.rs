@@ -541,8 +541,8 @@ pub fn takeover(stacks: usize, objects: usize) -> Sample {
     }
 }
 
-/// A number in a base model that reaches so many applications in three environments: each workload has its own name, and
-/// production more pods.
+/// A number in a base model that reaches so many applications in three environments: each workload has its own name,
+/// and production more pods.
 pub fn base_number(apps: usize) -> Sample {
     let stacks = (0..apps).flat_map(|at| {
         [("dev", 1), ("prod", 5), ("staging", 3)].map(|(environment, pods)| {

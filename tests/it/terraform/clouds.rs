@@ -1,5 +1,5 @@
-//! The cloud stacks of the example: real Terraform validates, plans and applies what they compile to. A provider of our own
-//! serves the recorded schemas of the clouds. No cloud is reached.
+//! The cloud stacks of the example: real Terraform validates, plans and applies what they compile to. A provider of our
+//! own serves the recorded schemas of the clouds. No cloud is reached.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_engine::spec;

@@ -1,5 +1,5 @@
-//! What holds for a person with the command line: protection, guardrails, stacks that no code knows, and how often an error
-//! is said.
+//! What holds for a person with the command line: protection, guardrails, stacks that no code knows, and how often an
+//! error is said.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The store is away while Terraform works, and the run is killed: nothing that was made is forgotten, and nothing is made
-//! twice in silence.
+//! The store is away while Terraform works, and the run is killed: nothing that was made is forgotten, and nothing is
+//! made twice in silence.
 
 use std::{
     path::PathBuf,

@@ -1,5 +1,5 @@
-//! What Terraform reported complete is in the store two seconds later, by Terraform's own clock; what was in flight when
-//! the run was killed is named, with the command that imports it.
+//! What Terraform reported complete is in the store two seconds later, by Terraform's own clock; what was in flight
+//! when the run was killed is named, with the command that imports it.
 
 use std::{
     fs::Permissions,

@@ -147,7 +147,8 @@ async fn ask_both(
     }
 }
 
-/// Valid objects, each with a random value at one place: the server accepts many of them, whose random siblings it refuses.
+/// Valid objects, each with a random value at one place: the server accepts many of them, whose random siblings it
+/// refuses.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_server_accepts_near_valid_objects_kcl_accepts() {
     let client = Cluster::shared().client().await;

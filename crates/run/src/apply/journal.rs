@@ -105,8 +105,8 @@ impl Journal for ApplyJournal<'_> {
                     .hint("the next run checks the changes that were started, and continues")
             });
         };
-        // Terraform's state may be the only record of what Terraform made. If the store is slow or fails, it also goes to
-        // the rescue file, so that a kill does not lose it.
+        // Terraform's state may be the only record of what Terraform made. If the store is slow or fails, it also goes
+        // to the rescue file, so that a kill does not lose it.
         let key = key.clone();
         self.unstored.lock().await.begin_store(&key, value);
         let mut storing = std::pin::pin!(self.lease.journal(vec![entry]));

@@ -180,7 +180,8 @@ async fn killed_at_each_step_a_workflow_runs_once_for_each_spec() {
             outside.0.lock().unwrap().kill = None;
             let before_again = outside.runs();
             if let Err(failure) = process(&outside, "one", true).await {
-                // It was to be started, and no run is found: nothing is started until somebody says that it did not run.
+                // It was to be started, and no run is found: nothing is started until somebody says that it did not
+                // run.
                 unknown += 1;
                 assert_unknown(&failure);
                 assert_unknown(&process(&outside, "one", true).await.unwrap_err());

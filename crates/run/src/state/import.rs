@@ -29,8 +29,9 @@ use konverge_state::{
 /// The source and the target of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRequest {
-    /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`, `az://`,
-    /// `oss://`) or of a folder of releases (`…/`), an `https://` URL or URL format, `mysql://USER@HOST/DATABASE`.
+    /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`,
+    /// `az://`, `oss://`) or of a folder of releases (`…/`), an `https://` URL or URL format,
+    /// `mysql://USER@HOST/DATABASE`.
     pub from: String,
     /// The identity of the stack, if it differs from the one in the source. Required if the source has many stacks.
     pub stack: Option<StackId>,

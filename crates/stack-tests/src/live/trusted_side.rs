@@ -30,7 +30,8 @@ impl TrustedSide {
     /// Opens the default branch at the commit that GitHub names, or else as this clone has it.
     ///
     /// # Errors
-    /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows tests.
+    /// The event of this job may not run live tests, the branch or the store cannot be read, or no cluster allows
+    /// tests.
     pub(super) async fn open(run: &RunContext, trusted_commit: Option<&CommitId>) -> Result<Self, UserError> {
         run_events::check(run)?;
         let repository = Repository::discover(&run.dir)?;

@@ -103,7 +103,8 @@ async fn an_app_finds_its_own_comment_again() {
     );
 }
 
-/// Where it may not be asked who we are, we are taken for GITHUB_TOKEN; where it cannot be answered, nothing is written.
+/// Where it may not be asked who we are, we are taken for GITHUB_TOKEN; where it cannot be answered, nothing is
+/// written.
 #[tokio::test]
 async fn who_we_are_may_not_be_told() {
     for refused in [

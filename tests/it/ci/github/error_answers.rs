@@ -234,7 +234,8 @@ async fn addresses_and_tokens_that_can_not_be() {
     assert!(make("https://api.github.com/", "ghs_x").is_ok());
 }
 
-/// Whether somebody edited a review decides whether its text overrides a finding: what is not said for certain is an error.
+/// Whether somebody edited a review decides whether its text overrides a finding: what is not said for certain is an
+/// error.
 #[tokio::test]
 async fn an_answer_that_does_not_say_for_certain_who_edited_a_review_is_an_error() {
     let review = konverge_forge::ReviewApproval {

@@ -235,8 +235,8 @@ async fn a_secret_carried_by_a_reference_stays_hidden() {
     );
 }
 
-/// Someone who puts a part of another field's text into a Secret, and lets the same resource read that Secret, hides nothing:
-/// what the code says itself was carried by no reference.
+/// Someone who puts a part of another field's text into a Secret, and lets the same resource read that Secret, hides
+/// nothing: what the code says itself was carried by no reference.
 #[tokio::test]
 async fn what_the_code_says_itself_is_not_hidden_as_carried() {
     let cluster = Cluster::shared();

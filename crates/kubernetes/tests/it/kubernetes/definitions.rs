@@ -1,5 +1,5 @@
-//! A definition and its objects that change in one plan. What an apply of the same objects one after the other accepts is
-//! accepted, and what it refuses is refused.
+//! A definition and its objects that change in one plan. What an apply of the same objects one after the other accepts
+//! is accepted, and what it refuses is refused.
 //!
 //! `KONVERGE_ROUNDS` sets how many random Specs are tried after the kept ones, `KONVERGE_SEED` repeats one.
 

@@ -142,7 +142,8 @@ fn class(kind: &str, name: &str) -> Value {
     }
 }
 
-/// Random roles, bindings and Pods with what they name, each of which may be there, come in the same change, or be missing.
+/// Random roles, bindings and Pods with what they name, each of which may be there, come in the same change, or be
+/// missing.
 #[tokio::test]
 async fn what_others_name_may_come_in_the_same_change() {
     let cluster = Cluster::shared();

@@ -1,5 +1,5 @@
-//! Which failures end a wait early, which are waited for, and what a failure says. The test plays the controllers and the
-//! kubelet.
+//! Which failures end a wait early, which are waited for, and what a failure says. The test plays the controllers and
+//! the kubelet.
 
 use std::time::Duration;
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::support::{cache, installed};
 
-/// Not YAML by its specification (a quoted text that continues at the column of its key, a key that stands there twice):
-/// `konverge health` says so.
+/// Not YAML by its specification (a quoted text that continues at the column of its key, a key that stands there
+/// twice): `konverge health` says so.
 const UNREADABLE: [&str; 4] = [
     "db.atlasgo.io/AtlasSchema/testdata/healthy.yaml",
     "rabbitmq.com/User/testdata/unknown.yaml",
@@ -101,8 +101,8 @@ async fn every_published_case_is_judged_as_argo_cd_judges_it() {
     );
 }
 
-/// Without Argo CD's scripts: the built-in rules for rollouts say of the published cases what the scripts say, where the
-/// controller has written a phase or a pause.
+/// Without Argo CD's scripts: the built-in rules for rollouts say of the published cases what the scripts say, where
+/// the controller has written a phase or a pause.
 #[tokio::test]
 async fn rollouts_are_judged_by_built_in_rules_as_argo_cd_judges_them() {
     let folder = installed("argo-rules", cache().join("argo-rules"));

@@ -1,4 +1,5 @@
-//! What is replaced, lost or refused: shown before anything is done, with the field and the reason, on a real API server.
+//! What is replaced, lost or refused: shown before anything is done, with the field and the reason, on a real API
+//! server.
 
 use konverge_base::model::plan::{Action, Validation};
 use serde_json::json;

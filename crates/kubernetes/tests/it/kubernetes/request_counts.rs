@@ -1,5 +1,5 @@
-//! How many requests an apply takes: two for each new object, its dry run and its creation, wherever its namespace comes
-//! from; none for an unchanged one.
+//! How many requests an apply takes: two for each new object, its dry run and its creation, wherever its namespace
+//! comes from; none for an unchanged one.
 
 use std::collections::BTreeMap;
 

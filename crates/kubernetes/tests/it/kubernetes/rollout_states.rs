@@ -1,5 +1,5 @@
-//! The states that Argo Rollouts and Flagger publish in their Go modules, each judged by our rules. A state of a newer version
-//! that no row has fails here.
+//! The states that Argo Rollouts and Flagger publish in their Go modules, each judged by our rules. A state of a newer
+//! version that no row has fails here.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -1,7 +1,7 @@
-//! From one shape of an object to another: list items with other keys, other values of an enumeration, other branches of
-//! a one-of. Which shapes there are is read from the published schema, and found by asking the server what it accepts.
-//! Each pair is owned before by us, by `kubectl` and by Helm: it becomes the other shape, and then nothing is left to do,
-//! or a refusal says whose fields are in the way.
+//! From one shape of an object to another: list items with other keys, other values of an enumeration, other branches
+//! of a one-of. Which shapes there are is read from the published schema, and found by asking the server what it
+//! accepts. Each pair is owned before by us, by `kubectl` and by Helm: it becomes the other shape, and then nothing is
+//! left to do, or a refusal says whose fields are in the way.
 //!
 //! `KONVERGE_PAIRS` sets how many of the pairs are tried, spread over all of them.
 

@@ -137,7 +137,8 @@ impl Oracle {
         Ok((paths, answer["errors"].as_u64().unwrap()))
     }
 
-    /// What the core says. Where it never ends, or ends itself twice, it is ended, and a new one takes the next question.
+    /// What the core says. Where it never ends, or ends itself twice, it is ended, and a new one takes the next
+    /// question.
     fn put(&mut self, question: &Value) -> Value {
         for _ in 0..2 {
             writeln!(self.ask, "{question}").expect("the core takes a question");

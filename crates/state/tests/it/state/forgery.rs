@@ -1,5 +1,5 @@
-//! Somebody who may write to the store and holds no key edits every field of every document, with a right checksum. With
-//! `state.encrypt_to` nothing that they wrote decides anything. `docs/security.md` has the table of the documents.
+//! Somebody who may write to the store and holds no key edits every field of every document, with a right checksum.
+//! With `state.encrypt_to` nothing that they wrote decides anything. `docs/security.md` has the table of the documents.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -238,8 +238,8 @@ async fn documents(store: &MemoryStore) -> Vec<(Key, Bytes)> {
     documents
 }
 
-/// By kind of document, the edits that change an answer of the store, and the number of all edits. Of each row of documents
-/// every field of the newest is edited; of the others the mark is missing.
+/// By kind of document, the edits that change an answer of the store, and the number of all edits. Of each row of
+/// documents every field of the newest is edited; of the others the mark is missing.
 async fn deciding_fields(scope: SealScope) -> BTreeMap<String, (BTreeSet<String>, usize)> {
     let sealer = Sealer::generate();
     let store = filled(scope, &sealer).await;

@@ -42,7 +42,8 @@ fn text(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }
 
-/// Everything that `crates/state/src/` rests on. `racing` is off for stand-ins that are known not to keep promises under races.
+/// Everything that `crates/state/src/` rests on. `racing` is off for stand-ins that are known not to keep promises
+/// under races.
 async fn keeps_the_primitives(store: Arc<dyn Store>, racing: bool) {
     let store = &*store;
     probe(store).await.unwrap();

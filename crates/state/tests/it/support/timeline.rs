@@ -1,4 +1,5 @@
-//! Virtual time: waits end at once when nothing else is left to do, in an order that depends on nothing but the program.
+//! Virtual time: waits end at once when nothing else is left to do, in an order that depends on nothing but the
+//! program.
 
 use async_trait::async_trait;
 use futures::channel::oneshot;

@@ -224,8 +224,8 @@ fn each_documented_annotation_is_understood_or_named() {
     }
 }
 
-/// What the tools read on a plain object, on a hook of ours and beside a time without a meaning is named too, once for all
-/// objects that have it.
+/// What the tools read on a plain object, on a hook of ours and beside a time without a meaning is named too, once for
+/// all objects that have it.
 #[test]
 fn an_annotation_of_another_tool_is_named_wherever_it_stands() {
     let rules = HookRules {
@@ -278,7 +278,8 @@ fn an_annotation_of_another_tool_is_named_wherever_it_stands() {
     assert!(unread.notes.is_empty(), "{:?}", unread.notes);
 }
 
-/// What another tool makes only at times that do not exist here is made by no apply; what it makes with the other objects is.
+/// What another tool makes only at times that do not exist here is made by no apply; what it makes with the other
+/// objects is.
 #[test]
 fn what_has_no_time_here_is_left_out_and_named() {
     let annotated = |key: &str, value: &str| hook("m", json!({key: value}));
