@@ -34,7 +34,6 @@ struct Review {
     official: bool,
     #[serde(default)]
     dismissed: bool,
-    #[serde(default)]
     submitted_at: Option<Timestamp>,
     #[serde(default)]
     body: String,
@@ -45,7 +44,6 @@ struct Team {
     id: u64,
     name: String,
     /// The team's permission for each unit of a repository, such as code or issues.
-    #[serde(default)]
     units_map: Option<BTreeMap<String, String>>,
 }
 

@@ -106,7 +106,6 @@ struct CommitBody {
     #[serde(default)]
     parents: Vec<Parent>,
     /// The changed files; `null` if there are none.
-    #[serde(default)]
     files: Option<Vec<ChangedFile>>,
 }
 

@@ -57,9 +57,7 @@ struct StatusBody {
     context: String,
     /// The state of the status, which GitHub calls `state`.
     status: String,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     target_url: Option<String>,
 }
 

@@ -62,7 +62,6 @@ pub(super) struct Learned {
 pub(super) struct Account {
     pub(super) username: String,
     /// The mail address in commits by the account.
-    #[serde(default)]
     pub(super) commit_email: Option<String>,
 }
 

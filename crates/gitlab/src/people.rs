@@ -34,7 +34,6 @@ struct Approvals {
 #[derive(Deserialize)]
 struct Approval {
     user: User,
-    #[serde(default)]
     approved_at: Option<Timestamp>,
 }
 
@@ -52,7 +51,6 @@ struct Member {
     state: String,
     access_level: u32,
     /// The state of the membership, such as `active` or `awaiting`. Only shown to some accounts.
-    #[serde(default)]
     membership_state: Option<String>,
 }
 

@@ -31,9 +31,7 @@ struct StatusBody {
     name: String,
     status: String,
     author: Option<User>,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     target_url: Option<String>,
 }
 
@@ -62,7 +60,6 @@ struct IssueBody {
     state: String,
     #[serde(default)]
     created_at: String,
-    #[serde(default)]
     description: Option<String>,
     author: Option<User>,
     #[serde(default)]

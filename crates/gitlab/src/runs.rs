@@ -39,9 +39,7 @@ struct PipelineBody {
     #[serde(default)]
     web_url: String,
     /// The name of the pipeline: the evaluated `workflow: name:`.
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
     user: Option<User>,
 }
 
