@@ -36,7 +36,7 @@ impl CodeEditor<'_> {
         let mut lines = Vec::new();
         while !wanted.is_empty() {
             let edit = self.set_field(stack, &wanted, EditPlace::Stack, UnsetAttribute::Add);
-            let (line, left) = edit.await?.found()?;
+            let (line, left) = edit.await??;
             lines.push(line);
             wanted = left;
         }
