@@ -1,5 +1,13 @@
 //! Text for display: characters that are invisible, or that change how other text looks, are escaped.
 
+use serde::Serialize;
+
+/// Returns the name of an enum's value as JSON documents have it.
+pub fn json_name(value: impl Serialize) -> String {
+    let json = serde_json::to_value(value).unwrap_or_default();
+    json.as_str().unwrap_or_default().to_owned()
+}
+
 /// Returns true for a character that is invisible or changes how its neighbours are shown: controls,
 /// bidirectional marks, joiners and fillers of zero width, variation selectors and tags, letters that are blank.
 ///

@@ -7,6 +7,7 @@ use konverge_base::{
         Digest,
         plan::StackPlan,
         review::{ReviewUnit, stack_units},
+        text::json_name,
     },
 };
 use konverge_policy::{Objection, Unreviewed};
@@ -86,11 +87,5 @@ fn describe_unit(unit: &ReviewUnit) -> String {
     } else {
         format!(" at {}", unit.path)
     };
-    let action = serde_json::to_value(unit.action).ok();
-    let action = action
-        .as_ref()
-        .and_then(|action| action.as_str())
-        .unwrap_or_default()
-        .to_owned();
-    format!("{action} {}{path}", unit.resource)
+    format!("{} {}{path}", json_name(unit.action), unit.resource)
 }

@@ -10,24 +10,29 @@ use konverge_base::model::{
     comment_marker::CommentMarker,
 };
 
-/// Renders headline, failures, table and footer in at most `budget` bytes. If not everything fits, failures are dropped
-/// last.
-pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
-    let mut page = BoundedWriter::new(budget.max(4096));
+/// Returns the number of stacks with each result that occurs.
+pub fn result_counts(report: &ApplyReport) -> Vec<String> {
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
-    let mut parts = Vec::new();
-    for (result, word) in [
+    let words = [
         (StackResult::Applied, "applied"),
         (StackResult::Unchanged, "unchanged"),
         (StackResult::Waiting, "waiting"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
         (StackResult::HeldBack, "skipped"),
-    ] {
-        if count(result) > 0 {
-            parts.push(format!("{} {word}", count(result)));
-        }
-    }
+    ];
+    let counted = words.map(|(result, word)| (count(result), word)).into_iter();
+    counted
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect()
+}
+
+/// Renders headline, failures, table and footer in at most `budget` bytes. If not everything fits, failures are dropped
+/// last.
+pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
+    let mut page = BoundedWriter::new(budget.max(4096));
+    let mut parts = result_counts(report);
     if parts.is_empty() {
         parts.push("nothing to do".to_owned());
     }
