@@ -69,7 +69,7 @@ impl PolicyConfig {
                 (_, Some(true)) => {
                     return Some((
                         format!(
-                            "policy.sets: set `{name}` names who may override it, and its `enforce` lets nobody"
+                            "policy.sets: set `{name}` names who may override it, but its `enforce` allows no override"
                         ),
                         "leave out `enforce`, or `override`",
                     ));

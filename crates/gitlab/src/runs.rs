@@ -209,7 +209,7 @@ impl Client {
                 message: format!(
                     "the project has more than {MOST_SCHEDULES} pipeline schedules, too many to ask each for its variables"
                 ),
-                hint: "delete those that nobody needs, in Build, Pipeline schedules".to_owned(),
+                hint: "delete the schedules that nobody needs, in Build, Pipeline schedules".to_owned(),
             });
         }
         for Listed { id } in schedules {

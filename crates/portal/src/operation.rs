@@ -144,7 +144,7 @@ pub struct OperationAnswer {
     pub next: Option<NextStep>,
 }
 
-/// The outcome of a request.
+/// The outcome of a person's request to the portal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestOutcome {

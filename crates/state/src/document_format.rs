@@ -328,7 +328,7 @@ impl Documents {
         let sealer = self
             .sealer
             .as_ref()
-            .ok_or_else(|| sealed_error("there is no key in this run".into()))?;
+            .ok_or_else(|| sealed_error("this run has no key to decrypt it".into()))?;
         let sealed: SealedBody = serde_json::from_slice(opened.body).map_err(unreadable)?;
         let cipher = base64::engine::general_purpose::STANDARD
             .decode(sealed.age)

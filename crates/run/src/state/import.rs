@@ -42,7 +42,7 @@ pub struct ImportRequest {
     pub folder: Option<RepoPath>,
 }
 
-/// The result of an import.
+/// A state that was imported from Kusion.
 #[derive(Debug, Clone)]
 pub struct Imported {
     /// The identity of the stack.
