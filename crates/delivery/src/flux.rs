@@ -49,7 +49,7 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
     ] {
         if !is_empty(&source["spec"][key]) {
             return Some(DeliveryProblem::new(
-                format!("`spec.{key}` changes what is read"),
+                format!("`spec.{key}` changes which files the controller reads"),
                 remedy,
             ));
         }

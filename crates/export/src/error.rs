@@ -38,7 +38,7 @@ pub enum ExportError {
     #[error("`{0}` has no Kubernetes object that can be exported")]
     Empty(StackId),
     /// Helm refuses this chart name.
-    #[error("`{}` is not a name of a chart: {why}", .name.escape_debug())]
+    #[error("`{}` is not a valid chart name: {why}", .name.escape_debug())]
     ChartName {
         /// The chart name.
         name: String,

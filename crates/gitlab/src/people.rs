@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The permission to read the members of a private group: only its members have it.
-const GROUP: TokenPermission = TokenPermission("the scope `api`, of a member of the group");
+const GROUP: TokenPermission = TokenPermission("the scope `api` and membership of the group");
 
 /// The first version of GitLab that reports the time of an approval.
 const APPROVAL_TIMES: &str = "18.5";

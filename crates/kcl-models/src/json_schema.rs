@@ -23,7 +23,7 @@ pub(crate) enum ReferenceTarget<'a> {
 /// Translates the schemas of one document.
 pub(crate) struct SchemaReader<'r, 'a> {
     resolve: Resolve<'r, 'a>,
-    /// How the server uses the schemas.
+    /// The server's use of the schemas: custom resources get defaults from them.
     server: ServerRules,
     /// The current path in the document, for errors.
     path: Vec<String>,

@@ -253,7 +253,7 @@ mod tests {
                 "`ports?:` in the schema `Ingress`",
             ),
             (
-                "`import kcl_plugin.project_context`: there are no plugins here, because …",
+                "`import kcl_plugin.project_context`: Konverge supports no plugins, because …",
                 "import kcl_plugin.project_context as ctx",
                 "`option(\"NAME\")`",
             ),

@@ -35,7 +35,7 @@ pub(super) enum ModelSource {
     Kubernetes(String),
     /// A file or a folder of the repository.
     Repository(RepoPath),
-    /// A file or a folder elsewhere.
+    /// A file or a folder outside of the repository.
     Outside(PathBuf),
 }
 

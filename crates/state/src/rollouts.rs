@@ -99,8 +99,8 @@ impl StateStore {
                 tracing::debug!(error = %chain(&error), "an old record of a rollout could not be deleted");
             }
         }
-        // If this run slept for long, other runs may have written this number and later ones, and deleted
-        // this one again. Then the new record is outdated.
+        // If this run was suspended for long, other runs may have written a record with this number and later
+        // records, and then deleted the one with this number. Then the record just written is outdated.
         Ok(number + KEPT > newest)
     }
 

@@ -15,7 +15,7 @@ use super::{
     spec::RuntimeKind,
 };
 
-/// The version of the document.
+/// The version of the format of the plan document.
 pub const DOCUMENT_VERSION: u32 = 1;
 
 /// The output of `konverge preview --output plan`: a document for each stack.

@@ -11,7 +11,7 @@ pub struct Timeline {
     pub left_out: usize,
 }
 
-/// One part of a run.
+/// A part of a run with a beginning and a duration: a stage, the work on a stack, a request or a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelinePart {
     /// The kind of the part.

@@ -45,7 +45,7 @@ impl Week {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WeekNumbers", into = "WeekNumbers")]
 pub struct WeekActivity {
-    /// The week.
+    /// The week of these applies.
     pub week: Week,
     /// The number of applies that ended as applied or waiting.
     pub applies: u32,

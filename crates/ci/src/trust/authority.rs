@@ -492,7 +492,7 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
         format!("the workflow was started on `{}`", full_ref.escape_debug()),
     )
     .hint(format!(
-        "start it on the branch `{name}`: only merged commits are applied or checked"
+        "start the workflow on the branch `{name}`: only merged commits are applied or checked"
     )))
 }
 

@@ -118,11 +118,11 @@ pub(super) fn check_name(name: &str) -> Result<(), ExportError> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     let why = match () {
-        () if !name.chars().all(allowed) => "it is made of lower-case letters, digits, `-` and `.`",
+        () if !name.chars().all(allowed) => "it may contain only lower-case letters, digits, `-` and `.`",
         () if !edge(name.chars().next()) || !edge(name.chars().last()) => {
-            "it begins and ends with a letter or a digit"
+            "it must begin and end with a letter or a digit"
         }
-        () if name.len() > 250 => "it has at most 250 characters",
+        () if name.len() > 250 => "it may have at most 250 characters",
         () => return Ok(()),
     };
     Err(ExportError::ChartName {

@@ -129,7 +129,7 @@ fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Val
     json.ok_or_else(|| {
         NoValue(
             name,
-            "it needs a value without sets and very large numbers".to_owned(),
+            "its argument must be JSON: no sets, and no numbers that would be rounded".to_owned(),
         )
     })
 }
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn what_would_be_read_in_another_way_has_no_answer() {
         for (expression, why) in [
-            ("json.patch({1}, [])", "without sets"),
-            ("json.patch({\"a\": {1}}, [])", "without sets"),
+            ("json.patch({1}, [])", "no sets"),
+            ("json.patch({\"a\": {1}}, [])", "no sets"),
             ("json.patch({}, {})", "a list"),
             ("yaml.unmarshal(\"a: 1\\na: 2\")", "duplicate"),
             ("yaml.unmarshal(\"a: 1\\n---\\nb: 1\")", "one document"),

@@ -30,7 +30,7 @@ impl ObjectPlanner<'_> {
         if body.values().any(masked_value::holds_unknown) {
             draft
                 .notes
-                .push("some values are known only after apply; it is checked then".to_owned());
+                .push("some values are known only after apply; the server checks the object then".to_owned());
             return Ok(draft);
         }
         let Some(of) = &subject.of else {
