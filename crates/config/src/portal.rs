@@ -81,7 +81,7 @@ pub enum PortalRole {
 pub struct PortalRoleRule {
     /// The groups, as the issuer names them.
     pub groups: Vec<String>,
-    /// The role.
+    /// The role that the groups have.
     pub role: PortalRole,
     /// A glob of folders of stacks, such as `appops/*/prod`. `**` is every stack.
     #[serde(rename = "match")]
@@ -98,7 +98,7 @@ pub struct PortalWorkload {
     pub audience: String,
     /// The subjects, each as its tokens name it: `repo:acme/infra:ref:refs/heads/main`. Other subjects are refused.
     pub subjects: Vec<String>,
-    /// The role.
+    /// The role that the script has.
     pub role: PortalRole,
     /// A glob of folders of stacks, such as `appops/*/prod`. `**` is every stack.
     #[serde(rename = "match")]

@@ -98,7 +98,7 @@ pub enum SecretTarget {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SecretAuth")]
 pub struct SecretAuthConfig {
-    /// The method.
+    /// The login method of the store.
     pub method: SecretAuthMethod,
     /// The mount of the method in Vault. Default: its name.
     #[serde(default)]

@@ -221,7 +221,7 @@ pub struct FreezeConfig {
     pub from: String,
     /// The end, as RFC 3339.
     pub until: String,
-    /// The reason.
+    /// The reason for the freeze, which refused applies show.
     #[serde(default)]
     pub reason: String,
 }
@@ -375,7 +375,7 @@ pub struct EndedNameConfig {
     pub stacks: String,
     /// A glob for the earlier folders or identities.
     pub was: String,
-    /// The reason.
+    /// The reason why policies for the earlier name no longer apply.
     pub reason: String,
 }
 
@@ -552,7 +552,7 @@ pub struct PolicyExceptionConfig {
     pub stacks: Option<String>,
     /// The first day on which the exception no longer applies, in UTC (`2027-01-31`), or a time as RFC 3339.
     pub until: String,
-    /// The reason.
+    /// The reason for the exception.
     pub reason: String,
 }
 

@@ -113,7 +113,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
     }
     if one["spec"]["wait"] != true {
         return Some(DeliveryProblem::new(
-            "it does not wait until its objects are ready",
+            "`spec.wait` is not true, so the Kustomization does not wait until its objects are ready",
             "set `spec.wait: true`",
         ));
     }

@@ -104,14 +104,14 @@ pub struct DocumentResource {
 pub struct DocumentChange {
     /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
     pub path: String,
-    /// The value before; absent if there was none.
+    /// The value before the change; absent if there was none.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
     pub from: Option<Value>,
-    /// The value after; absent if it is removed or unknown.
+    /// The value after the change; absent if it is removed or unknown.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
