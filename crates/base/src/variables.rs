@@ -376,7 +376,7 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[KONVERGE_GITLAB_TOKEN, GITLAB_TOKEN],
-                "set by you: the tokens of [bots at GitLab](../guides/gitlab.md#the-tokens): that of protected branches, which comes first, and that of merge requests; that of the job is not taken",
+                "set by you: the tokens of [bots at GitLab](../guides/gitlab.md#the-tokens): that of protected branches, which comes first, and that of merge requests; the token of the job is not used",
             ),
             (
                 &[KONVERGE_GITHUB_APP_ID, KONVERGE_GITHUB_APP_KEY],

@@ -277,7 +277,7 @@ fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
                 "portal.login.{key}: `{}` is not an `https://` address",
                 address.escape_debug()
             ),
-            "write `https://HOST`; `http://` is accepted for 127.0.0.1, [::1] and localhost alone".to_owned(),
+            "write `https://HOST`; `http://` is accepted only for 127.0.0.1, [::1] and localhost".to_owned(),
         ));
     }
     let path = login.url.splitn(4, '/').nth(3).unwrap_or_default();

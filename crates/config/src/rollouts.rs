@@ -224,7 +224,7 @@ impl GateConfig {
                         format!("{at}: `pass`, `fail` and `least` read numbers, and an approval has none");
                     (
                         what,
-                        "remove them, or write a second gate with `prometheus`".to_owned(),
+                        "remove these keys, or write a second gate with `prometheus`".to_owned(),
                     )
                 })
             }

@@ -212,7 +212,7 @@ impl SecretsConfig {
                     "secrets.default: there is no store `{}` under secrets.stores",
                     name.escape_debug()
                 ),
-                "define the store there, or name a defined one".to_owned(),
+                "define the store under `secrets.stores`, or name a defined one".to_owned(),
             ));
         }
         let mut stores = self.stores.iter();
@@ -286,7 +286,11 @@ impl SecretStoreConfig {
         // Without `mount`, a path could name any address of Vault's API, such as that of logins or of another engine.
         if self.kv == Some(1) && self.mount.is_none() {
             let why = "an engine of version 1 needs `mount`".to_owned();
-            return Some((".kv", why, "write `mount: kv`; paths are below it"));
+            return Some((
+                ".kv",
+                why,
+                "write the mount, such as `mount: kv`; the paths of secrets are below the mount",
+            ));
         }
         let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if let Some(region) = &self.region
@@ -330,7 +334,7 @@ impl SecretStoreConfig {
         if name.is_empty() || !name.chars().all(is_name) {
             return Some((
                 format!("{key}: the name of a store is made of letters, digits, `-` and `_`"),
-                "it stands between `ref+` and `://`".to_owned(),
+                "in a reference, the name stands between `ref+` and `://`".to_owned(),
             ));
         }
         if name == GENERATED {
@@ -362,7 +366,7 @@ impl SecretStoreConfig {
             Some(cluster) if !clusters(cluster) => {
                 return Some((
                     format!("{key}.cluster: `{cluster}` is not under `clusters`"),
-                    "define the cluster there, or name a defined one".to_owned(),
+                    "define the cluster under `clusters`, or name a defined one".to_owned(),
                 ));
             }
             _ => {}

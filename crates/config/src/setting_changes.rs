@@ -297,7 +297,7 @@ impl Config {
             ),
             setting(
                 "policy.broken_base",
-                "a preview treats it differently if it already fails on the base",
+                "a preview treats the stack differently if the base already fails",
                 broken_base,
             ),
             setting(

@@ -361,8 +361,8 @@ pub struct PolicyConfig {
     pub ended_names: Vec<EndedNameConfig>,
     /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
     pub broken_base: BrokenBase,
-    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab): who approves may have pushed it
-    /// under another's name. Without it, rules that ask for approvals stop the apply there.
+    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab), although an approver may have pushed
+    /// the change under another name. Without this key, rules that ask for approvals stop the apply at such a forge.
     pub unknown_pushers: bool,
 }
 

@@ -136,8 +136,8 @@ impl ExportRefusal {
     fn hint(&self) -> String {
         match &self.why {
             Why::SecretCopy(path, _) => format!(
-                "let the pod take it from the Secret (`valueFrom.secretKeyRef`, `envFrom`, a volume); or, if everyone may read it, \
-                 carry it as it is with `--in-clear '{}'`",
+                "let the pod take the value from the Secret (`valueFrom.secretKeyRef`, `envFrom`, a volume); or, if everyone may \
+                 read the value, export it in clear text with `--in-clear '{}'`",
                 place_name(&self.id, path).escape_debug()
             ),
             why => why.hint().to_owned(),
@@ -155,7 +155,7 @@ impl Why {
             Self::SecretData(_) => {
                 "a Helm chart takes the data from its user: `konverge export helm`; `--leave-out secrets` leaves the Secrets out and lists them"
             }
-            Self::SecretCopy(..) => "let the pod take it from the Secret",
+            Self::SecretCopy(..) => "let the pod take the value from the Secret",
             Self::NotText(_) => "write the value as text",
             Self::Reference(_) => "write the reference as the page on the Spec shows",
             Self::NotAnObject(_) => {

@@ -138,7 +138,7 @@ impl People for Client {
         if !found.full_path.eq_ignore_ascii_case(&name) {
             return Err(ForgeError::NotFound {
                 forge: ForgeKind::Gitlab,
-                operation: format!("GET {group}: it is another group now"),
+                operation: format!("GET {group}: the path belongs to another group now"),
                 permission: GROUP.0.to_owned(),
             });
         }

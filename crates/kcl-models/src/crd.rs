@@ -164,9 +164,9 @@ fn metadata_schema() -> Value {
         "properties": {
             "name": text("The name, unique in its namespace for the kind."),
             "namespace": text("The namespace."),
-            "labels": texts("By which objects are selected."),
+            "labels": texts("Keys and values by which selectors find the object."),
             "annotations": texts("Data for tools."),
-            "finalizers": {"type": "array", "description": "What must happen before the object is deleted.", "items": {"type": "string"}},
+            "finalizers": {"type": "array", "description": "The names of tasks that must be done before the object is deleted.", "items": {"type": "string"}},
         },
     })
 }

@@ -69,7 +69,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                 others: Some(Box::new(ModelValue::new(ModelType::Any))),
                 ..ModelObject::default()
             },
-            _ => return Err(self.form("the schema must be one of an object")),
+            _ => return Err(self.form("the schema must describe an object")),
         };
         for (keyword, times) in owner.untranslated {
             object.leave_out(&keyword, times);

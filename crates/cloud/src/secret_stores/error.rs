@@ -158,7 +158,7 @@ impl From<SecretStoreError> for UserError {
             }
             SecretProblem::Empty => "write a value into the store".to_owned(),
             SecretProblem::File(_) => {
-                format!("`sops decrypt {path}` says more; encrypt it again and commit it")
+                format!("`sops decrypt {path}` says more; encrypt the file again and commit it")
             }
             SecretProblem::NoKeyOfFile(_) => {
                 format!(

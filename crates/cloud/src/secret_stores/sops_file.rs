@@ -278,7 +278,7 @@ impl SopsFile {
         if metadata.mac_only_encrypted {
             reader.mac.update(MAC_OF_ENCRYPTED_ONLY);
             if values.contains_key(OWN_PATH) && !reader.rules.is_encrypted(&[OWN_PATH.to_owned()]) {
-                return Err(format!("its `{OWN_PATH}` is not in its MAC"));
+                return Err(format!("its MAC does not cover `{OWN_PATH}`"));
             }
         }
         reader.map(&mut values, &mut Vec::new())?;

@@ -136,7 +136,7 @@ fn unknown_cluster(scope: &StackScope, name: &ClusterName, before: &ClusterIdent
         before.server.escape_debug()
     );
     UserError::new(ErrorKind::Policy, what)
-        .hint(format!("{NEEDED_RIGHT}; then it is compared, and nothing was written"))
+        .hint(format!("{NEEDED_RIGHT}; until then the cluster cannot be compared, and nothing is written"))
         .hint(format!(
             "if it is the right cluster, and everything was deleted there: `konverge state rebind {stack} --cluster {name}`"
         ))

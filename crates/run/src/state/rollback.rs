@@ -118,7 +118,7 @@ pub async fn rollback_under(
     let there = there.ok_or_else(|| {
         UserError::new(
             ErrorKind::State,
-            format!("stack `{stack}` is not there at commit {}", commit.short()),
+            format!("stack `{stack}` does not exist at commit {}", commit.short()),
         )
         .hint(format!("`konverge state history {stack}` shows other serials"))
     })?;
