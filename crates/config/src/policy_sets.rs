@@ -174,11 +174,11 @@ mod tests {
             ),
             (
                 "{sets: [{name: a, path: p, enforce: always, override: {by: [a/b]}}]}",
-                "lets nobody",
+                "allows no override",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: advise, override: {by: [a/b]}}]}",
-                "lets nobody",
+                "allows no override",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: override, override: {by: [a/b]}}, {name: b, path: p, override: {by: [c]}}]}",
