@@ -312,7 +312,7 @@ pub const SECTIONS: [VariableSection; 4] = [
             (&[PIP_INDEX_URL], "the package index of `konverge kcl install`"),
             (
                 &[KCL_REGISTRY],
-                "the registry of packages that name none. Default: `ghcr.io`",
+                "the registry of packages that name no registry. Default: `ghcr.io`",
             ),
             (
                 &[DOCKER_CONFIG],

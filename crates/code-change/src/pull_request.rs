@@ -194,7 +194,7 @@ fn moved(branch: &str) -> UserError {
         ErrorKind::Git,
         format!("somebody else pushed to the branch `{branch}`, and their commits must not be lost"),
     )
-    .hint("merge or close its pull request and delete the branch; then run the command again")
+    .hint("merge or close the pull request of the branch and delete the branch; then run the command again")
 }
 
 async fn auto_merge(client: &dyn Forge, pull: &ProposedPullRequest) -> Result<(), UserError> {

@@ -17,12 +17,12 @@ const EVERY_STACK: &str = "**";
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Portal")]
 pub struct PortalConfig {
-    /// Where the scheduled drift check writes the pages of `konverge portal build`: an address as in `state.url`, of
-    /// a private bucket. Default: nowhere.
+    /// The address, as in `state.url`, of a private bucket to which the scheduled drift check writes the pages of
+    /// `konverge portal build`. Default: nowhere.
     pub publish: Option<String>,
     /// The login of `konverge serve`. Without it the server listens on addresses of its machine alone.
     pub login: Option<PortalLogin>,
-    /// What the groups of the login may see and do. Nobody else sees a stack.
+    /// The permissions of the groups of the login. Nobody else sees a stack.
     pub roles: Vec<PortalRoleRule>,
     /// Scripts that send a token of their own to `/api/v1`. No other token is accepted.
     pub workloads: Vec<PortalWorkload>,

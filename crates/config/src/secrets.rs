@@ -18,13 +18,13 @@ use konverge_secrets::GENERATED;
 pub struct SecretsConfig {
     /// The store that `ref://NAME/KEY` means.
     pub default: Option<String>,
-    /// What an apply does if the version of a secret moved since it was written. Default: `write`.
+    /// The reaction of an apply to a secret whose version changed since it was written. Default: `write`.
     pub rotation: Rotation,
     /// The stores by name.
     pub stores: BTreeMap<String, SecretStoreConfig>,
 }
 
-/// What an apply does if the version of a secret moved since it was written.
+/// The reaction of an apply to a secret whose version changed since it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rotation {
@@ -74,15 +74,15 @@ pub struct SecretStoreConfig {
     /// `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Where in a Kubernetes object a reference may be written. Default: `secrets`.
+    /// The fields of a Kubernetes object that may contain a reference. Default: `secrets`.
     #[serde(default)]
     pub into: SecretTarget,
-    /// Which stacks may read which paths. Nothing may be read without a rule.
+    /// The paths that stacks may read. Nothing may be read without a rule.
     #[serde(default)]
     pub allow: Vec<SecretRule>,
 }
 
-/// Where in a Kubernetes object a reference to a secret of a store may be written.
+/// The fields of a Kubernetes object that may contain a reference to a secret of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretTarget {
@@ -93,7 +93,7 @@ pub enum SecretTarget {
     Any,
 }
 
-/// How a job logs in to a secret store. Credentials come from its environment, never from this file.
+/// The login of a job to a secret store. Credentials come from its environment, never from this file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SecretAuth")]
@@ -114,7 +114,7 @@ pub struct SecretAuthConfig {
     pub audience: Option<String>,
 }
 
-/// How a job logs in.
+/// The method by which a job logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretAuthMethod {

@@ -129,7 +129,7 @@ pub(crate) fn plain_schema(name: String) -> String {
     if has_meaning { format!("{name}_") } else { name }
 }
 
-/// How an attribute can be written in KCL.
+/// The form in which an attribute is written in KCL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AttributeName {
     /// As an identifier, with `$` before a keyword. Checks can use it.

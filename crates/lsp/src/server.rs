@@ -67,7 +67,7 @@ impl From<LspError> for UserError {
     }
 }
 
-/// How a session ended.
+/// The way in which a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEnd {
     /// The client sent `shutdown`, then `exit`.

@@ -14,7 +14,7 @@ use konverge_base::{
 /// The reason why a rollout waits.
 #[derive(Debug, Clone)]
 pub struct RolloutWait {
-    /// What ends the wait.
+    /// The event that ends the wait.
     pub reason: WaitReason,
     /// The time at which the wait ends by itself, if that is known.
     pub until: Option<Timestamp>,

@@ -362,7 +362,7 @@ fn plain_map(map: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Collects the marks of a resource, and rejects a mark at a path that may not have one.
+/// Collects the references of a resource to outputs of other stacks, and rejects one at a path where none is allowed.
 struct MarkCollector<'a> {
     resource: &'a Resource,
     reads: &'a StackReads,

@@ -13,7 +13,7 @@ pub const HINTS: [&str; 2] = [
     "without a sandbox, Konverge compiles only your own checkout outside of CI, and only if konverge.yaml does not require a sandbox (`kcl.sandbox: required`)",
 ];
 
-/// How a process runs without a layer, for warnings.
+/// The words of a warning for a process that runs without a layer of the sandbox.
 pub(super) const WEAKENED: &str = "without a sandbox";
 
 /// Returns the reason why all layers are missing.

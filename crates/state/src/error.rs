@@ -79,7 +79,7 @@ pub enum StateError {
     /// The index records a state that is no longer in the store.
     #[error(
         "the state of stack `{stack}` is gone: serial {serial} was written, and {}",
-        newest.map_or("the store holds no serial of it".to_owned(), |newest| format!("the newest in the store is {newest}"))
+        newest.map_or("the store holds no serial of the stack".to_owned(), |newest| format!("the newest in the store is {newest}"))
     )]
     Vanished {
         stack: StackId,

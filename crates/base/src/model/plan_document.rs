@@ -35,7 +35,7 @@ pub struct StackDocument {
     pub version: u32,
     /// The stack that the plan is of.
     pub stack: DocumentStack,
-    /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
+    /// The basis of the comparison: `live` (the infrastructure) or `spec` (the Spec of the base).
     #[schemars(with = "String")]
     pub basis: Basis,
     /// The other names of the stack. Rules do not see them.

@@ -60,7 +60,7 @@ struct Owners<'a> {
     others: Option<&'a Map<String, Value>>,
 }
 
-/// How the server merges a list.
+/// The way in which the server merges a list.
 enum ListKind {
     /// Item by item, compared by these keys.
     Keyed(Vec<String>),

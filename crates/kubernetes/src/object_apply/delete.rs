@@ -16,7 +16,7 @@ use super::super::{
 use super::apply_task::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
-/// What happens to the dependents of a deleted object.
+/// The fate of the dependents of a deleted object (`propagationPolicy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dependents {
     /// The server deletes them in the background, after the object.
