@@ -22,12 +22,12 @@ use konverge_run::{
 /// The maximum number of characters of a title.
 const TITLE: usize = 120;
 
-/// Target of an edit.
+/// The target of an edit, with its new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditTarget {
-    /// An attribute, to a literal of KCL.
+    /// Sets an attribute to a literal of KCL.
     Attribute(AttributePath, String),
-    /// The image of this name, to a reference.
+    /// Sets the image of this name to a reference.
     Image(String, String),
 }
 

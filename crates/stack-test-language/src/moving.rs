@@ -204,7 +204,7 @@ struct Mover<'a> {
     run: &'a str,
     /// The name of each namespace in the test, by its name in the Spec.
     namespaces: BTreeMap<String, String>,
-    /// The name of each other cluster-scoped object in the test, by group, kind and name.
+    /// The name in the test of each cluster-scoped object that is not a namespace, by group, kind and name.
     cluster_scoped: BTreeMap<[String; 3], String>,
     hosts: Hosts,
     targets: Targets,

@@ -50,7 +50,7 @@ impl EndingContainers {
         self.created.extend(definition.or(namespace));
     }
 
-    /// Returns the kind of the container of an object, for a message, if that container is being deleted.
+    /// Returns "Namespace" or "CustomResourceDefinition" if that of the object is being deleted, for a message.
     pub(super) fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
         if self.ending.is_empty() && self.created.is_empty() {
             return None;
