@@ -185,7 +185,7 @@ impl Eq for RoomError {}
 pub struct Cause {
     /// The location, if there is one.
     pub location: Option<Location>,
-    /// The problem.
+    /// The message that describes the problem.
     pub message: String,
 }
 

@@ -5,7 +5,7 @@
 /// A section of the list: variables that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct VariableSection {
-    /// The heading.
+    /// The heading of the section.
     pub title: &'static str,
     /// The introduction, as Markdown; may be empty.
     pub introduction: &'static str,

@@ -67,7 +67,7 @@ pub struct EditedLine {
 /// A file with its content before and after the edits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditedFile {
-    /// The file.
+    /// The path of the file.
     pub path: RepoPath,
     /// The content in the revision, before the edits.
     pub before: Arc<[u8]>,

@@ -34,7 +34,7 @@ pub enum EditTarget {
 /// One wanted edit of some stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedEdit {
-    /// The stacks.
+    /// The stacks to edit.
     pub stacks: Vec<StackSelector>,
     /// The attribute or image that is set.
     pub target: EditTarget,

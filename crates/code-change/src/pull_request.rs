@@ -21,7 +21,7 @@ const MOST_LISTED: usize = 50;
 pub struct Proposal<'a> {
     /// The commit that was edited.
     pub commit: &'a CommitId,
-    /// The edits.
+    /// The edits that the pull request contains.
     pub prepared: &'a PreparedEdits,
     /// Asks the forge to merge the pull request as soon as its rules allow it.
     pub auto_merge: bool,

@@ -55,7 +55,7 @@ pub enum OwnerClaim {
 pub struct HeldObjects {
     /// The stack that records the objects.
     pub stack: StackId,
-    /// The objects.
+    /// The objects that the stack holds.
     pub ids: Vec<ResourceId>,
     /// True if the objects may be deleted, because their stack removes them in the same change.
     pub may_go: bool,

@@ -19,7 +19,7 @@ pub enum ExportError {
     /// The target cannot express some resources.
     #[error("`{stack}` cannot be exported for {target}: {}", list(.refusals))]
     Refused {
-        /// The stack.
+        /// The stack that cannot be exported.
         stack: StackId,
         /// The name of the target.
         target: &'static str,
@@ -29,7 +29,7 @@ pub enum ExportError {
     /// The resources belong to more than one cluster.
     #[error("`{stack}` has resources of {} clusters ({}), but an export can be for only one cluster", .clusters.len(), .clusters.join(", "))]
     Clusters {
-        /// The stack.
+        /// The stack that cannot be exported.
         stack: StackId,
         /// The names of the clusters, sorted.
         clusters: Vec<String>,
@@ -58,9 +58,9 @@ pub enum ExportError {
 /// A resource that cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExportRefusal {
-    /// The resource.
+    /// The resource that cannot be exported.
     pub id: ResourceId,
-    /// The reason.
+    /// The reason why the resource cannot be exported.
     pub why: Why,
 }
 

@@ -16,7 +16,7 @@ pub enum ModelError {
     Form {
         /// The path in the document.
         place: String,
-        /// The problem.
+        /// The problem at this path.
         what: &'static str,
     },
     /// A reference whose target does not exist.
@@ -39,7 +39,7 @@ pub enum ModelError {
     /// The requested kind does not exist.
     #[error("the document has no kind `{}`", .kind.escape_debug())]
     UnknownKind {
-        /// The kind.
+        /// The kind that was asked for.
         kind: String,
         /// Similar kinds that exist.
         known: Vec<String>,

@@ -208,10 +208,10 @@ pub struct ParseProblem {
 /// A message of the parser, with its position.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParseMessage {
-    /// The text.
+    /// The text of the message.
     #[prost(string, tag = "1")]
     pub msg: String,
-    /// The position.
+    /// The position in the file.
     #[prost(message, optional, tag = "2")]
     pub pos: Option<ParsePosition>,
 }

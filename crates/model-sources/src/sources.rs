@@ -42,7 +42,7 @@ pub(super) enum ModelSource {
 /// The documents of sources.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SourceContent {
-    /// The documents.
+    /// The parsed documents of the sources.
     pub(super) documents: Vec<Value>,
     /// The version, if a source has one.
     pub(super) version: Option<String>,

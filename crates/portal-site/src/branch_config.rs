@@ -11,7 +11,7 @@ use konverge_run::RunContext;
 pub struct BranchConfig {
     /// The commit of the file; `None` if the user gave a file instead.
     pub commit: Option<CommitId>,
-    /// The configuration.
+    /// The configuration on the branch.
     pub config: Config,
 }
 

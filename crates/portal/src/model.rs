@@ -167,7 +167,7 @@ impl OverviewRow {
 /// All stacks, read at one time.
 #[derive(Debug, Clone)]
 pub struct StackIndex {
-    /// The overview.
+    /// The overview of all stacks.
     pub overview: Overview,
     /// The searchable names of their resources.
     pub search: SearchIndex,

@@ -195,7 +195,7 @@ pub struct AuditEntry {
     /// The client's address as proxies report it (`X-Forwarded-For`). Anybody can write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_for: Option<String>,
-    /// The outcome.
+    /// The outcome of the request.
     pub outcome: RequestOutcome,
     /// The error, if the operation failed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -64,7 +64,7 @@ pub struct BegunRollout {
     pub commit: CommitId,
     /// The current wave, from 1.
     pub wave: usize,
-    /// The waves.
+    /// The waves in their order.
     pub waves: Vec<WaveView>,
     /// The time when the phase began.
     pub since: Timestamp,

@@ -44,7 +44,7 @@ pub enum PublishError {
     Stopped {
         /// The host of the registry.
         host: String,
-        /// The interruption.
+        /// The reason for the interruption.
         #[source]
         stopped: Stopped,
     },

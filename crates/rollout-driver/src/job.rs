@@ -16,7 +16,7 @@ use konverge_run::{RunContext, StateBackend, apply::Approver, environments::Envi
 
 /// A job that drives rollouts.
 pub struct RolloutJob<'a> {
-    /// The run.
+    /// The context of the run.
     pub run: &'a RunContext,
     /// The repository with the commits.
     pub repository: &'a Repository,

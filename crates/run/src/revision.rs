@@ -31,7 +31,7 @@ pub enum RevisionSpec {
     Worktree,
     /// The content of the next commit: the git index, or another index file (`GIT_INDEX_FILE`).
     Staged(Option<PathBuf>),
-    /// A commit.
+    /// A commit of the repository.
     Commit(CommitId),
 }
 

@@ -49,7 +49,7 @@ pub type ObjectKey = (String, String, String, String);
 /// A resource that cannot be moved, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MoveRefusal {
-    /// The resource.
+    /// The resource that cannot be moved.
     pub id: ResourceId,
     /// The reason, as a sentence without a full stop.
     pub why: String,

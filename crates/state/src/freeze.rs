@@ -28,7 +28,7 @@ pub struct FreezeReason {
     pub reason: String,
     /// The time of the freeze, by the author's clock.
     pub since: Timestamp,
-    /// The author.
+    /// The person or run that froze the applies.
     pub writer: DocumentWriter,
 }
 

@@ -23,7 +23,7 @@ const KEPT: u64 = 20;
 pub struct StoredRollout {
     /// The number of the record; 1 is the first record of a rollout with this name.
     pub number: u64,
-    /// The record.
+    /// The stored record.
     pub record: RolloutRecord,
     /// The run that wrote the record.
     pub writer: DocumentWriter,

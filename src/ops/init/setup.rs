@@ -47,7 +47,7 @@ pub struct Setup {
 pub struct NamedContext {
     /// The name of the cluster in `konverge.yaml`.
     pub name: ClusterName,
-    /// The context.
+    /// The name of the context in the kubeconfig.
     pub context: String,
 }
 

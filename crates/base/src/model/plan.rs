@@ -229,7 +229,7 @@ impl std::ops::Add for PodImpact {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcePlan {
-    /// The resource.
+    /// The planned resource.
     pub id: ResourceId,
     /// The runtime that plans and applies the resource.
     pub runtime: RuntimeKind,

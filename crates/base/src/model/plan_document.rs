@@ -63,7 +63,7 @@ pub struct DocumentStack {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentResource {
-    /// The resource.
+    /// The planned resource.
     #[schemars(with = "String")]
     pub id: ResourceId,
     /// `Kubernetes` or `Terraform`.
@@ -126,7 +126,7 @@ pub struct DocumentChange {
 /// A resource as its stack wants it to be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredResource {
-    /// The resource.
+    /// The desired resource.
     pub id: ResourceId,
     /// The runtime that applies the resource.
     pub runtime: RuntimeKind,

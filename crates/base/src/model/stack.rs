@@ -174,7 +174,7 @@ pub struct CompileSetup {
 /// A file or folder where a compilation starts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry {
-    /// The file.
+    /// The file or folder that the entry names.
     pub path: RepoPath,
     /// The package that the entry belongs to.
     pub package: EntryPackage,

@@ -82,7 +82,7 @@ impl From<WeekActivity> for WeekNumbers {
 pub struct EndedApply {
     /// The time at which the apply ended.
     pub at: Timestamp,
-    /// The result.
+    /// The result of the apply.
     pub result: StackResult,
     /// The time of the applied commit, if the stack did not have that commit before.
     pub merged: Option<Timestamp>,

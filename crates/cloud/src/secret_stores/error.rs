@@ -11,7 +11,7 @@ pub struct SecretStoreError {
     pub store: String,
     /// The path in the store.
     pub path: String,
-    /// The reason.
+    /// The reason why the secret cannot be read.
     #[source]
     pub problem: SecretProblem,
 }

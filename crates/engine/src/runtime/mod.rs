@@ -99,7 +99,7 @@ impl StackScope {
 /// One resource, as the engine passes it to a runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// The resource.
+    /// The resource to plan or apply.
     pub id: ResourceId,
     /// The cluster, for Kubernetes; `None` for Terraform.
     pub cluster: Option<ClusterName>,
@@ -267,7 +267,7 @@ pub struct Foreign {
 /// A resource after the apply.
 #[derive(Debug, Clone)]
 pub struct AppliedResource {
-    /// The resource.
+    /// The applied resource.
     pub id: ResourceId,
     /// The record (secrets masked), without `depends_on`; `None` if the object is gone.
     pub recorded: Option<Recorded>,

@@ -23,7 +23,7 @@ const VALUES: &str = "# Every value is required. Those of `references` are what 
 /// Helm's annotation that makes an uninstall keep an object.
 const POLICY: &str = "helm.sh/resource-policy";
 
-/// A chart.
+/// The contents of a Helm chart before it is written.
 pub(super) struct Chart {
     pub(super) name: String,
     /// The objects with their files.

@@ -61,7 +61,7 @@ pub struct Imported {
 /// A Terraform resource in Kusion's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The resource.
+    /// The skipped resource.
     pub id: ResourceId,
     /// The id of the object at the provider, with which the object can be imported.
     pub object: Option<String>,

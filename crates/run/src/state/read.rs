@@ -39,7 +39,7 @@ pub struct PulledState {
     pub repository: String,
     /// The serial that was read.
     pub serial: u64,
-    /// The state.
+    /// The decrypted state.
     pub state: StackState,
 }
 

@@ -78,7 +78,7 @@ pub struct RollbackBase<'a> {
     pub files: Arc<dyn Source>,
     /// The current configuration.
     pub config: Config,
-    /// The states.
+    /// The store with the states.
     pub backend: StateBackend,
 }
 
