@@ -37,7 +37,7 @@ impl PolicyConfig {
                             "policy.sets: `{}` of set `{name}` is not a path of the repository",
                             path.escape_debug()
                         ),
-                        "write its path from the root, such as `ops/policy`",
+                        "write the path from the root, such as `ops/policy`",
                     ));
                 }
             }

@@ -291,7 +291,7 @@ impl Config {
                         "apply.health_rules: `{}` is not a folder of the repository",
                         folder.escape_debug()
                     ),
-                    "write its path from the root, such as `ops/health`".to_owned(),
+                    "write the path from the root, such as `ops/health`".to_owned(),
                 )
             })
     }

@@ -12,7 +12,7 @@ use konverge_base::{
 pub struct ClaimQuestion<'a> {
     /// The resource that another stack may own.
     pub item: &'a Item,
-    /// The planned action.
+    /// The planned action on the object.
     pub about: ClaimedObject,
 }
 

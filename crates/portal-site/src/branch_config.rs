@@ -16,7 +16,7 @@ pub struct BranchConfig {
 }
 
 impl BranchConfig {
-    /// Reads the file in the folder of the run; `None` outside of a repository with a default branch.
+    /// Reads `konverge.yaml` of the repository in which the run works; `None` without a repository or a default branch.
     ///
     /// # Errors
     /// The commit cannot be read, or its file is invalid.
@@ -27,7 +27,7 @@ impl BranchConfig {
         }
     }
 
-    /// Reads the file in a repository.
+    /// Reads `konverge.yaml` at the default branch of a repository.
     ///
     /// # Errors
     /// There is no default branch, its commit cannot be read, or its file is invalid.

@@ -143,7 +143,7 @@ pub enum WaitReason {
 }
 
 impl Waiting {
-    /// Returns that of two waits which may end later.
+    /// Returns this wait or the other one, whichever may end later.
     #[must_use]
     pub fn or_later(self, other: Self) -> Self {
         let rank = |waiting: &Self| (std::cmp::Reverse(waiting.reason), waiting.until);

@@ -28,7 +28,7 @@ enum Container {
 }
 
 impl EndingContainers {
-    /// Finds them among the live objects of a plan.
+    /// Finds the Namespaces and CRDs that are being deleted among the live objects of a plan.
     pub(super) fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
         let both = subjects.iter().zip(found);
         let live = both.filter_map(|(subject, raw)| Some((subject.as_ref()?, raw.as_ref()?)));

@@ -66,7 +66,7 @@ fn duration(seconds: u64) -> String {
 /// Renders the page of trends.
 pub fn trends(trends: &Trends, mode: PageMode) -> String {
     let main = html! {
-        p.facts { "The last " (trends.weeks.len()) " weeks, each from Monday in UTC; the last one is not over. From what applies and drift checks record." }
+        p.facts { "The last " (trends.weeks.len()) " weeks, each from Monday in UTC; the last one is not over. The numbers come from the records of applies and drift checks." }
         div.trends {
             @for trend in &TRENDS { (figure(trend, &trends.weeks)) }
         }
