@@ -41,9 +41,9 @@ pub struct HookWorkflow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkflowTime {
-    /// Before the stack is changed.
+    /// The workflow runs before the stack is changed.
     Pre,
-    /// After everything of the stack is applied.
+    /// The workflow runs after everything of the stack is applied.
     Post,
 }
 

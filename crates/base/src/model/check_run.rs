@@ -58,6 +58,6 @@ pub enum Level {
     Error,
     /// The problem may block something.
     Warning,
-    /// For information.
+    /// The annotation is for information.
     Notice,
 }

@@ -188,9 +188,9 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validation {
-    /// By the server: a Kubernetes dry run, or `terraform plan`.
+    /// The server validated the change: a Kubernetes dry run, or `terraform plan`.
     Server,
-    /// By a known schema: the CRD in the same plan.
+    /// A known schema validated the change: that of the CRD in the same plan.
     Schema,
     /// The change was not validated.
     None,

@@ -132,9 +132,9 @@ impl Item {
 /// The unit in which a runtime applies resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
-    /// Each resource separately; the engine schedules (Kubernetes).
+    /// The runtime applies each resource separately, and the engine schedules them (Kubernetes).
     Resource,
-    /// A batch as a whole; the runtime schedules inside it (Terraform).
+    /// The runtime applies a batch as a whole, and schedules inside it (Terraform).
     Segment,
 }
 

@@ -62,11 +62,11 @@ struct Owners<'a> {
 
 /// The way in which the server merges a list.
 enum ListKind {
-    /// Item by item, compared by these keys.
+    /// The server merges item by item, and compares items by these keys.
     Keyed(Vec<String>),
-    /// Item by item, compared by value.
+    /// The server merges item by item, and compares items by value.
     Set,
-    /// As one value.
+    /// The server replaces the list as one value.
     Atomic,
 }
 

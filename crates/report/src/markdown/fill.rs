@@ -30,7 +30,7 @@ pub(super) enum Rank {
     Beside,
     /// The values of a change with their paths as a tree.
     Tree(Danger),
-    /// Whole created objects.
+    /// The whole content of created objects.
     Whole,
     /// Names of stacks, and the reasons why they are affected.
     Background,

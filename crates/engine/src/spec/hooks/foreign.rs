@@ -73,7 +73,7 @@ const HELM: Dialect = Dialect {
 /// The tool whose annotations make an object a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HookSource {
-    /// Konverge.
+    /// Konverge: the annotation `konverge/hook`.
     Own,
     /// Argo CD or Helm.
     Foreign,
