@@ -226,7 +226,7 @@ impl Client {
                         message: format!(
                             "the pipeline schedule {id} has variables, which override GitLab's own variables, such as the commit and who started the pipeline"
                         ),
-                        hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
+                        hint: "delete the variables of the schedule in Build, Pipeline schedules; its inputs stay possible"
                             .to_owned(),
                     });
                 }

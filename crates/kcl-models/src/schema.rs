@@ -1,4 +1,4 @@
-//! The typed schema between the readers and the writer.
+//! The typed schema of a model: readers of CRDs, OpenAPI and providers make it, and the writer prints it as KCL.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
 enum PlannedText {
     /// The live value, which has not changed since it was written.
     Live,
-    /// A stand-in, which the value replaces in the write.
+    /// The reference itself with its current version (a stand-in), which the value replaces in the write.
     StandIn,
     /// The version itself, which is not secret.
     Version,

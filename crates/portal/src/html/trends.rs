@@ -15,7 +15,7 @@ const HEIGHT: u64 = 90;
 /// The space above the highest bar, for its value.
 const TOP: u64 = 18;
 
-/// One number by week.
+/// A chart of one number for each week.
 struct Trend<'a> {
     title: &'a str,
     /// The explanation below the title: what the number measures.
@@ -49,7 +49,7 @@ const TRENDS: [Trend<'_>; 4] = [
     },
     Trend {
         title: "Oldest drift",
-        says: "For how long the oldest drift was known at the last check of the week.",
+        says: "The time for which the oldest drift was known at the last check of the week.",
         class: "warn",
         value: |week| week.oldest_drift_seconds,
         words: duration,
