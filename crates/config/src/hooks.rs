@@ -29,8 +29,8 @@ pub struct HookWorkflow {
     pub when: WorkflowTime,
     /// A glob for the folders or identities of stacks. Write folders: a pull request chooses identities.
     pub stacks: String,
-    /// The name of its file in `.github/workflows`. Its `run-name` must have the inputs `stack` and `digest`, by which
-    /// a run is found again after a kill.
+    /// The name of the file of the workflow in `.github/workflows`. Its `run-name` must have the inputs `stack` and
+    /// `digest`, by which a run is found again after a kill.
     pub workflow: String,
     /// The time that an apply waits for the end of the workflow run. Default: `apply.hooks.timeout`.
     #[serde(default)]

@@ -92,11 +92,12 @@ pub struct PortalRoleRule {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalWorkload {
-    /// The issuer of its ID tokens: `https://token.actions.githubusercontent.com`.
+    /// The issuer of the ID tokens of the script: `https://token.actions.githubusercontent.com`.
     pub issuer: String,
-    /// The audience that its tokens must name.
+    /// The audience that the tokens of the script must name.
     pub audience: String,
-    /// The subjects, each as its tokens name it: `repo:acme/infra:ref:refs/heads/main`. Other subjects are refused.
+    /// The subjects, each as the tokens of the script name it: `repo:acme/infra:ref:refs/heads/main`. Other subjects
+    /// are refused.
     pub subjects: Vec<String>,
     /// The role that the script has.
     pub role: PortalRole,

@@ -42,11 +42,11 @@ pub struct WaveConfig {
     /// A glob for the folders of stacks: `appops/*/prod-eu-*`. An identity is not matched: a pull request chooses it.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// The number or the share (such as `25%`) of its stacks that are applied at once. The next stacks follow when
-    /// these are ready. Default: all.
+    /// The number or the share (such as `25%`) of stacks of the wave that are applied at once. The next stacks follow
+    /// when these are ready. Default: all.
     #[serde(default)]
     pub at_once: Option<AtOnce>,
-    /// The time for which its stacks must stay ready before the gates are asked. Default: no time.
+    /// The time for which the stacks of the wave must stay ready before the gates are asked. Default: no time.
     #[serde(default)]
     pub bake: Option<Span>,
     /// The gates that must pass before the next wave: names under `gates`.

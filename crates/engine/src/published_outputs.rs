@@ -27,7 +27,7 @@ const BY_STORE: &str =
 pub struct PublishedValue {
     /// The value of the output.
     pub value: Value,
-    /// The resources that it is read from.
+    /// The resources from which the value is read.
     pub resources: BTreeSet<ResourceId>,
 }
 

@@ -73,7 +73,7 @@ pub struct BegunRollout {
     pub until: Option<Timestamp>,
     /// The reason of the phase.
     pub why: String,
-    /// True if it should have continued long ago.
+    /// True if the rollout should have continued long ago.
     pub overdue: bool,
     /// The last reading of each gate of the current wave.
     pub gates: BTreeMap<String, String>,

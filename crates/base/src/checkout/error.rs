@@ -21,7 +21,7 @@ pub enum Untrusted {
         what: String,
         /// The path as it was configured.
         path: PathBuf,
-        /// The path at which it enters the checkout.
+        /// The path at which the configured path enters the checkout.
         place: PathBuf,
     },
     /// The path leads below `/proc`.

@@ -257,7 +257,7 @@ pub struct ResourcePlan {
     /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<String>,
-    /// The pods that it restarts, starts and ends; a note says how.
+    /// The pods that the change restarts, starts and ends; a note says how.
     #[serde(default, skip_serializing_if = "PodImpact::is_none")]
     pub pods: PodImpact,
     /// Notes for the reader: rollout impact, server warnings, why something could not be checked.

@@ -90,7 +90,7 @@ pub struct Stack {
     pub named_by: NamedBy,
     /// Folder of the stack.
     pub folder: RepoPath,
-    /// Folder of its project.
+    /// Folder of the project of the stack.
     pub project_folder: RepoPath,
     /// The file that makes the folder a stack: its `stack.yaml`, or its `kcl.mod` (`include` in `konverge.yaml`).
     pub manifest: RepoPath,

@@ -69,7 +69,7 @@ pub struct EarlierChange {
     pub cluster: Option<ClusterName>,
     /// The desired resource.
     pub resource: Resource,
-    /// True if it is created or replaced.
+    /// True if the resource is created or replaced.
     pub creates: bool,
 }
 

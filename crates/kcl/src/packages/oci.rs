@@ -55,7 +55,7 @@ pub(super) async fn fetch(
 struct Registry {
     http: Client,
     host: String,
-    /// The base of its URLs: `https://HOST/v2/NAME`.
+    /// The base of the URLs of the repository: `https://HOST/v2/NAME`.
     base: String,
     login: Option<RegistryLogin>,
 }

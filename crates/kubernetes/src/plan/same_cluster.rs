@@ -30,7 +30,7 @@ const CLUSTERS: &str = "kubernetes/clusters";
 /// An applied object, with its live object.
 pub(crate) struct AppliedObject<'a> {
     pub prior: &'a Recorded,
-    /// The cluster to which its cluster name leads now.
+    /// The cluster to which the cluster name of the object leads now.
     pub cluster: &'a Cluster,
     pub live: Option<&'a RawObject>,
 }

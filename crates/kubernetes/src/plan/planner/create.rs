@@ -143,7 +143,7 @@ impl ObjectPlanner<'_> {
         let whose = if self.namespaces.iter().any(|wanted| wanted == namespace) {
             "this plan creates it"
         } else {
-            "this stack does not create it: another stack must create it first"
+            "this stack does not create the namespace: another stack must create it first"
         };
         format!("namespace `{namespace}` does not exist yet ({whose})")
     }
