@@ -124,7 +124,7 @@ impl PolicyConfig {
                         "policy.exceptions: the exception for `{}` has no reason",
                         exception.resource.escape_debug()
                     ),
-                    "say why: the preview shows it",
+                    "write the reason: the preview shows it",
                 ));
             }
         }

@@ -145,7 +145,8 @@ pub(crate) fn identify(
         match property.name.as_str() {
             "apiVersion" | "kind" | "metadata" => {}
             "status" if has_status => object.properties.push(ModelProperty {
-                doc: "What the server and the controller report. It is not written by a stack.".to_owned(),
+                doc: "The values that the server and the controller report. A stack does not write them."
+                    .to_owned(),
                 ..ModelProperty::optional("status", ModelType::Any)
             }),
             _ => object.properties.push(property),

@@ -358,7 +358,7 @@ impl Authority {
                 "the default branch was deleted: nothing is applied",
             )
             .hint(format!(
-                "restore it on {} (Branches, Restore); the next push to the branch applies the pending changes",
+                "restore the branch on {} (Branches, Restore); the next push to the branch applies the pending changes",
                 caller.forge
             )));
         };
