@@ -252,7 +252,7 @@ fn history(page: &StackPage<'_>) -> Markup {
             }
             @if page.mode == PageMode::Static && rows.len() > 1 {
                 p.facts {
-                    "The difference of any two: "
+                    "To compare any two serials: "
                     (code(&format!("konverge state diff {id} FROM TO")))
                 }
             }
