@@ -18,7 +18,7 @@ pub struct RolloutWait {
     pub reason: WaitReason,
     /// The time at which the wait ends by itself, if that is known.
     pub until: Option<Timestamp>,
-    /// The reason for people.
+    /// The reason for the wait, as a text for people.
     pub why: String,
 }
 
