@@ -10,7 +10,7 @@ use konverge_config::Config;
 use konverge_repo::konfig::Layout;
 use serde_json::json;
 
-use super::setup::scalar;
+use super::answers::scalar;
 
 /// The line of the workflow before which the matrix is inserted.
 const APPLY: &str = "    if: github.event_name == 'push' || (github.event_name == 'workflow_dispatch' && inputs.approve != '')\n";

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::setup::scalar;
+use super::answers::scalar;
 use konverge_base::{
     error::UserError,
     model::{RepoPath, file_source::Source, stack::LayoutRules},
