@@ -100,7 +100,8 @@ pub fn admit_recorded(
     admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
 }
 
-/// Returns all errors that [`admit`] would report one at a time.
+/// Returns every reason why the secret stores and references of a Spec are not allowed; [`admit`] reports only the
+/// first.
 #[must_use]
 pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &Spec) -> Vec<UserError> {
     let stores = spec.secret_stores.iter();

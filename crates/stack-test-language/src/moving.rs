@@ -55,7 +55,7 @@ pub struct MoveRefusal {
     pub why: String,
 }
 
-/// Returns the key of an object, in the form of [`MovedSpec::originals`].
+/// Returns the group, kind, namespace and name of an object; the namespace is empty for a cluster-scoped object.
 pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
     let key = object_key(attributes);
     let namespace = match is_namespaced(attributes) {

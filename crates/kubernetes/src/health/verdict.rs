@@ -23,7 +23,7 @@ pub enum WaitPolicy {
     Waiting(Waiting),
 }
 
-/// The result of [`assess`](super::assess).
+/// The evaluated health of an object, as [`assess`](super::assess) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
     /// The health of the object.

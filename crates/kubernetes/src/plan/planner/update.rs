@@ -465,7 +465,8 @@ impl ObjectPlanner<'_> {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// Plans like [`ObjectPlanner::plan_without_server`]; `fill_in` adds values that the server will add.
+    /// Plans without the server, as [`ObjectPlanner::plan_without_server`] does; `fill_in` adds values that the server
+    /// will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
