@@ -167,7 +167,7 @@ impl Args {
         }
         if self.source.is_some() {
             return Err(usage("an artifact does not hold the objects that point at it")
-                .hint("write them to a folder, with `--to DIR --source oci://HOST/NAME`"));
+                .hint("write the objects to a folder, with `--to DIR --source oci://HOST/NAME`"));
         }
         Ok(Some(self.to.parse()?))
     }

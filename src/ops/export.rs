@@ -91,7 +91,7 @@ pub fn check_names<'a>(stacks: impl IntoIterator<Item = &'a StackId>) -> Result<
         if let Some(other) = names.insert(name.clone(), id) {
             let what = format!("`{other}` and `{id}` would both be written to `{name}`");
             return Err(UserError::new(ErrorKind::Usage, what)
-                .hint("export them one by one, with another `--to` for each"));
+                .hint("export the stacks one by one, with another `--to` for each"));
         }
     }
     Ok(())

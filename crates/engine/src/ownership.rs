@@ -270,7 +270,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         .filter(|held| held.is_leaving)
         .fold(failure, |failure, held| {
             failure.hint(format!(
-                "`{}` no longer has them, but is not applied yet: apply it first",
+                "`{}` no longer has these objects, but is not applied yet: apply the stack first",
                 held.stack
             ))
         });
@@ -398,7 +398,7 @@ mod tests {
         assert!(!refused.message.contains("c/prod"), "{refused}");
         let later = ask(vec![held("b/prod", 1, false, true)]).unwrap_err();
         assert_eq!(later.hints.len(), 1, "{later}");
-        assert!(later.hints[0].contains("apply it first"), "{later}");
+        assert!(later.hints[0].contains("apply the stack first"), "{later}");
         let gone = ask(vec![held("b/prod", 2, true, true)]).unwrap().public;
         assert_eq!(gone.action, Action::Delete);
         assert!(

@@ -141,7 +141,8 @@ impl Runs for Client {
         let own = self.job.as_ref().filter(|own| own.pipeline == job.run_id);
         let own = own.ok_or_else(|| ForgeError::Runner {
             message: "failed to find the attempt of this job: CI_JOB_ID or CI_JOB_NAME is missing".to_owned(),
-            hint: "GitLab sets them; in a container of its own pass the CI_ variables on".to_owned(),
+            hint: "GitLab sets these variables; in a container of its own pass the CI_ variables on"
+                .to_owned(),
         })?;
         let path = self.path(&format!("/pipelines/{}/jobs?include_retried=true", own.pipeline));
         let jobs: Vec<Job> = self.list(&path, READ).await?;

@@ -110,7 +110,7 @@ impl From<StateError> for UserError {
                             "restore one of these serials: `konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged`"
                         )),
                     None if key.starts_with("freeze/") => failure.hint(
-                        "run `konverge unfreeze --reason TEXT` to let them run, or `konverge freeze --reason TEXT` to stop them: it is unknown whether applies are frozen",
+                        "run `konverge unfreeze --reason TEXT` to let applies run, or `konverge freeze --reason TEXT` to stop applies: it is unknown whether applies are frozen",
                     ),
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }

@@ -87,7 +87,7 @@ impl From<Untrusted> for UserError {
             | Untrusted::Inside { .. }
             | Untrusted::Process { .. }
             | Untrusted::TooManyLinks { .. } => failure.hint(
-                "a branch could put a file of its own there: move the file outside of the checkout and give its absolute path",
+                "a branch could put a file of its own at this path: move the file outside of the checkout and give its absolute path",
             ),
         }
     }

@@ -164,7 +164,7 @@ impl ObjectPlanner<'_> {
              that change to `{name}` first"
         ))
         .hint(format!(
-            "if a stack of another repository owns it: remove it there with the annotation `{KEEP}: \"true\"`; then \
+            "if a stack of another repository owns the object: remove the object there with the annotation `{KEEP}: \"true\"`; then \
              set `{OWNER}` to `{stack}`"
         ));
         Some(Foreign {
