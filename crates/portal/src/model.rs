@@ -411,7 +411,7 @@ pub enum HistoryDocument {
         reason: String,
         /// The run that wrote the document.
         writer: Writer,
-        /// The time of the write, by the clock of that machine.
+        /// The time of the write, by the clock of the machine that wrote the document.
         time: Timestamp,
         /// The applied commit.
         #[serde(skip_serializing_if = "Option::is_none")]

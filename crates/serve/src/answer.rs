@@ -176,7 +176,7 @@ impl RequestError {
             ),
             Self::Conflict { message, hint } => (
                 StatusCode::CONFLICT,
-                "This is not possible now",
+                "The request is not possible now",
                 UserError::new(ErrorKind::State, message).hint(hint),
             ),
             Self::TooMany(wait) => (
