@@ -372,7 +372,7 @@ fn note_losses(context: &CliContext, document: &Document) {
     }
     for id in &document.without_namespace {
         note(format!(
-            "no namespace: {id} gets the one of the tool, if its kind has one"
+            "no namespace: {id} gets the namespace of the tool, if its kind is namespaced"
         ));
     }
     for id in &document.unprotected {

@@ -164,7 +164,7 @@ fn check_replaced(place: &Path, document: &Document) -> Result<bool, UserError> 
     let refuse = |what: &str| {
         UserError::new(ErrorKind::Usage, format!("{what}, and it would be replaced"))
             .at(place.display().to_string(), None, None)
-            .hint("choose an empty folder with `--to`, or remove this one")
+            .hint("choose an empty folder with `--to`, or remove this folder")
     };
     match fs::symlink_metadata(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

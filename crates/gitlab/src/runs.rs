@@ -209,7 +209,7 @@ impl Client {
                 message: format!(
                     "the project has more than {MOST_SCHEDULES} pipeline schedules, too many to ask each for its variables"
                 ),
-                hint: "delete those that nobody needs, in Build, Pipeline schedules".to_owned(),
+                hint: "delete the schedules that nobody needs, in Build, Pipeline schedules".to_owned(),
             });
         }
         for Listed { id } in schedules {
@@ -226,7 +226,7 @@ impl Client {
                         message: format!(
                             "the pipeline schedule {id} has variables, which override GitLab's own variables, such as the commit and who started the pipeline"
                         ),
-                        hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
+                        hint: "delete the variables of the schedule in Build, Pipeline schedules; its inputs stay possible"
                             .to_owned(),
                     });
                 }

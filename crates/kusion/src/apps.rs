@@ -27,7 +27,7 @@ pub struct AppConfigurations {
     pub(super) others: Vec<String>,
 }
 
-/// An application.
+/// An application: an AppConfiguration of the stack.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct App {
     pub(super) name: String,

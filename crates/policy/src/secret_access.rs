@@ -77,7 +77,7 @@ pub fn admit(
 /// Checks a reference that a state recorded: the present rules decide if the stack may still read it.
 ///
 /// # Errors
-/// The stack may not read it.
+/// The stack may not read the secret.
 pub fn admit_recorded(
     config: &SecretsConfig,
     reader: SecretReader<'_>,

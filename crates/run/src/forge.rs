@@ -169,8 +169,8 @@ impl RunContext {
         })
     }
 
-    /// Returns the credentials with which a command fetches commits that a shallow clone lacks: only those in the
-    /// variable.
+    /// Returns the credentials with which a command fetches commits that a shallow clone lacks: the token in the
+    /// environment variable of the forge, and no other.
     pub(crate) fn clone_credentials(&self) -> Option<GitCredentials> {
         let (user, token) = match self.forge_kind() {
             ForgeKind::Github => (

@@ -187,7 +187,7 @@ pub enum Class {
     Credentials,
     /// A quota or a rate limit is exceeded.
     Quota,
-    /// A timeout.
+    /// The service did not answer in time.
     Timeout,
     /// The service could not be reached.
     Network,

@@ -37,7 +37,7 @@ pub(super) fn check(names: &[String]) -> Result<(), UserError> {
             ErrorKind::Usage,
             format!("`{}` is not the name of another environment", name.escape_debug()),
         )
-        .hint("write each once, in the order of the applies: `--environments dev,production`")),
+        .hint("write each environment once, in the order of the applies: `--environments dev,production`")),
         None => Ok(()),
     }
 }

@@ -149,7 +149,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
     found.extend(survey.apps.describe());
     let named = survey.unknown_core.as_ref().map(|version| {
         format!(
-            "; kcl.mod names {version}, which cannot be installed: code of another KCL may have to be changed"
+            "; kcl.mod names {version}, which cannot be installed: code for another KCL version may have to be changed"
         )
     });
     found.push(format!(

@@ -65,7 +65,7 @@ impl From<RulesError> for UserError {
             )),
             RulesError::Invalid { path, line, .. } => failure.at(path, line, None),
             RulesError::Ambiguous { folder } => failure.hint(format!(
-                "leave one of {LUA_FILE}, {CEL_FILE} and {KCL_FILE} in `{folder}`"
+                "keep only one of {LUA_FILE}, {CEL_FILE} and {KCL_FILE} in `{folder}`"
             )),
         }
     }

@@ -2,7 +2,7 @@
 
 use konverge_base::model::{apply_result::Waiting, health::Health};
 
-/// How a wait treats a verdict.
+/// The effect of a verdict on the wait for readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
     /// Final: a failure is the last result of the controller, and ends the wait.
@@ -30,7 +30,7 @@ pub struct HealthVerdict {
     pub health: Health,
     /// The reason; may be empty. It contains text from the cluster, so it must be escaped before printing.
     pub message: String,
-    /// How a wait treats the verdict.
+    /// The effect of the verdict on the wait for readiness.
     pub weight: WaitPolicy,
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{possible_reads::Mentions, rule::PolicyFile};
 use konverge_config::RegoVersion;
 
-/// The prefix of the names under which definitions are evaluated separately.
+/// The prefix of the names of the rules that Konverge adds, one for each definition, to evaluate it separately.
 const NAME: &str = "konverge_definition_";
 
 /// One definition of a rule.

@@ -59,7 +59,7 @@ pub enum HookError {
 }
 
 impl HookError {
-    /// Returns the object with the error. If hooks wait for each other, the first of them.
+    /// Returns the object with the error, or the first one if hooks wait for each other.
     pub fn object(&self) -> Option<&ResourceId> {
         match self {
             Self::NoTime { id, .. }

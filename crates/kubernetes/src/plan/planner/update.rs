@@ -531,8 +531,8 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// Returns the changes. If a removed field outside the Spec blocked it, the change names the writer of the
-/// field.
+/// Returns the changes, each with the field manager that wrote the field outside the Spec because of which the server
+/// refused the change.
 fn blamed(
     mut changes: Vec<FieldChange>,
     sides: &DiffSides<'_>,
