@@ -1,4 +1,4 @@
-//! How the requests to a forge are sent.
+//! The options of the requests to a forge.
 
 use std::time::Duration;
 

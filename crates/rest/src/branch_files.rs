@@ -10,7 +10,7 @@ const MOST_COMMITS: usize = 20;
 
 /// A file on a branch.
 pub struct BranchFile {
-    /// The content.
+    /// The content of the file.
     pub content: Vec<u8>,
     /// What the forge compares before it replaces the file: the id of the content, or the last commit that changed it.
     pub version: String,

@@ -37,7 +37,7 @@ struct Person {
     email: Option<String>,
 }
 
-/// How a forge names people in its commits.
+/// The names of people in the commits of a forge.
 #[derive(Debug, Clone, Copy)]
 pub struct CommitNames {
     /// The forge, for errors.

@@ -41,7 +41,7 @@ pub fn left_rollout_outcome(stack: &StackId, folder: &RepoPath, record: &Rollout
     let failure = UserError::new(
         ErrorKind::Policy,
         format!(
-            "the rollout `{name}` of {} is under way ({}, {}), and konverge.yaml no longer has {stack} in it: the stack waits for the end of that rollout",
+            "the rollout `{name}` of {} is under way ({}, {}), and konverge.yaml no longer has {stack} in its waves: the stack waits for the end of that rollout",
             record.commit.short(),
             record.wave_title(),
             record.phase

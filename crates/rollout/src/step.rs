@@ -77,11 +77,11 @@ pub enum GateReading {
 /// The reason why a rollout waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutWait {
-    /// What ends the wait.
+    /// The event that ends the wait.
     pub reason: WaitReason,
     /// The time at which the wait ends by itself, if that is known.
     pub until: Option<Timestamp>,
-    /// The reason as a sentence for people.
+    /// The reason for the wait, as a sentence for people.
     pub why: String,
 }
 
