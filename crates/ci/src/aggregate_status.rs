@@ -8,7 +8,7 @@ use crate::{
     newer_status::{OVERTAKEN, is_of_later_run, is_of_run, newest_status},
     publisher::Publisher,
     shard_mode::ShardMode,
-    trust::authority::{Caller, Task},
+    trust::authority::{Authority, Caller, Decision, Task},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -124,7 +124,7 @@ pub(super) async fn run(
     shards_succeeded: bool,
 ) -> Result<JobResult, UserError> {
     let caller = Caller::new(runner, "", None);
-    let Some((head, into)) = judged_commit(run, event, caller).await? else {
+    let Some((head, into)) = judged_commit(run, event, caller)? else {
         return Ok(JobResult::SUCCESS);
     };
     let (head, into) = (&head, into.as_deref());
@@ -159,13 +159,18 @@ pub(super) async fn run(
 
 /// Returns the head whose shards were previewed, if this job may report their status, and the target branch if it is
 /// not the default branch. The job only reads and sets statuses, so it does not ask the forge for the default branch.
-async fn judged_commit(
+fn judged_commit(
     run: &RunContext,
     event: &JobEvent,
     caller: Caller<'_>,
 ) -> Result<Option<(CommitId, Option<String>)>, UserError> {
-    let Some(authority) = crate::authority(run, event, caller, None).await? else {
-        return Ok(None);
+    let authority = match Authority::decide(event, caller)? {
+        Decision::Granted(authority) => authority,
+        Decision::Ask(question) => question.decide(None)?,
+        Decision::Nothing(why) => {
+            run.notes.info(&why);
+            return Ok(None);
+        }
     };
     if !authority.trust.grants().publishes {
         run.notes
