@@ -34,64 +34,24 @@ use super::{
 /// The objects of one stack that a controller applies from an artifact, used by one plan and its apply.
 pub(crate) struct DeliveredObjects {
     /// The runtime with Konverge's field manager, which deletes objects that the controller never applied.
-    ours: Kubernetes,
+    pub(super) ours: Kubernetes,
     /// The runtime with the field manager that applies the objects now, because a plan depends on the fields that it
     /// owns.
-    planner: Kubernetes,
+    pub(super) planner: Kubernetes,
     /// The runtime with the controller's field manager.
     pub(super) kubernetes: Kubernetes,
     pub(super) stack: StackId,
     pub(super) target: DeliveryTarget,
     /// The cluster of the objects.
-    cluster: Option<ClusterName>,
+    pub(super) cluster: Option<ClusterName>,
     /// The record of the last delivery.
-    before: Option<DeliveryRecord>,
-    login: Option<RegistryLogin>,
-    secrets: Secrets,
+    pub(super) before: Option<DeliveryRecord>,
+    pub(super) login: Option<RegistryLogin>,
+    pub(super) secrets: Secrets,
     pub(super) interrupt: Interrupt,
 }
 
-/// The inputs of a delivery besides its clusters.
-pub(crate) struct Delivery {
-    pub stack: StackId,
-    pub target: DeliveryTarget,
-    /// The cluster of the objects.
-    pub cluster: Option<ClusterName>,
-    pub before: Option<DeliveryRecord>,
-    pub login: Option<RegistryLogin>,
-    pub secrets: Secrets,
-    pub interrupt: Interrupt,
-}
-
 impl DeliveredObjects {
-    pub(crate) fn new(kubernetes: &Kubernetes, delivery: Delivery) -> Self {
-        let Delivery {
-            stack,
-            target,
-            cluster,
-            before,
-            login,
-            secrets,
-            interrupt,
-        } = delivery;
-        let planner = match &before {
-            Some(before) => kubernetes.managed_by(before.target.field_manager()),
-            None => kubernetes.clone(),
-        };
-        Self {
-            ours: kubernetes.clone(),
-            planner,
-            kubernetes: kubernetes.managed_by(target.field_manager()),
-            stack,
-            target,
-            cluster,
-            before,
-            login,
-            secrets,
-            interrupt,
-        }
-    }
-
     /// Checks that this controller would deliver the stack, and that no other controller does. Returns the controller's
     /// message if the last delivery is no longer healthy.
     ///

@@ -9,6 +9,7 @@ use konverge_base::model::{
     Digest, StackId,
     digest::DigestBuilder,
     plan::{Action, PodImpact, ResourcePlan},
+    text::first_few,
 };
 
 /// The maximum number of names, fields or changes in a title.
@@ -159,7 +160,7 @@ impl<'a> EqualChange<'a> {
     fn title(&self) -> String {
         let resource = self.first();
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-        let names = first_few(&self.names(), IN_TITLE, escape::html_code);
+        let names = first_few(self.names().iter().map(|name| escape::html_code(name)), IN_TITLE);
         let kind = if title.kind.is_empty() {
             String::new()
         } else {
@@ -169,9 +170,10 @@ impl<'a> EqualChange<'a> {
         let fields = if fields.is_empty() {
             String::new()
         } else {
-            format!(": {}", first_few(&fields, IN_TITLE, escape::html_code))
+            let fields = fields.iter().map(|field| escape::html_code(field));
+            format!(": {}", first_few(fields, IN_TITLE))
         };
-        format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
+        format!("{}{kind} {names}{fields}", resource.action.word())
     }
 
     /// Returns the changed fields, for example `spec.replicas`. Empty for a change of a whole resource.
@@ -218,17 +220,7 @@ impl<'a> ChangeGroup<'a> {
 
     /// Returns the changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
     pub(crate) fn title(&self) -> String {
-        let titles: Vec<_> = self.changes.iter().map(EqualChange::title).collect();
-        first_few(&titles, IN_TITLE, str::to_owned)
-    }
-}
-
-/// Returns at most `most` texts, and the number of the others.
-pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> String) -> String {
-    let shown: Vec<_> = texts.iter().take(most).map(|text| write(text)).collect();
-    match texts.len().saturating_sub(most) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        first_few(self.changes.iter().map(EqualChange::title), IN_TITLE)
     }
 }
 
@@ -279,7 +271,7 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     let names = own_names(stack, resource);
     let mut builder = DigestBuilder::new("shape");
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    for part in [&title.group, &title.kind, labels::action_word(resource.action)] {
+    for part in [&title.group, &title.kind, resource.action.word()] {
         builder.part(part.as_bytes());
     }
     if matches!(

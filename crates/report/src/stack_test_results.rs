@@ -64,9 +64,8 @@ pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
     failures
         .map(|failure| {
             let message = format!("{}: {}", test.name, message(failure));
-            let mut found = Diagnostic::new(&test.file, LintRule::Test, &message).at(failure.line, None);
-            found.stacks = vec![test.id.clone()];
-            found
+            let found = Diagnostic::new(&test.file, LintRule::Test, &message).at(failure.line, None);
+            found.of_stack(&test.id)
         })
         .collect()
 }

@@ -184,6 +184,23 @@ pub enum Action {
     Unknown,
 }
 
+impl Action {
+    /// Returns the word for the action.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Replace => "replace",
+            Self::Delete => "delete",
+            Self::Adopt => "adopt",
+            Self::Forget => "forget",
+            Self::Run => "run",
+            Self::Unchanged => "unchanged",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// The way in which a change was validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -50,7 +50,7 @@ impl ReviewUnit {
         for part in [
             self.stack.as_str(),
             self.resource.as_str(),
-            action_word(self.action),
+            self.action.word(),
             &self.path,
         ] {
             builder.part(part.as_bytes());
@@ -81,20 +81,6 @@ impl ReviewUnit {
 fn digest_of_known(value: &Value) -> Digest {
     let known = without_value_hashes(value);
     Digest::of_json(known.as_ref().unwrap_or(value))
-}
-
-fn action_word(action: Action) -> &'static str {
-    match action {
-        Action::Create => "create",
-        Action::Update => "update",
-        Action::Replace => "replace",
-        Action::Delete => "delete",
-        Action::Adopt => "adopt",
-        Action::Forget => "forget",
-        Action::Run => "run",
-        Action::Unchanged => "unchanged",
-        Action::Unknown => "unknown",
-    }
 }
 
 /// Returns the units of one resource's plan. Changes by the server itself (defaults, admission) are shown but not

@@ -46,9 +46,26 @@ pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
     }
 }
 
+/// Returns the lines of a difference, colored by their signs; nothing if there are no lines.
+pub fn diff_lines(lines: &[String]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            pre.diff tabindex="0" {
+                @for line in lines {
+                    @match line.as_bytes().first() {
+                        Some(b'+') => ins { (text(line)) },
+                        Some(b'-') => del { (text(line)) },
+                        _ => span { (text(line)) },
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Returns the sign and the word of an action.
 pub fn action(action: Action) -> Markup {
-    html! { span.badge.(class(action)) { (labels::sign(action)) " " (labels::action_word(action)) } }
+    html! { span.badge.(class(action)) { (labels::sign(action)) " " (action.word()) } }
 }
 
 /// Returns the CSS class of an action.

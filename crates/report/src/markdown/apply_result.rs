@@ -36,15 +36,8 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     if parts.is_empty() {
         parts.push("nothing to do".to_owned());
     }
-    let marker = marker.map_or(String::new(), |m| format!("{}\n", m.line()));
-    let head = run
-        .head
-        .as_ref()
-        .map_or(String::new(), |h| format!("head `{}`\n\n", h.short()));
-    page.try_push(&format!(
-        "{marker}### Konverge apply: {}\n\n{head}",
-        parts.join(" · ")
-    ));
+    let title = format!("Konverge apply: {}", parts.join(" · "));
+    page.try_push(&heading(&title, run, marker));
     let footer = footer(run);
     let _ = page.reserve(footer.len() + 160);
     let mut omitted = unfinished_stacks::push(&mut page, report);
@@ -129,6 +122,14 @@ fn row(stack: &StackOutcome) -> String {
         "| {} | {result} | {changed} | {serial} | {plan} | {grounds} |\n",
         escape::cell(stack.id.as_str())
     )
+}
+
+/// Renders the first lines of a comment: its marker, its title and the head.
+pub(super) fn heading(title: &str, run: &RunInfo, marker: Option<&CommentMarker>) -> String {
+    let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
+    let head = run.head.as_ref();
+    let head = head.map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
+    format!("{marker}### {title}\n\n{head}")
 }
 
 pub(super) fn footer(run: &RunInfo) -> String {
