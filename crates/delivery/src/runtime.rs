@@ -145,9 +145,11 @@ impl DeliveredObjects {
                     "`{}` is shared by the stacks of its project, and one artifact cannot share it",
                     resource.id
                 );
-                return Err(UserError::new(ErrorKind::Spec, what).hint(
-                    "declare the object in one stack, or remove `deliver` from the rule of this stack",
-                ));
+                return Err(UserError::new(ErrorKind::Spec, what)
+                    .with_resource(&resource.id)
+                    .hint(
+                        "declare the object in one stack, or remove `deliver` from the rule of this stack",
+                    ));
             }
         }
         let files = delivered_files(&self.stack, self.target.tool, resources)?;
@@ -157,6 +159,7 @@ impl DeliveredObjects {
                 ErrorKind::Spec,
                 format!("`{id}` has an annotation of Konverge that protects it, and the controller does not obey it"),
             )
+            .with_resource(id)
             .hint("remove `konverge/protect` and `konverge/keep`, and use the annotations of the controller outside of the Spec")),
         }
     }
@@ -224,6 +227,7 @@ impl DeliveredObjects {
                 (Action::Forget, _) if !planned.public.notes.is_empty() => {
                     let what = format!("`{}` would stay, but the controller deletes it", planned.item.id);
                     Err(UserError::new(ErrorKind::Policy, what)
+                        .with_resource(&planned.item.id)
                         .hint("remove the annotation `konverge/keep` from the object"))
                 }
                 _ => Ok(planned),
@@ -248,6 +252,7 @@ impl DeliveredObjects {
                     one.item.id
                 );
                 return Err(UserError::new(ErrorKind::Secret, what)
+                    .with_resource(&one.item.id)
                     .hint("write the value into a secret store, and let the cluster read it from there"));
             }
             resources.extend(wanted.clone());
@@ -361,7 +366,7 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
         planned.item.id,
         paths.join(", ")
     );
-    UserError::new(ErrorKind::Policy, what).hint(
+    UserError::new(ErrorKind::Policy, what).with_resource(&planned.item.id).hint(
         "give the object another name, or delete it in the cluster yourself: the controller creates it again",
     )
 }
@@ -374,7 +379,7 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
 fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>, UserError> {
     let (Some(recorded), Some(desired)) = (&planned.recorded, &planned.item.desired) else {
         let what = format!("internal error: the plan of `{}` has no record", planned.item.id);
-        return Err(UserError::new(ErrorKind::Internal, what));
+        return Err(UserError::new(ErrorKind::Internal, what).with_resource(&planned.item.id));
     };
     let alone = mask_object(secrets, &desired.attributes);
     let mut found = None;

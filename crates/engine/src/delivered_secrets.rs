@@ -111,6 +111,7 @@ fn refusal(id: &ResourceId, path: &str, from: Option<&ResourceId>) -> UserError 
     let from = from.map(|from| format!(", from `{from}`")).unwrap_or_default();
     let what = format!("`{id}` would carry a secret value into the artifact at `{path}`{from}");
     UserError::new(ErrorKind::Secret, what)
+        .with_resource(id)
         .hint("write the value into a secret store, and let the cluster read it from there")
 }
 

@@ -35,7 +35,7 @@ pub(super) fn resolve_attributes<'a>(
             "`{}`: the value that `{path}` reads from another object refers to a secret",
             wanted.id
         );
-        return Err(UserError::new(ErrorKind::Secret, message).hint(
+        return Err(UserError::new(ErrorKind::Secret, message).with_resource(&wanted.id).hint(
             "write the reference into the Spec: a value that another object contains is never read as a reference",
         ));
     }

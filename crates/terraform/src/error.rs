@@ -287,6 +287,38 @@ impl TerraformError {
         }
     }
 
+    /// Returns the resource that the message names.
+    fn resource(&self) -> Option<&ResourceId> {
+        match self {
+            Self::NoType { id }
+            | Self::NoProvider { id, .. }
+            | Self::NotAllowed { id, .. }
+            | Self::ProviderSetting { id, .. }
+            | Self::TwoVersions { id, .. }
+            | Self::TypeChanged { id, .. }
+            | Self::Reserved { id, .. }
+            | Self::NoTarget { id, .. }
+            | Self::MaskedValue { id }
+            | Self::Needs { id, .. }
+            | Self::Provider { id, .. }
+            | Self::Exists { id, .. }
+            | Self::ReplaceProtected { id }
+            | Self::NotTried { id, .. }
+            | Self::InFlight { id, .. }
+            | Self::Interrupted { id }
+            | Self::Protected { id, .. }
+            | Self::ReferenceInExtensions { id, .. }
+            | Self::SecretPlace { id, .. }
+            | Self::MixedReferences { id, .. }
+            | Self::ProviderNeedsSecret { id }
+            | Self::NotStored { id, .. } => Some(id),
+            Self::Unencrypted { id } => id.as_ref(),
+            Self::LoginExpired { error, .. } => error.resource(),
+            Self::Login(failure) | Self::Secret(failure) => failure.resource(),
+            _ => None,
+        }
+    }
+
     fn remedies(&self) -> Vec<String> {
         match self {
             Self::NoBinary | Self::NoSuchBinary(_) => vec![
@@ -443,7 +475,10 @@ impl From<TerraformError> for UserError {
             None => UserError::new(ErrorKind::Terraform, chain(&error)).caused_by(ToolUnavailable),
         };
         failure.hints = error.remedies();
-        failure
+        error
+            .resource()
+            .into_iter()
+            .fold(failure, UserError::with_resource)
     }
 }
 

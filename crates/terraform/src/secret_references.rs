@@ -347,6 +347,7 @@ fn no_store(id: &ResourceId) -> UserError {
         ErrorKind::Secret,
         format!("`{id}` refers to a secret, but this run has no secret store"),
     )
+    .with_resource(id)
     .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
 }
 

@@ -125,9 +125,8 @@ pub(crate) async fn stand_in(
         };
         if !place.is_secret && !template.is_plain() && !may_stand() {
             let path = place.path;
-            return Err(refused(format_args!(
-                "a secret reference is not allowed at `{path}` of `{id}`"
-            )));
+            let why = format_args!("a secret reference is not allowed at `{path}` of `{id}`");
+            return Err(refused(why).with_resource(id));
         }
         found.push((place.path.to_owned(), place.is_text, template));
         Ok(None)
@@ -143,6 +142,7 @@ pub(crate) async fn stand_in(
                 desired.id
             ),
         )
+        .with_resource(&desired.id)
         .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
     })?;
     let mut places = Vec::with_capacity(found.len());

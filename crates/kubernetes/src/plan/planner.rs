@@ -83,6 +83,7 @@ impl ObjectPlanner<'_> {
                     item.id, subject.cluster.api.name
                 ),
             )
+            .with_resource(&item.id)
             .hint(format!(
                 "if both names mean one cluster: call it `{from}` under `clusters` in konverge.yaml, as `{from}: {{context: …}}`"
             ))
