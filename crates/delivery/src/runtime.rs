@@ -9,7 +9,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::{
-        ClusterName, ResourceId, StackId, field_path, masked_value,
+        ClusterName, FieldPath, ResourceId, StackId, masked_value,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
@@ -376,7 +376,7 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
 ///
 /// # Errors
 /// The plan lacks the record or the object, so this is unknown.
-fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>, UserError> {
+fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<FieldPath>, UserError> {
     let (Some(recorded), Some(desired)) = (&planned.recorded, &planned.item.desired) else {
         let what = format!("internal error: the plan of `{}` has no record", planned.item.id);
         return Err(UserError::new(ErrorKind::Internal, what).with_resource(&planned.item.id));
@@ -386,18 +386,18 @@ fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>
     compare(
         &recorded.attributes.as_ref().clone().into(),
         &Value::Object(alone.into_owned()),
-        "",
+        &FieldPath::root(),
         &mut found,
     );
     Ok(found)
 }
 
-fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<String>) {
+fn compare(recorded: &Value, alone: &Value, path: &FieldPath, found: &mut Option<FieldPath>) {
     if found.is_some() || recorded == alone {
         return;
     }
     if masked_value::is_secret(recorded) && !masked_value::is_secret(alone) {
-        *found = Some(path.to_owned());
+        *found = Some(path.clone());
         return;
     }
     // A key that the object lacks is compared with null, so that a secret in it is found.
@@ -405,13 +405,13 @@ fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<Strin
         Value::Object(map) => {
             for (key, value) in map {
                 let other = alone.get(key).unwrap_or(&Value::Null);
-                compare(value, other, &field_path::join_path(path, key), found);
+                compare(value, other, &path.join(key), found);
             }
         }
         Value::Array(items) => {
             for (at, value) in items.iter().enumerate() {
                 let other = alone.get(at).unwrap_or(&Value::Null);
-                compare(value, other, &format!("{path}/{at}"), found);
+                compare(value, other, &path.item(at), found);
             }
         }
         _ => {}
@@ -519,7 +519,7 @@ mod tests {
             (json!({"data": {"v": {"of": [1, secret]}}}), "/data/v/of/1"),
             (json!({"data": {"v": "x", "more": [secret]}}), "/data/more/0"),
         ] {
-            assert_eq!(leaked(data.clone(), recorded).as_deref(), Some(path));
+            assert_eq!(leaked(data.clone(), recorded), Some(FieldPath::new(path)));
         }
         for unknown in [planned(Some(data.clone()), None), planned(None, Some(data))] {
             let error = super::leaked(&secrets, &unknown).unwrap_err();

@@ -10,7 +10,7 @@ use crate::spec::{graph::ResourceGraph, hooks::SpecHooks};
 use konverge_base::{
     error::UserError,
     model::{
-        ClusterName, RepoPath,
+        ClusterName, FieldPath, RepoPath,
         hook::{HOOK_STAMP, HookRules, HookTime},
         plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
         spec::{Resource, Spec},
@@ -139,7 +139,7 @@ fn run_plan(
         shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
     }
     let change = FieldChange {
-        path: String::new(),
+        path: FieldPath::root(),
         from: None,
         to: Some(shown),
         origin: ChangeOrigin::Change,

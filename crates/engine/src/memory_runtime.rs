@@ -20,7 +20,7 @@ use crate::runtime::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, ResourceId,
+        ClusterName, FieldPath, ResourceId,
         apply_result::{WaitReason, Waiting},
         event::{EventSink, RunEvent},
         hook::{HOOK_STAMP, HookTime},
@@ -191,7 +191,7 @@ impl MemoryRuntime {
         };
         let action = due.unwrap_or(action);
         let change = FieldChange {
-            path: String::new(),
+            path: FieldPath::root(),
             from: without_ip.map(Value::Object),
             to: wanted.clone().map(Value::Object),
             origin: ChangeOrigin::Change,
@@ -209,7 +209,7 @@ impl MemoryRuntime {
         );
         public.cluster.clone_from(&item.cluster);
         if action == Action::Replace {
-            public.replace = vec!["/size".to_owned()];
+            public.replace = vec!["/size".into()];
         }
         let recorded = item.desired.as_ref().map(|desired| Recorded {
             id: item.id.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, StackId},
+    model::{FieldPath, ResourceId, StackId},
 };
 use konverge_engine::spec::graph::GraphError;
 
@@ -70,13 +70,13 @@ pub enum Why {
     /// The resource is a Terraform resource.
     Terraform,
     /// The resource contains a value that is known only after an apply: the path and the reference.
-    Unknown(String, String),
+    Unknown(FieldPath, String),
     /// The resource contains data of a Secret, at this path.
-    SecretData(String),
+    SecretData(FieldPath),
     /// The resource contains a copy of a Secret's data: the path, and the location in the Secret.
-    SecretCopy(String, String),
+    SecretCopy(FieldPath, String),
     /// A value of a Secret is not a string.
-    NotText(String),
+    NotText(FieldPath),
     /// A reference is malformed, or is not allowed at its location.
     Reference(String),
     /// The resource is not a Kubernetes object; this field is missing.
@@ -100,20 +100,22 @@ impl fmt::Display for Why {
             Self::Unknown(path, name) => write!(
                 f,
                 "needs a value at `{}` that only an apply knows: `{}`",
-                path.escape_debug(),
+                path.as_str().escape_debug(),
                 name.escape_debug()
             ),
-            Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
+            Self::SecretData(path) => {
+                write!(f, "holds data of a Secret at `{}`", path.as_str().escape_debug())
+            }
             Self::SecretCopy(path, of) => write!(
                 f,
                 "contains at `{}` data of a Secret, copied from `{}`",
-                path.escape_debug(),
+                path.as_str().escape_debug(),
                 of.escape_debug()
             ),
             Self::NotText(path) => write!(
                 f,
                 "has a value at `{}` that must be a string",
-                path.escape_debug()
+                path.as_str().escape_debug()
             ),
             Self::Reference(why) => f.write_str(why),
             Self::NotAnObject(what) => write!(f, "has no `{what}`"),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        RepoPath, StackId,
+        FieldPath, RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
 };
@@ -83,11 +83,12 @@ pub fn admit_recorded(
     reader: SecretReader<'_>,
     reference: &SecretReference,
 ) -> Result<SecretReference, UserError> {
+    let path = FieldPath::new(PROVIDER_META);
     let location = ReferenceLocation {
         runtime: RuntimeKind::Terraform,
         object: None,
         place: TextPlace {
-            path: PROVIDER_META,
+            path: &path,
             is_secret: true,
             is_text: true,
         },
@@ -161,7 +162,8 @@ fn rewrite(
     };
     let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
         rewrite_texts(map, &mut |place, text| {
-            let in_provider = runtime == RuntimeKind::Terraform && place.path.starts_with(PROVIDER_META);
+            let in_provider =
+                runtime == RuntimeKind::Terraform && place.path.as_str().starts_with(PROVIDER_META);
             let place = TextPlace {
                 // The provider's schema says which attributes of Terraform may hold a secret, and the runtime
                 // checks it later.

@@ -29,8 +29,8 @@ const IDENTITIES: [&str; 7] = [
 const ENDINGS: [&str; 5] = ["Name", "Namespace", "Ref", "Id", "ID"];
 
 /// Returns the reason why no secret value may be at a path (RFC 6901) of an object; `None` if it may.
-pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static str> {
-    let components: Vec<_> = FieldPath::new(path).components().collect();
+pub fn why_never_secret(object: ObjectKind<'_>, path: &FieldPath) -> Option<&'static str> {
+    let components: Vec<_> = path.components().collect();
     let components: Vec<_> = components.iter().map(String::as_str).collect();
     match components.as_slice() {
         [.., "metadata", "annotations", name] => return why_no_annotation(name),
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn is_allowed(api_version: &str, kind: &str, path: &str) -> bool {
-        why_never_secret(ObjectKind { api_version, kind }, path).is_none()
+        why_never_secret(ObjectKind { api_version, kind }, &path.into()).is_none()
     }
 
     #[test]

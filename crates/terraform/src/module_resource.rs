@@ -10,9 +10,8 @@ use super::{
     resource_state::ResourceState,
 };
 use konverge_base::model::{
-    Digest, ResourceId,
+    Digest, FieldPath, ResourceId,
     claim::{IMPORT_ID, MOVED_FROM},
-    field_path::join_path,
     reference,
     spec::Resource,
 };
@@ -137,7 +136,7 @@ pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
 pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
     check_reserved(&desired.id, &desired.attributes)?;
     for (key, value) in &desired.extensions {
-        if let Some(path) = reference_in(value, join_path("", key)) {
+        if let Some(path) = reference_in(value, FieldPath::root().join(key)) {
             let id = desired.id.clone();
             return Err(TerraformError::ReferenceInExtensions { id, path });
         }
@@ -150,16 +149,16 @@ pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef,
 }
 
 /// Returns the path of a reference in a text.
-fn reference_in(value: &Value, path: String) -> Option<String> {
+fn reference_in(value: &Value, path: FieldPath) -> Option<FieldPath> {
     match value {
         Value::String(text) => text.contains(reference::MARK).then_some(path),
         Value::Array(items) => {
             let mut items = items.iter().enumerate();
-            items.find_map(|(index, item)| reference_in(item, join_path(&path, &index.to_string())))
+            items.find_map(|(index, item)| reference_in(item, path.item(index)))
         }
         Value::Object(map) => map
             .iter()
-            .find_map(|(key, member)| reference_in(member, join_path(&path, key))),
+            .find_map(|(key, member)| reference_in(member, path.join(key))),
         _ => None,
     }
 }

@@ -16,7 +16,7 @@ use super::{
     state_document::TerraformState,
 };
 use konverge_base::model::{
-    StackId, masked_value,
+    FieldPath, StackId, masked_value,
     plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
     spec::RuntimeKind,
     state::{Recorded, Replacement},
@@ -249,7 +249,7 @@ impl Segment<'_> {
         };
         let whole = |from: Option<Value>, to: Option<Value>| {
             vec![FieldChange {
-                path: String::new(),
+                path: FieldPath::root(),
                 from,
                 to,
                 origin: ChangeOrigin::Change,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId,
+    ClusterName, CommitId, Digest, FieldPath, RepoPath, ResourceId, StackFolder, StackId,
     other_names::OtherNames,
     plan::{Action, FieldChange},
     spec::{RuntimeKind, Sharing, is_shared},
@@ -291,7 +291,7 @@ pub struct Replacement {
     /// The changes that the reviewer saw.
     pub changes: Vec<FieldChange>,
     /// The paths that forced the replacement.
-    pub paths: Vec<String>,
+    pub paths: Vec<FieldPath>,
 }
 
 impl Replacement {

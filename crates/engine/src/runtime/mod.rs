@@ -24,7 +24,7 @@ pub use self::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, ResourceId, StackId,
+        ClusterName, FieldPath, ResourceId, StackId,
         apply_result::Waiting,
         health::Health,
         hook::HookTasks,
@@ -48,7 +48,7 @@ pub struct StackScope {
     pub data: BTreeMap<String, Value>,
     /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object exists, they
     /// stay unchanged.
-    pub ignore: Vec<String>,
+    pub ignore: Vec<FieldPath>,
     /// The resources that references read. A runtime need not return the values of any other resource.
     pub read: Arc<HashSet<ResourceId>>,
     /// The planned changes of earlier batches, during planning only. None of them is applied yet.

@@ -22,7 +22,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        masked_value, object_rules,
+        FieldPath, masked_value, object_rules,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
         state::Recorded,
     },
@@ -186,7 +186,7 @@ impl ObjectPlanner<'_> {
         let escaped = masked_value::escape_marks(live);
         draft.truth.before = Some(object_diff::mask_for_rules(&escaped, secrets, places));
         draft.changes = vec![FieldChange {
-            path: String::new(),
+            path: FieldPath::root(),
             from: Some(object_diff::mask_for_display(&escaped, secrets, places)),
             to: None,
             origin: ChangeOrigin::Change,

@@ -9,7 +9,10 @@ use crate::{
     escape, labels,
     view_model::{PlanView, StackView, lifecycle},
 };
-use konverge_base::model::plan::{Action, ResourcePlan};
+use konverge_base::model::{
+    FieldPath,
+    plan::{Action, ResourcePlan},
+};
 
 /// The number of stacks that a group lists if it does not list all.
 const FEW: usize = 5;
@@ -243,7 +246,7 @@ fn rank_of_line(resource: &ResourcePlan) -> Rank {
 
 /// Returns a change as a line: ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.
 fn line(resource: &ResourcePlan, title: &str) -> String {
-    let whole = resource.changes.iter().any(|change| change.path.is_empty());
+    let whole = resource.changes.iter().any(|change| change.path.is_root());
     let paths = if whole { Vec::new() } else { diff::paths(resource) };
     let paths = if paths.is_empty() {
         String::new()
@@ -292,7 +295,7 @@ fn body(resource: &ResourcePlan, detail: Detail) -> Text {
             }
         }
         None => {
-            let whole = resource.changes.iter().any(|change| change.path.is_empty());
+            let whole = resource.changes.iter().any(|change| change.path.is_root());
             let paths = diff::paths(resource);
             if !paths.is_empty() && !whole {
                 text.push_str(&first_few(&paths, PATHS, escape::code));
@@ -311,7 +314,7 @@ fn notes(resource: &ResourcePlan) -> Vec<String> {
             "**permanently deletes data or releases an address**{loss}"
         ));
     }
-    let paths = |paths: &[String]| {
+    let paths = |paths: &[FieldPath]| {
         let paths: Vec<_> = paths.iter().map(|p| escape::code(&diff::dotted(p))).collect();
         paths.join(", ")
     };

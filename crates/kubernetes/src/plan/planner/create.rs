@@ -15,7 +15,7 @@ use crate::{
 use konverge_base::{
     error::{UserError, chain},
     model::{
-        Digest, masked_value,
+        Digest, FieldPath, masked_value,
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
 };
@@ -85,7 +85,7 @@ impl ObjectPlanner<'_> {
         object_ref::remove_owner(&mut shown, written.is_some_and(object_ref::has_annotations));
         let mut draft = DraftPlan::new(Action::Create);
         draft.changes = vec![FieldChange {
-            path: String::new(),
+            path: FieldPath::root(),
             from: None,
             to: Some(Value::Object(
                 mask_object_at(&self.runtime.secrets, &shown, &subject.places).into_owned(),
