@@ -11,14 +11,14 @@ use zeroize::Zeroizing;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        FieldPath, masked_value,
+        FieldPath, GroupKind, masked_value,
         plan::{ChangeOrigin, FieldChange},
         spec::Resource,
         state::Recorded,
     },
 };
 use konverge_secrets::{
-    ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
+    RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
     WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts, value_at,
     why_never_secret,
 };
@@ -95,18 +95,7 @@ pub(crate) async fn stand_in(
     let mut attributes = desired.attributes.clone();
     normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
-    let text_of = |key: &str| {
-        attributes
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
-    let object = ObjectKind {
-        api_version: &api_version,
-        kind: &kind,
-    };
+    let object = GroupKind::from_attributes(&desired.attributes);
     rewrite_texts(&mut attributes, &mut |place, text| {
         let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {
             return Ok(None);
