@@ -173,13 +173,7 @@ impl DeliveredObjects {
                     stays.push(one);
                     continue;
                 }
-                let gone = AppliedResource {
-                    id: one.item.id.clone(),
-                    recorded: None,
-                    live: None,
-                    sensitive: Vec::new(),
-                    waiting: None,
-                };
+                let gone = AppliedResource::unread(one.item.id.clone(), None);
                 sink.record_result(&one.item.id, Ok(gone)).await?;
             }
             left = stays;

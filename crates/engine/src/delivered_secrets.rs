@@ -125,14 +125,11 @@ mod tests {
 
     fn check(places: Value, text: &str) -> Result<(), String> {
         let from: ResourceId = FROM.parse().unwrap();
-        let object = Resource {
-            id: "v1:ConfigMap:ns:a".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: json!({"data": {"a/b": text}}).as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        };
+        let object = Resource::new(
+            "v1:ConfigMap:ns:a".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            json!({"data": {"a/b": text}}).as_object().unwrap().clone(),
+        );
         let mut known = SensitivePaths::default();
         known.learn(&from, places);
         let targets: Targets = [&from, &object.id].into_iter().collect();

@@ -10,9 +10,9 @@ use crate::spec::{graph::ResourceGraph, hooks::SpecHooks};
 use konverge_base::{
     error::UserError,
     model::{
-        ClusterName, FieldPath, RepoPath,
+        ClusterName, RepoPath,
         hook::{HOOK_STAMP, HookRules, HookTime},
-        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        plan::{Action, FieldChange, ResourcePlan, StackPlan},
         spec::{Resource, Spec},
     },
 };
@@ -138,11 +138,6 @@ fn run_plan(
     if let Some(stamp) = stamp {
         shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
     }
-    let change = FieldChange {
-        path: FieldPath::root(),
-        from: None,
-        to: Some(shown),
-        origin: ChangeOrigin::Change,
-    };
+    let change = FieldChange::whole(None, Some(shown));
     plan_resource(&plan.id, job, Action::Run, vec![change], cluster)
 }

@@ -129,20 +129,17 @@ pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&FieldPath, b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Map, Value, json};
+    use serde_json::{Value, json};
 
     fn resource(id: &str, attributes: Value) -> Resource {
-        Resource {
-            id: id.parse().unwrap(),
-            runtime: match attributes.get("kind") {
+        Resource::new(
+            id.parse().unwrap(),
+            match attributes.get("kind") {
                 Some(_) => RuntimeKind::Kubernetes,
                 None => RuntimeKind::Terraform,
             },
-            attributes: attributes.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        }
+            attributes.as_object().unwrap().clone(),
+        )
     }
 
     fn judge(others: &[(&str, Value)]) -> Result<(), String> {

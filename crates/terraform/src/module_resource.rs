@@ -202,15 +202,15 @@ mod tests {
     fn a_reference_in_an_extension_is_refused() {
         let id: ResourceId = "n:t:t_x:a".parse().unwrap();
         let with = |meta: Value| Resource {
-            id: id.clone(),
-            runtime: konverge_base::model::spec::RuntimeKind::Terraform,
-            attributes: Map::new(),
-            depends_on: Vec::new(),
             extensions: json!({"provider": "n/t/1.0.0", "providerMeta": meta})
                 .as_object()
                 .unwrap()
                 .clone(),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Resource::new(
+                id.clone(),
+                konverge_base::model::spec::RuntimeKind::Terraform,
+                Map::new(),
+            )
         };
         let refused = parse_desired(&with(
             json!({"a": [{"host": "https://$kusion_path.n:t:t_x:b.host"}]}),

@@ -346,6 +346,18 @@ pub struct FieldChange {
     pub origin: ChangeOrigin,
 }
 
+impl FieldChange {
+    /// Creates the change of a whole resource, by a change of the Spec.
+    pub fn whole(from: Option<Value>, to: Option<Value>) -> Self {
+        Self {
+            path: FieldPath::root(),
+            from,
+            to,
+            origin: ChangeOrigin::Change,
+        }
+    }
+}
+
 /// Deserializes a key with the value `null` as a value; only a missing key gives `None`.
 pub(super) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)

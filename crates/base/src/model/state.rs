@@ -244,6 +244,21 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// Creates a record with only these parts.
+    pub fn new(id: ResourceId, runtime: RuntimeKind, attributes: Map<String, Value>) -> Self {
+        Self {
+            id,
+            runtime,
+            cluster: None,
+            attributes: Arc::new(attributes),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: Sharing::default(),
+            object_hash: None,
+            private: RuntimeRecord::default(),
+        }
+    }
+
     /// Returns true if several stacks of the project may own the object.
     pub fn is_shared(&self) -> bool {
         self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)

@@ -22,8 +22,8 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        FieldPath, masked_value, object_rules,
-        plan::{Action, ChangeOrigin, FieldChange, Validation},
+        masked_value, object_rules,
+        plan::{Action, FieldChange, Validation},
         state::Recorded,
     },
 };
@@ -185,12 +185,8 @@ impl ObjectPlanner<'_> {
         let (secrets, places) = (&self.runtime.secrets, &subject.places);
         let escaped = masked_value::escape_marks(live);
         draft.truth.before = Some(object_diff::mask_for_rules(&escaped, secrets, places));
-        draft.changes = vec![FieldChange {
-            path: FieldPath::root(),
-            from: Some(object_diff::mask_for_display(&escaped, secrets, places)),
-            to: None,
-            origin: ChangeOrigin::Change,
-        }];
+        let shown = object_diff::mask_for_display(&escaped, secrets, places);
+        draft.changes = vec![FieldChange::whole(Some(shown), None)];
         draft.validated = Validation::Server;
         if let Some(loss) = object_rules::data_loss(live) {
             draft.data_loss = true;
