@@ -330,21 +330,21 @@ fn note_losses(context: &CliContext, document: &Document) {
             log(&value.name),
             value.group,
             value.id,
-            log(&value.path)
+            log(value.path.as_str())
         ));
     }
     for place in &document.in_clear {
         note(format!(
             "carried in clear although it looks like a secret: {} at {}",
             place.id,
-            log(&place.path)
+            log(place.path.as_str())
         ));
     }
     for place in &document.changed {
         note(format!(
             "overwritten by the tool: {} at {}",
             place.id,
-            log(&place.path)
+            log(place.path.as_str())
         ));
     }
     for id in &document.without_namespace {

@@ -239,7 +239,7 @@ mod tests {
     fn a_new_version_of_a_secret_is_left_to_a_review_where_rotation_stops() {
         let plan = |origin| {
             let change = FieldChange {
-                path: "/data/password".to_owned(),
+                path: "/data/password".into(),
                 from: None,
                 to: None,
                 origin,

@@ -2,7 +2,7 @@
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, StackId},
+    model::{FieldPath, ResourceId, StackId},
 };
 use konverge_engine::spec::graph::GraphError;
 
@@ -70,17 +70,17 @@ pub enum Why {
     #[error("is a Terraform resource")]
     Terraform,
     /// The resource contains a value that is known only after an apply: the path and the reference.
-    #[error("needs a value at `{}` that only an apply knows: `{}`", .0.escape_debug(), .1.escape_debug())]
-    Unknown(String, String),
+    #[error("needs a value at `{}` that only an apply knows: `{}`", .0.as_str().escape_debug(), .1.escape_debug())]
+    Unknown(FieldPath, String),
     /// The resource contains data of a Secret, at this path.
-    #[error("holds data of a Secret at `{}`", .0.escape_debug())]
-    SecretData(String),
+    #[error("holds data of a Secret at `{}`", .0.as_str().escape_debug())]
+    SecretData(FieldPath),
     /// The resource contains a copy of a Secret's data: the path, and the location in the Secret.
-    #[error("contains at `{}` data of a Secret, copied from `{}`", .0.escape_debug(), .1.escape_debug())]
-    SecretCopy(String, String),
+    #[error("contains at `{}` data of a Secret, copied from `{}`", .0.as_str().escape_debug(), .1.escape_debug())]
+    SecretCopy(FieldPath, String),
     /// A value of a Secret is not a string.
-    #[error("has a value at `{}` that must be a string", .0.escape_debug())]
-    NotText(String),
+    #[error("has a value at `{}` that must be a string", .0.as_str().escape_debug())]
+    NotText(FieldPath),
     /// A reference is malformed, or is not allowed at its location.
     #[error("{0}")]
     Reference(String),

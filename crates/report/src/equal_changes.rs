@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{danger::Danger, diff, escape, labels};
 use konverge_base::model::{
-    Digest, StackId,
+    Digest, FieldPath, StackId,
     digest::DigestBuilder,
     plan::{Action, PodImpact, ResourcePlan},
     text::first_few,
@@ -231,12 +231,17 @@ fn own_names<'r>(stack: &'r StackId, resource: &'r ResourcePlan) -> [&'r str; 2]
 }
 
 /// Replaces the workload's own name in a path by [`OWN_NAME`]. The name of a sidecar stays.
-fn without_own_name(path: &str, names: &[&str; 2]) -> String {
+fn without_own_name(path: &FieldPath, names: &[&str; 2]) -> FieldPath {
     let part = |part: &str| match part.strip_prefix("name=") {
         Some(name) if names.contains(&name) => format!("name={OWN_NAME}"),
         _ => part.to_owned(),
     };
-    path.split('/').map(part).collect::<Vec<_>>().join("/")
+    path.as_str()
+        .split('/')
+        .map(part)
+        .collect::<Vec<_>>()
+        .join("/")
+        .into()
 }
 
 /// A getter for one number of [`PodImpact`].
@@ -286,11 +291,11 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     }
     builder.part(&[u8::from(resource.data_loss)]);
     for path in &resource.replace {
-        builder.part(without_own_name(path, &names).as_bytes());
+        builder.part(without_own_name(path, &names).as_str().as_bytes());
     }
     builder.part(b"changes");
     for change in resource.changes.iter().filter(|c| diff::is_own(resource, c)) {
-        builder.part(without_own_name(&change.path, &names).as_bytes());
+        builder.part(without_own_name(&change.path, &names).as_str().as_bytes());
         for side in [&change.from, &change.to] {
             match side {
                 Some(value) => {
@@ -308,9 +313,9 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
 }
 
 /// Returns a whole resource without its namespace.
-fn without_namespace(value: &Value, path: &str) -> Value {
+fn without_namespace(value: &Value, path: &FieldPath) -> Value {
     let mut value = value.clone();
-    if path.is_empty()
+    if path.is_root()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.shift_remove("namespace");
@@ -382,7 +387,7 @@ mod tests {
     fn scaled(stack: &StackId, name: &str, container: &str, pods: u64) -> ResourcePlan {
         let id = format!("apps/v1:Deployment:{}:{name}", stack.project());
         let change = FieldChange {
-            path: format!("/spec/template/spec/containers/name={container}/image"),
+            path: format!("/spec/template/spec/containers/name={container}/image").into(),
             from: Some(json!("a:1")),
             to: Some(json!("a:2")),
             origin: ChangeOrigin::Change,

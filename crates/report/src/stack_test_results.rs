@@ -224,12 +224,12 @@ mod tests {
             nearest: Some("v1:Secret:shop:login".parse().unwrap()),
             differences: vec![
                 FieldMismatch {
-                    path: "/stringData/password".to_owned(),
+                    path: "/stringData/password".into(),
                     expected: Some(json!({"$secret": "aa"})),
                     found: Some(json!({"$secret": "bb"})),
                 },
                 FieldMismatch {
-                    path: "/spec/ports/name=web/port".to_owned(),
+                    path: "/spec/ports/name=web/port".into(),
                     expected: Some(json!("x".repeat(500))),
                     found: None,
                 },

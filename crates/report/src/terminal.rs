@@ -519,7 +519,7 @@ mod tests {
     fn a_change_of_many_stacks_is_shown_once() {
         let resource = |id: &StackId, name: &str, to: &str| {
             let change = FieldChange {
-                path: "/spec/replicas".to_owned(),
+                path: "/spec/replicas".into(),
                 from: Some(json!(1)),
                 to: Some(json!(to)),
                 origin: ChangeOrigin::Change,

@@ -113,11 +113,11 @@ fn has_failure(
     }
     let masked = masked_fields(expected, nearest, secrets);
     let shown = object(shown);
-    let side = |value: &Value, path: &str| {
-        let value = FieldPath::new(path).get(value).filter(|value| !value.is_null());
+    let side = |value: &Value, path: &FieldPath| {
+        let value = path.get(value).filter(|value| !value.is_null());
         value.map(|value| secrets.mask_value_at(path, value))
     };
-    let difference = |path: &String| {
+    let difference = |path: &FieldPath| {
         let (expected, found) = (side(&masked, path), side(&shown, path));
         // If one of the two values is secret, the other one is hidden too, because it may be the same secret.
         let is_secret = [&expected, &found]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    CommitId, Digest, ResourceId, StackId,
+    CommitId, Digest, FieldPath, ResourceId, StackId,
     claim::Marks,
     digest::DigestBuilder,
     masked_value::without_value_hashes,
@@ -25,7 +25,7 @@ pub struct ReviewUnit {
     /// The action of an apply on the resource.
     pub action: Action,
     /// The path of the field that changes; empty for the resource itself.
-    pub path: String,
+    pub path: FieldPath,
     /// The new value, masked; `None` if the value is removed.
     #[serde(
         default,
@@ -51,7 +51,7 @@ impl ReviewUnit {
             self.stack.as_str(),
             self.resource.as_str(),
             self.action.word(),
-            &self.path,
+            self.path.as_str(),
         ] {
             builder.part(part.as_bytes());
         }
@@ -91,16 +91,16 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
     if plan.action == Action::Unchanged || (plan.action == Action::Update && keeps_values) {
         return Vec::new();
     }
-    let unit = |path: &str, to: Option<&Value>, from: Option<&Value>| ReviewUnit {
+    let unit = |path: &FieldPath, to: Option<&Value>, from: Option<&Value>| ReviewUnit {
         stack: stack.clone(),
         resource: plan.id.clone(),
         action: plan.action,
-        path: path.to_owned(),
+        path: path.clone(),
         to: to.cloned(),
         from: from.cloned(),
     };
     if matches!(plan.action, Action::Delete | Action::Forget) {
-        return vec![unit("", None, None)];
+        return vec![unit(&FieldPath::root(), None, None)];
     }
     let mut units: Vec<_> = plan
         .changes
@@ -109,7 +109,7 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
         .map(|change| unit(&change.path, change.to.as_ref(), change.from.as_ref()))
         .collect();
     if units.is_empty() {
-        units.push(unit("", None, None));
+        units.push(unit(&FieldPath::root(), None, None));
     }
     units
 }

@@ -82,7 +82,7 @@ pub(crate) fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<Str
 
 /// Describes a change, for example `update v1:ConfigMap:shop:web at /data/value`.
 fn describe_unit(unit: &ReviewUnit) -> String {
-    let path = if unit.path.is_empty() {
+    let path = if unit.path.is_root() {
         String::new()
     } else {
         format!(" at {}", unit.path)

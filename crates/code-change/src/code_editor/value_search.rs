@@ -13,7 +13,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, spec::Spec, stack::Stack},
+    model::{FieldPath, RepoPath, spec::Spec, stack::Stack},
 };
 use konverge_kcl::{AssignedValue, AttributePath, literal};
 
@@ -69,7 +69,8 @@ impl<'a> CodeEditor<'a> {
         let before = self.spec(&stack.id).await?;
         let all = images(&before);
         let named: Vec<_> = all.iter().filter(|field| has_image(field, name)).collect();
-        let place_of = |field: &SpecField| format!("{} {}", field.resource, field.path.escape_debug());
+        let place_of =
+            |field: &SpecField| format!("{} {}", field.resource, field.path.as_str().escape_debug());
         let field = match named.as_slice() {
             [field] => *field,
             [] => {
@@ -182,7 +183,7 @@ impl<'a> CodeEditor<'a> {
         unset: UnsetAttribute,
     ) -> Result<FieldEdit, UserError> {
         let WantedField { field, current } = &wanted[0];
-        let name = format!("{} {}", field.resource, field.path.escape_debug());
+        let name = format!("{} {}", field.resource, field.path.as_str().escape_debug());
         let text = literal(&field.value).ok_or_else(|| {
             let what = format!("the value for {name} cannot be written as a literal of KCL");
             UserError::new(ErrorKind::Kcl, what)
@@ -291,11 +292,11 @@ impl<'a> CodeEditor<'a> {
     async fn unset_attributes(
         &self,
         stack: &Stack,
-        field: &str,
+        field: &FieldPath,
     ) -> Result<BTreeSet<AttributePath>, UserError> {
         let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
-        let Some(name) = field.rsplit('/').next().filter(|name| !name.is_empty()) else {
+        let Some(name) = field.as_str().rsplit('/').next().filter(|name| !name.is_empty()) else {
             return Ok(BTreeSet::new());
         };
         let mut paths = BTreeSet::new();

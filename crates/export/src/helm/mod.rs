@@ -7,7 +7,7 @@ mod release_size;
 
 use std::collections::HashMap;
 
-use konverge_base::model::{GroupKind, field_path::join_path};
+use konverge_base::model::{FieldPath, GroupKind};
 
 use self::{chart::Chart, release_size::release_size};
 use crate::{
@@ -146,7 +146,7 @@ fn finish(bundle: &Bundle, charts: Vec<Chart>) -> Exported {
     document.changed = labelled
         .map(|object| Place {
             id: object.id.clone(),
-            path: join_path("/metadata/labels", MANAGED_BY),
+            path: FieldPath::new("/metadata/labels").join(MANAGED_BY),
         })
         .collect();
     let files = charts.into_iter().flat_map(|chart| {

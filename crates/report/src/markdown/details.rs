@@ -10,6 +10,7 @@ use crate::{
     view_model::{PlanView, StackView, lifecycle},
 };
 use konverge_base::model::{
+    FieldPath,
     plan::{Action, ResourcePlan},
     text::first_few,
 };
@@ -236,7 +237,7 @@ fn rank_of_line(resource: &ResourcePlan) -> Rank {
 
 /// Returns a change as a line: ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.
 fn line(resource: &ResourcePlan, title: &str) -> String {
-    let whole = resource.changes.iter().any(|change| change.path.is_empty());
+    let whole = resource.changes.iter().any(|change| change.path.is_root());
     let paths = if whole { Vec::new() } else { diff::paths(resource) };
     let paths = if paths.is_empty() {
         String::new()
@@ -286,7 +287,7 @@ fn body(resource: &ResourcePlan, detail: Detail) -> Text {
             }
         }
         None => {
-            let whole = resource.changes.iter().any(|change| change.path.is_empty());
+            let whole = resource.changes.iter().any(|change| change.path.is_root());
             let paths = diff::paths(resource);
             if !paths.is_empty() && !whole {
                 let paths = paths.iter().map(|path| escape::code(path));
@@ -306,7 +307,7 @@ fn notes(resource: &ResourcePlan) -> Vec<String> {
             "**permanently deletes data or releases an address**{loss}"
         ));
     }
-    let paths = |paths: &[String]| {
+    let paths = |paths: &[FieldPath]| {
         let paths: Vec<_> = paths.iter().map(|p| escape::code(&diff::dotted(p))).collect();
         paths.join(", ")
     };

@@ -242,7 +242,7 @@ pub fn unreviewed(
         let mut shown = resource.clone();
         shown
             .changes
-            .retain(|c| own.iter().any(|unit| unit.path == c.path || unit.path.is_empty()));
+            .retain(|c| own.iter().any(|unit| unit.path == c.path || unit.path.is_root()));
         (!own.is_empty()).then(|| difference(&shown))
     });
     issue(&head, unseen, &footer, budget)

@@ -304,7 +304,7 @@ mod tests {
             ResourcePlan::new(&id, resource, RuntimeKind::Kubernetes, Action::Adopt, changes)
         };
         let change = FieldChange {
-            path: "/data/a".to_owned(),
+            path: "/data/a".into(),
             from: None,
             to: None,
             origin: ChangeOrigin::Change,
