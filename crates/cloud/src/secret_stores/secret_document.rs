@@ -17,6 +17,21 @@ pub struct FetchedSecret {
     pub version: Option<String>,
 }
 
+impl FetchedSecret {
+    /// Returns a secret of one value.
+    pub(super) fn whole(value: SecretValue, version: Option<String>) -> Self {
+        let document = SecretDocument::Whole(value);
+        Self { document, version }
+    }
+
+    /// Returns a secret with the fields of a JSON object.
+    pub(super) fn fields(fields: serde_json::Map<String, Value>, version: Option<String>) -> Self {
+        let fields = fields.into_iter();
+        let document = SecretDocument::Fields(fields.map(|(key, value)| (key, from_json(value))).collect());
+        Self { document, version }
+    }
+}
+
 /// The content of a secret.
 pub enum SecretDocument {
     /// One value, which may be a JSON document.
@@ -26,12 +41,6 @@ pub enum SecretDocument {
 }
 
 impl SecretDocument {
-    /// Converts a JSON object to fields.
-    pub fn from_fields(fields: serde_json::Map<String, Value>) -> Self {
-        let fields = fields.into_iter();
-        Self::Fields(fields.map(|(key, value)| (key, from_json(value))).collect())
-    }
-
     /// Returns the value at the path of keys.
     ///
     /// # Errors
