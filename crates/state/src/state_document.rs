@@ -64,7 +64,7 @@ impl std::fmt::Display for WriteReason {
 }
 
 /// The position up to which a state document contains the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct JournalPlace {
     pub epoch: u64,
     pub entry: u64,
