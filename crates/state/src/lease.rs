@@ -396,11 +396,8 @@ impl Lease {
         // taken.
         loop {
             let place = keys::lease(&inner.grant.stack, inner.grant.epoch, renewal);
-            match inner
-                .states
-                .create("lease", &place, &LeaseDocument::Released)
-                .await?
-            {
+            let released = inner.states.create("lease", &place, &LeaseDocument::Released);
+            match released.await? {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) if inner.is_our_renewal(renewal, &bytes) => renewal += 1,
                 CreateResult::Theirs(_) => return Err(inner.lose("another run took over")),

@@ -163,10 +163,8 @@ impl StateStore {
             // journal is closed.
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
-                match self
-                    .create("journal", &key, &JournalDocument::ClosedBy(epoch))
-                    .await?
-                {
+                let closed = self.create("journal", &key, &JournalDocument::ClosedBy(epoch));
+                match closed.await? {
                     CreateResult::Ours => break,
                     CreateResult::Theirs(bytes) => {
                         if let (_, JournalDocument::ClosedBy(_)) =
