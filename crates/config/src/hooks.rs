@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, StackGlob};
+use super::{Span, StackGlob, stack_glob::glob_problem};
 
 /// Jobs that run around a change: those of the Spec with the annotation `konverge/hook`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
@@ -65,14 +65,8 @@ impl HookWorkflow {
                 "write the name that it has in `.github/workflows`, such as `smoke.yml`".to_owned(),
             ));
         }
-        let error = globset::Glob::new(&self.stacks).err()?;
-        Some((
-            format!(
-                "apply.hooks.workflows: `{}` is not a glob: {error}",
-                self.stacks.escape_debug()
-            ),
-            "write folders or identities of stacks, such as `orders/*`".to_owned(),
-        ))
+        let hint = "write folders or identities of stacks, such as `orders/*`";
+        glob_problem("apply.hooks.workflows", &self.stacks, hint)
     }
 }
 

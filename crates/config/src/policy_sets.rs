@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::types::{PolicyConfig, PolicyEnforcement, PolicyLanguage};
+use super::{
+    stack_glob::glob_problem,
+    types::{PolicyConfig, PolicyEnforcement, PolicyLanguage},
+};
 use konverge_base::model::RepoPath;
 
 impl PolicyConfig {
@@ -41,21 +44,13 @@ impl PolicyConfig {
                     ));
                 }
             }
-            if let Some(glob) = &set.stacks
-                && let Err(error) = globset::Glob::new(glob)
-            {
-                return Some((
-                    format!("policy.sets: `{}` is not a glob: {error}", glob.escape_debug()),
-                    "write `appops/*/prod`",
-                ));
-            }
-            for glob in &set.packages {
-                if let Err(error) = globset::Glob::new(glob) {
-                    return Some((
-                        format!("policy.sets: `{}` is not a glob: {error}", glob.escape_debug()),
-                        "write packages such as `main` or `kubernetes.*`",
-                    ));
-                }
+            let stacks = set.stacks.iter().map(|glob| (glob, "write `appops/*/prod`"));
+            let packages = set.packages.iter();
+            let packages = packages.map(|glob| (glob, "write packages such as `main` or `kubernetes.*`"));
+            let mut globs = stacks.chain(packages);
+            let wrong_glob = globs.find_map(|(glob, hint)| glob_problem("policy.sets", glob, hint));
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             let named = set.overriders.as_ref().map(|named| !named.by.is_empty());
             match (set.enforcement(), named) {
@@ -97,17 +92,11 @@ impl PolicyConfig {
                     "name a set of `policy.sets`",
                 ));
             }
-            let globs = std::iter::once(&exception.resource).chain(&exception.stacks);
-            for glob in globs {
-                if let Err(error) = globset::Glob::new(glob) {
-                    return Some((
-                        format!(
-                            "policy.exceptions: `{}` is not a glob: {error}",
-                            glob.escape_debug()
-                        ),
-                        "write the id of a resource, such as `apps/v1:Deployment:legacy:*`",
-                    ));
-                }
+            let hint = "write the id of a resource, such as `apps/v1:Deployment:legacy:*`";
+            let mut globs = std::iter::once(&exception.resource).chain(&exception.stacks);
+            let wrong_glob = globs.find_map(|glob| glob_problem("policy.exceptions", glob, hint));
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             if let Err(error) = exception.until_moment() {
                 return Some((

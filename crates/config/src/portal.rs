@@ -210,8 +210,8 @@ impl PortalConfig {
 
     /// Returns the first problem of login, roles, workloads or workflow, with a hint.
     pub(super) fn problem(&self) -> Option<(String, String)> {
-        let globs = self.roles.iter().map(|rule| ("roles", &rule.pattern));
-        let globs = globs.chain(self.workloads.iter().map(|of| ("workloads", &of.pattern)));
+        let globs = self.roles.iter().map(|rule| ("portal.roles", &rule.pattern));
+        let globs = globs.chain(self.workloads.iter().map(|of| ("portal.workloads", &of.pattern)));
         self.login
             .as_ref()
             .and_then(login_problem)
@@ -229,13 +229,9 @@ impl PortalConfig {
                 ))
             })
             .or_else(|| {
-                globs.into_iter().find_map(|(key, glob)| {
-                    let error = matcher(glob).err()?;
-                    Some((
-                        format!("portal.{key}: `{}` is not a glob: {error}", glob.escape_debug()),
-                        "write `appops/*/prod`, or `**` for every stack".to_owned(),
-                    ))
-                })
+                let hint = "write `appops/*/prod`, or `**` for every stack";
+                let mut globs = globs.into_iter();
+                globs.find_map(|(key, glob)| glob_problem(key, glob, hint))
             })
             .or_else(|| {
                 let needs = self.login.is_none() && !(self.roles.is_empty() && self.workloads.is_empty());

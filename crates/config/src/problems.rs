@@ -1,7 +1,9 @@
 //! Validates a `konverge.yaml` whose keys and types are correct: unknown schemes, names that are not defined, rules
 //! that contradict each other.
 
-use super::{Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule, logins};
+use super::{
+    Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule, logins, stack_glob::glob_problem,
+};
 use konverge_base::model::{
     ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name,
 };
@@ -307,9 +309,9 @@ impl Config {
 
     fn data_checks_problem(&self) -> Option<Problem> {
         self.checks.data.iter().find_map(|check| {
-            if let Err(error) = globset::Glob::new(&check.files) {
-                let what = format!("checks.data: `{}` is not a glob: {error}", check.files.escape_debug());
-                return Some((what, "write `appops/*/values/*.yaml`".to_owned()));
+            let wrong_glob = glob_problem("checks.data", &check.files, "write `appops/*/values/*.yaml`");
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             check.schema_parts().is_none().then(|| {
                 (
@@ -360,9 +362,7 @@ impl Config {
 fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
     globs.iter().find_map(|glob| {
         let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
-        Some((
-            format!("{key}: `{}` is not a glob: {error}", glob.escape_debug()),
-            "write `examples/**`".to_owned(),
-        ))
+        let what = format!("{key}: `{}` is not a glob: {error}", glob.escape_debug());
+        Some((what, "write `examples/**`".to_owned()))
     })
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::{Span, stack_glob::glob_problem};
 use konverge_base::model::Digest;
 use konverge_cel::cel_expression::CelExpression;
 
@@ -244,10 +244,8 @@ impl GateConfig {
         if variables.into_iter().flatten().any(|name| !is_variable(name)) {
             let what =
                 format!("{at}.prometheus: `url_env` and `token_env` are names of environment variables");
-            return Some((
-                what,
-                "write `PROM_URL`, and set it in the job's `env:`".to_owned(),
-            ));
+            let hint = "write `PROM_URL`, and set it in the job's `env:`";
+            return Some((what, hint.to_owned()));
         }
         if self.queries().values().any(|query| query.trim().is_empty()) {
             let what = format!("{at}.prometheus: a query is empty");
@@ -263,10 +261,8 @@ impl GateConfig {
                 "{at}.prometheus.values: `{}` is not a name for a number",
                 name.escape_debug()
             );
-            return Some((
-                what,
-                "write a name of letters, digits and `_`, other than `value`".to_owned(),
-            ));
+            let hint = "write a name of letters, digits and `_`, other than `value`";
+            return Some((what, hint.to_owned()));
         }
         if self.pass.is_none() {
             let what = format!("{at} has no `pass`: it could never pass");
@@ -310,10 +306,8 @@ impl RolloutConfig {
             && !self.name.starts_with('-');
         if !is_name {
             let what = format!("rollouts: `{name}` is not a name of a rollout");
-            return Some((
-                what,
-                "write lower-case letters, digits and `-`, such as `web`".to_owned(),
-            ));
+            let hint = "write lower-case letters, digits and `-`, such as `web`";
+            return Some((what, hint.to_owned()));
         }
         if self.waves.is_empty() || self.waves.len() > MOST_WAVES {
             let what = format!("rollouts `{name}` has {} waves", self.waves.len());
@@ -326,9 +320,9 @@ impl RolloutConfig {
         }
         self.waves.iter().zip(1..).find_map(|(wave, number)| {
             let at = format!("rollouts `{name}`, wave {number}");
-            if let Err(error) = globset::Glob::new(&wave.pattern) {
-                let what = format!("{at}: `{}` is not a glob: {error}", wave.pattern.escape_debug());
-                return Some((what, "write `appops/*/prod-eu-*`".to_owned()));
+            let wrong_glob = glob_problem(&at, &wave.pattern, "write `appops/*/prod-eu-*`");
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             let unknown = wave.gates.iter().find(|gate| !gates.contains_key(*gate))?;
             let what = format!(

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::key_recipients::{self, StateRecipient};
-use super::token_address::is_safe;
+use super::{
+    key_recipients::{self, StateRecipient},
+    stack_glob::glob_problem,
+    token_address::is_safe,
+};
 use konverge_base::model::ClusterName;
 use konverge_secrets::GENERATED;
 
@@ -370,16 +373,8 @@ impl SecretStoreConfig {
         if let Some((field, why, hint)) = self.key_problem() {
             return Some((format!("{key}{field}: {why}"), hint.to_owned()));
         }
-        let globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
-        globs
-            .filter_map(|glob| Some((glob, globset::Glob::new(glob).err()?)))
-            .next()
-            .map(|(glob, error)| {
-                (
-                    format!("{key}.allow: `{}` is not a glob: {error}", glob.escape_debug()),
-                    "write `payments/**`".to_owned(),
-                )
-            })
+        let mut globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
+        globs.find_map(|glob| glob_problem(&format!("{key}.allow"), glob, "write `payments/**`"))
     }
 }
 

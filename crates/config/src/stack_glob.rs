@@ -17,6 +17,13 @@ pub(super) fn glob(pattern: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(pattern).literal_separator(true).build()
 }
 
+/// Returns the problem of a glob that is invalid, with a hint.
+pub(super) fn glob_problem<H>(key: &str, pattern: &str, hint: impl Into<H>) -> Option<(String, H)> {
+    let error = glob(pattern).err()?;
+    let what = format!("{key}: `{}` is not a glob: {error}", pattern.escape_debug());
+    Some((what, hint.into()))
+}
+
 impl StackGlob {
     /// Compiles a glob; `None` if it is invalid. An invalid glob matches nothing.
     pub fn compile(pattern: &str) -> Option<Self> {
