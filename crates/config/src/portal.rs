@@ -5,7 +5,10 @@ use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{proxy_range::ProxyRange, stack_glob};
+use super::{
+    proxy_range::ProxyRange,
+    stack_glob::{self, glob_problem},
+};
 use konverge_base::model::RepoPath;
 use konverge_forge::WorkflowPage;
 
@@ -230,8 +233,9 @@ impl PortalConfig {
             })
             .or_else(|| {
                 let hint = "write `appops/*/prod`, or `**` for every stack";
-                let mut globs = globs.into_iter();
-                globs.find_map(|(key, glob)| glob_problem(key, glob, hint))
+                globs
+                    .into_iter()
+                    .find_map(|(key, glob)| glob_problem(key, glob, hint))
             })
             .or_else(|| {
                 let needs = self.login.is_none() && !(self.roles.is_empty() && self.workloads.is_empty());

@@ -284,17 +284,27 @@ impl<'a> StackSettings<'a> {
             setting("clusters", self.cluster(stack)).effect("its objects go to another cluster"),
             setting("stacks[].workspace", workspace).effect("the workspace of its applications changes"),
             setting("stacks[].after", after).effect("the stacks that are applied before it change"),
-            setting("stacks[].policy", policy).effect("it needs other approvals or people, or is frozen at other times"),
+            setting("stacks[].policy", policy)
+                .effect("it needs other approvals or people, or is frozen at other times"),
             setting("stacks[].environment", environment).effect("another environment's job applies it"),
             setting("logins", identity).effect("its identity at the cloud and the cluster changes"),
-            setting("stacks[].provider_identities", provider_identities).effect("the provider identities that its Spec may choose change"),
-            setting("stacks[].deliver", delivery).effect("another tool applies its objects, or from another registry"),
+            setting("stacks[].provider_identities", provider_identities)
+                .effect("the provider identities that its Spec may choose change"),
+            setting("stacks[].deliver", delivery)
+                .effect("another tool applies its objects, or from another registry"),
             setting("stacks[].ignore", ignore).effect("other fields are ignored after creation"),
-            setting("rollouts", self.rollout(stack)).effect("its wave or the gates before it change; a rollout under way must end first, or be ended by `konverge rollout abort`"),
-            setting("policy.sets", of_stack(&self.sets, stack)).effect("other policy sets are evaluated on its plan"),
-            setting("policy.exceptions", of_stack(&self.exceptions, stack)).effect("other exceptions from policy sets apply to it"),
-            setting("policy.ended_names", of_stack(&self.ended_names, stack)).effect("other earlier names of it are ended: policies that name them no longer apply to it"),
-            setting("apply.hooks.workflows", of_stack(&self.workflows, stack)).effect("the workflows that run before or after its apply change"),
+            setting("rollouts", self.rollout(stack)).effect(
+                "its wave or the gates before it change; a rollout under way must end first, or be ended by \
+                    `konverge rollout abort`",
+            ),
+            setting("policy.sets", of_stack(&self.sets, stack))
+                .effect("other policy sets are evaluated on its plan"),
+            setting("policy.exceptions", of_stack(&self.exceptions, stack))
+                .effect("other exceptions from policy sets apply to it"),
+            setting("policy.ended_names", of_stack(&self.ended_names, stack))
+                .effect("other earlier names of it are ended: policies that name them no longer apply to it"),
+            setting("apply.hooks.workflows", of_stack(&self.workflows, stack))
+                .effect("the workflows that run before or after its apply change"),
         ]
     }
 
