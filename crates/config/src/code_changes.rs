@@ -4,7 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stack_glob::{StackGlob, glob_problem};
+use super::{
+    config_problem::{Problem, problem},
+    stack_glob::{StackGlob, glob_problem},
+};
 use konverge_base::model::RepoPath;
 
 /// Edits of the code that other repositories ask for by `repository_dispatch`.
@@ -43,7 +46,7 @@ impl SetConfig {
         })
     }
 
-    pub(super) fn problem(&self) -> Option<(String, String)> {
+    pub(super) fn problem(&self) -> Option<Problem> {
         self.allow.iter().find_map(|rule| {
             let wrong_glob = glob_problem("set.allow", &rule.stacks, "such as `appops/storefront/*`");
             if wrong_glob.is_some() {
@@ -51,13 +54,12 @@ impl SetConfig {
             }
             if rule.paths.is_empty() || rule.from.is_empty() {
                 let what = "set.allow: a rule without `paths` or `from` allows nothing".to_owned();
-                let hint = "name attributes (`server.image`) and repositories (`owner/name`)";
-                return Some((what, hint.to_owned()));
+                return problem(what)
+                    .hint("name attributes (`server.image`) and repositories (`owner/name`)");
             }
             let wrong = rule.from.iter().find(|name| !is_repository(name))?;
             let what = format!("set.allow: `{}` is not a repository", wrong.escape_debug());
-            let hint = "write `owner/name`; patterns are not supported here";
-            Some((what, hint.to_owned()))
+            problem(what).hint("write `owner/name`; patterns are not supported here")
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `policy.ended_names`: the earlier names (folders, identities) of a stack whose policies no longer apply to it.
 
 use super::{
+    config_problem::Problem,
     stack_glob::{StackGlob, glob_problem},
     types::EndedNameConfig,
     types::PolicyConfig,
@@ -14,7 +15,7 @@ impl PolicyConfig {
         standing_names(&self.ended_names, folder, known_as)
     }
 
-    pub(super) fn ended_names_problem(&self) -> Option<(String, String)> {
+    pub(super) fn ended_names_problem(&self) -> Option<Problem> {
         let of_line = |line: &EndedNameConfig| {
             let hint = "write a folder or an identity, such as `appops/shop/prod`";
             let mut globs = [&line.stacks, &line.was].into_iter();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    config_problem::{Problem, problem},
     stack_glob::glob_problem,
     types::{PolicyConfig, PolicyEnforcement, PolicyLanguage},
 };
@@ -10,38 +11,31 @@ use konverge_base::model::RepoPath;
 
 impl PolicyConfig {
     /// Returns the first problem of the sets and exceptions, with a hint.
-    pub(super) fn sets_problem(&self) -> Option<(String, String)> {
-        let (message, hint) = self.set_problem().or_else(|| self.exception_problem())?;
-        Some((message, hint.to_owned()))
+    pub(super) fn sets_problem(&self) -> Option<Problem> {
+        self.set_problem().or_else(|| self.exception_problem())
     }
 
-    fn set_problem(&self) -> Option<(String, &'static str)> {
+    fn set_problem(&self) -> Option<Problem> {
         let mut names = BTreeSet::new();
         for set in &self.sets {
             let name = set.name.escape_debug();
             let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if set.name.is_empty() || !set.name.chars().all(is_word) {
-                return Some((
-                    format!("policy.sets: `{name}` is not a name"),
-                    "use letters, digits, `-`, `_` and `.`",
-                ));
+                return problem(format!("policy.sets: `{name}` is not a name"))
+                    .hint("use letters, digits, `-`, `_` and `.`");
             }
             if !names.insert(&set.name) {
-                return Some((
-                    format!("policy.sets: two sets are called `{name}`"),
-                    "give each set its own name: overrides and exceptions name it",
-                ));
+                return problem(format!("policy.sets: two sets are called `{name}`"))
+                    .hint("give each set its own name: overrides and exceptions name it");
             }
             let paths = std::iter::once(&set.path).chain(&set.data);
             for path in paths {
                 if RepoPath::normalize(path).is_none_or(|path| path.is_root()) {
-                    return Some((
-                        format!(
-                            "policy.sets: `{}` of set `{name}` is not a path of the repository",
-                            path.escape_debug()
-                        ),
-                        "write its path from the root, such as `ops/policy`",
-                    ));
+                    return problem(format!(
+                        "policy.sets: `{}` of set `{name}` is not a path of the repository",
+                        path.escape_debug()
+                    ))
+                    .hint("write its path from the root, such as `ops/policy`");
                 }
             }
             let stacks = set.stacks.iter().map(|glob| (glob, "write `appops/*/prod`"));
@@ -56,41 +50,38 @@ impl PolicyConfig {
             match (set.enforcement(), named) {
                 (PolicyEnforcement::Override, Some(true)) => {}
                 (PolicyEnforcement::Override, _) | (_, Some(false)) => {
-                    return Some((
-                        format!("policy.sets: set `{name}` names no person who may override a finding"),
-                        "write `override: {by: [org/team]}`",
-                    ));
+                    return problem(format!(
+                        "policy.sets: set `{name}` names no person who may override a finding"
+                    ))
+                    .hint("write `override: {by: [org/team]}`");
                 }
                 (_, Some(true)) => {
-                    return Some((
-                        format!(
-                            "policy.sets: set `{name}` names who may override it, and its `enforce` lets nobody"
-                        ),
-                        "leave out `enforce`, or `override`",
-                    ));
+                    return problem(format!(
+                        "policy.sets: set `{name}` names who may override it, and its `enforce` lets nobody"
+                    ))
+                    .hint("leave out `enforce`, or `override`");
                 }
                 (_, None) => {}
             }
             if set.language != PolicyLanguage::Rego && set.input.is_some() {
-                return Some((
-                    format!("policy.sets: set `{name}` has an `input`, which only rules in Rego have"),
-                    "leave out `input`: ValidatingAdmissionPolicies and Gatekeeper's constraints get the requests that the apply would send",
-                ));
+                let hint = "leave out `input`: ValidatingAdmissionPolicies and Gatekeeper's constraints get the requests that the apply would send";
+                return problem(format!(
+                    "policy.sets: set `{name}` has an `input`, which only rules in Rego have"
+                ))
+                .hint(hint);
             }
         }
         None
     }
 
-    fn exception_problem(&self) -> Option<(String, &'static str)> {
+    fn exception_problem(&self) -> Option<Problem> {
         for exception in &self.exceptions {
             if !self.sets.iter().any(|set| set.name == exception.set) {
-                return Some((
-                    format!(
-                        "policy.exceptions: no set is called `{}`",
-                        exception.set.escape_debug()
-                    ),
-                    "name a set of `policy.sets`",
-                ));
+                return problem(format!(
+                    "policy.exceptions: no set is called `{}`",
+                    exception.set.escape_debug()
+                ))
+                .hint("name a set of `policy.sets`");
             }
             let hint = "write the id of a resource, such as `apps/v1:Deployment:legacy:*`";
             let mut globs = std::iter::once(&exception.resource).chain(&exception.stacks);
@@ -99,22 +90,18 @@ impl PolicyConfig {
                 return wrong_glob;
             }
             if let Err(error) = exception.until_moment() {
-                return Some((
-                    format!(
-                        "policy.exceptions: `{}` is not a date: {error}",
-                        exception.until.escape_debug()
-                    ),
-                    "write `until: 2027-01-31`",
-                ));
+                return problem(format!(
+                    "policy.exceptions: `{}` is not a date: {error}",
+                    exception.until.escape_debug()
+                ))
+                .hint("write `until: 2027-01-31`");
             }
             if exception.reason.trim().is_empty() {
-                return Some((
-                    format!(
-                        "policy.exceptions: the exception for `{}` has no reason",
-                        exception.resource.escape_debug()
-                    ),
-                    "say why: the preview shows it",
-                ));
+                return problem(format!(
+                    "policy.exceptions: the exception for `{}` has no reason",
+                    exception.resource.escape_debug()
+                ))
+                .hint("say why: the preview shows it");
             }
         }
         None

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    config_problem::{Problem, problem},
     proxy_range::ProxyRange,
     stack_glob::{self, glob_problem},
 };
@@ -212,7 +213,7 @@ impl PortalConfig {
     }
 
     /// Returns the first problem of login, roles, workloads or workflow, with a hint.
-    pub(super) fn problem(&self) -> Option<(String, String)> {
+    pub(super) fn problem(&self) -> Option<Problem> {
         let globs = self.roles.iter().map(|rule| ("portal.roles", &rule.pattern));
         let globs = globs.chain(self.workloads.iter().map(|of| ("portal.workloads", &of.pattern)));
         self.login
@@ -223,13 +224,11 @@ impl PortalConfig {
                 let rule = self.roles.iter().find(|rule| {
                     rule.groups.is_empty() || rule.groups.iter().any(|group| group.trim().is_empty())
                 })?;
-                Some((
-                    format!(
-                        "portal.roles: the rule for `{}` names no group, or an empty one",
-                        rule.pattern.escape_debug()
-                    ),
-                    "write `groups: [sre]`".to_owned(),
+                problem(format!(
+                    "portal.roles: the rule for `{}` names no group, or an empty one",
+                    rule.pattern.escape_debug()
                 ))
+                .hint("write `groups: [sre]`")
             })
             .or_else(|| {
                 let hint = "write `appops/*/prod`, or `**` for every stack";
@@ -268,27 +267,23 @@ fn matcher(pattern: &str) -> Result<GlobMatcher, globset::Error> {
     Ok(stack_glob::glob(pattern)?.compile_matcher())
 }
 
-fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
+fn login_problem(login: &PortalLogin) -> Option<Problem> {
     let addresses = [("issuer", &login.issuer), ("url", &login.url)];
     let wrong = addresses.into_iter().find(|(_, address)| !is_secure(address));
     if let Some((key, address)) = wrong {
-        return Some((
-            format!(
-                "portal.login.{key}: `{}` is not an `https://` address",
-                address.escape_debug()
-            ),
-            "write `https://HOST`; `http://` is accepted for 127.0.0.1, [::1] and localhost alone".to_owned(),
-        ));
+        return problem(format!(
+            "portal.login.{key}: `{}` is not an `https://` address",
+            address.escape_debug()
+        ))
+        .hint("write `https://HOST`; `http://` is accepted for 127.0.0.1, [::1] and localhost alone");
     }
     let path = login.url.splitn(4, '/').nth(3).unwrap_or_default();
     if !path.is_empty() || login.url.contains(['?', '#', '@']) {
-        return Some((
-            format!(
-                "portal.login.url: `{}` is more than scheme, host and port",
-                login.url.escape_debug()
-            ),
-            "write `https://portal.acme.example`: the portal is at the root of its host".to_owned(),
-        ));
+        return problem(format!(
+            "portal.login.url: `{}` is more than scheme, host and port",
+            login.url.escape_debug()
+        ))
+        .hint("write `https://portal.acme.example`: the portal is at the root of its host");
     }
     login.client_id.trim().is_empty().then(|| {
         (
@@ -298,15 +293,13 @@ fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
     })
 }
 
-fn workload_problem(workload: &PortalWorkload) -> Option<(String, String)> {
+fn workload_problem(workload: &PortalWorkload) -> Option<Problem> {
     if !is_secure(&workload.issuer) {
-        return Some((
-            format!(
-                "portal.workloads: issuer `{}` is not an `https://` address",
-                workload.issuer.escape_debug()
-            ),
-            "write `https://token.actions.githubusercontent.com` for jobs of GitHub".to_owned(),
-        ));
+        return problem(format!(
+            "portal.workloads: issuer `{}` is not an `https://` address",
+            workload.issuer.escape_debug()
+        ))
+        .hint("write `https://token.actions.githubusercontent.com` for jobs of GitHub");
     }
     let lacks = workload.audience.trim().is_empty()
         || workload.subjects.is_empty()

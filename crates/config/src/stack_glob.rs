@@ -2,6 +2,8 @@
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
+use super::config_problem::{Problem, problem};
+
 /// A compiled glob: `*` does not match a slash, `**` does. A glob without wildcards is compared as text, because
 /// compiling an automaton for each name of a long configuration would take seconds.
 #[derive(Debug, Clone)]
@@ -18,10 +20,10 @@ pub(super) fn glob(pattern: &str) -> Result<Glob, globset::Error> {
 }
 
 /// Returns the problem of a glob that is invalid, with a hint.
-pub(super) fn glob_problem<H>(key: &str, pattern: &str, hint: impl Into<H>) -> Option<(String, H)> {
+pub(super) fn glob_problem(key: &str, pattern: &str, hint: &str) -> Option<Problem> {
     let error = glob(pattern).err()?;
     let what = format!("{key}: `{}` is not a glob: {error}", pattern.escape_debug());
-    Some((what, hint.into()))
+    problem(what).hint(hint)
 }
 
 impl StackGlob {
