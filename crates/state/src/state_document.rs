@@ -49,17 +49,7 @@ impl WriteReason {
 
 impl std::fmt::Display for WriteReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Apply => "apply",
-            Self::Destroy => "destroy",
-            Self::Rollback => "rollback",
-            Self::Takeover => "takeover",
-            Self::Push => "push",
-            Self::Move => "move",
-            Self::Forget => "forget",
-            Self::Import => "import",
-            Self::Rekey => "rekey",
-        })
+        self.serialize(f)
     }
 }
 
