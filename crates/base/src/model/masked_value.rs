@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use super::json_parts::any_part;
+
 /// Returns the marker of a value that is known only after the apply.
 pub fn unknown() -> Value {
     json!({"$unknown": true})
@@ -40,11 +42,7 @@ pub fn is_opaque(value: &Value) -> bool {
 
 /// Returns true if any part of the value is *known after apply*.
 pub fn holds_unknown(value: &Value) -> bool {
-    match value {
-        Value::Object(map) => is_unknown(value) || map.values().any(holds_unknown),
-        Value::Array(items) => items.iter().any(holds_unknown),
-        _ => false,
-    }
+    any_part(value, is_unknown)
 }
 
 /// Returns the marker of a secret: its keyed short hash, which shows a reviewer only whether the secret changed.
@@ -161,21 +159,12 @@ pub fn is_secret(value: &Value) -> bool {
 
 /// Returns true if a provider's mask contains `true`: each `true` marks a value as sensitive or unknown.
 pub fn holds_true(mask: &Value) -> bool {
-    match mask {
-        Value::Bool(set) => *set,
-        Value::Array(items) => items.iter().any(holds_true),
-        Value::Object(map) => map.values().any(holds_true),
-        _ => false,
-    }
+    any_part(mask, |part| *part == Value::Bool(true))
 }
 
 /// Returns true if any part of the value is a secret marker.
 pub fn holds_secret(value: &Value) -> bool {
-    match value {
-        Value::Object(map) => is_secret(value) || map.values().any(holds_secret),
-        Value::Array(items) => items.iter().any(holds_secret),
-        _ => false,
-    }
+    any_part(value, is_secret)
 }
 
 /// Returns true if any part of the value is a marker.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{SecretProblem, http::unexpected};
+use konverge_base::model::json_parts::each_text_mut;
 use konverge_secrets::SecretValue;
 
 /// A secret that was read.
@@ -126,12 +127,7 @@ pub(super) fn secret_in(mut answer: Value, field: &str) -> Result<Zeroizing<Vec<
 
 /// Overwrites the texts of a JSON value.
 pub(super) fn zeroize_json(value: &mut Value) {
-    match value {
-        Value::String(text) => text.zeroize(),
-        Value::Array(items) => items.iter_mut().for_each(zeroize_json),
-        Value::Object(map) => map.values_mut().for_each(zeroize_json),
-        _ => {}
-    }
+    each_text_mut(value, &mut |text| text.zeroize());
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
 use super::{AzureKeyPlace, TransitKeyPlace};
+use konverge_base::model::json_parts::each_text;
 
 /// The maximum size of a file in bytes.
 const LARGEST: usize = 1 << 20;
@@ -198,9 +199,9 @@ impl SopsFile {
     /// Returns the encrypted values and the MAC, each with ciphertext, nonce and tag, as SOPS writes them.
     pub(super) fn sealed_values(&self) -> Vec<String> {
         let mut found = Vec::new();
-        self.values
-            .values()
-            .for_each(|value| add_sealed(value, &mut found));
+        for value in self.values.values() {
+            each_text(value, &mut |text| found.extend(sealed_text(text)));
+        }
         found.extend(sealed_text(&self.metadata.mac));
         found
     }
@@ -443,15 +444,6 @@ fn sealed_text(text: &str) -> Option<String> {
     parts(text)?;
     let (sealed, _) = text.strip_prefix("ENC[AES256_GCM,")?.rsplit_once(",type:")?;
     Some(sealed.to_owned())
-}
-
-fn add_sealed(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::String(text) => found.extend(sealed_text(text)),
-        Value::Array(items) => items.iter().for_each(|item| add_sealed(item, found)),
-        Value::Object(fields) => fields.values().for_each(|field| add_sealed(field, found)),
-        _ => {}
-    }
 }
 
 /// Formats a number without an exponent, as SOPS hashes it.

@@ -9,6 +9,7 @@ use super::{
 };
 use konverge_base::model::{
     FieldPath, GroupKind,
+    json_parts::any_part,
     plan::Action,
     plan_document::{DocumentChange, DocumentResource, StackDocument},
     spec::RuntimeKind,
@@ -134,11 +135,10 @@ pub(crate) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
 }
 
 fn has_null(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.values().any(|field| field.is_null() || has_null(field)),
-        Value::Array(items) => items.iter().any(has_null),
-        _ => false,
-    }
+    any_part(value, |part| {
+        part.as_object()
+            .is_some_and(|map| map.values().any(Value::is_null))
+    })
 }
 
 fn drop_nulls(value: &mut Value) {
