@@ -93,8 +93,9 @@ impl SecretStore for VaultStore {
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
         let (mount, path) = self.place(&query.path)?;
         if self.engine == KvVersion::One {
-            let found = self.client.get(&format!("{mount}/{path}"), SecretRights::Values);
-            return Ok(FetchedSecret::fields(found.await?, None));
+            let path = format!("{mount}/{path}");
+            let found = self.client.get(&path, SecretRights::Values).await?;
+            return Ok(FetchedSecret::fields(found, None));
         }
         let version = query.version.as_ref();
         let version = version.map(|version| format!("?version={version}"));
