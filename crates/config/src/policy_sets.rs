@@ -35,7 +35,7 @@ impl PolicyConfig {
                         "policy.sets: `{}` of set `{name}` is not a path of the repository",
                         path.escape_debug()
                     ))
-                    .hint("write its path from the root, such as `ops/policy`");
+                    .hint("write the path from the root, such as `ops/policy`");
                 }
             }
             let stacks = set.stacks.iter().map(|glob| (glob, "write `appops/*/prod`"));
@@ -57,7 +57,7 @@ impl PolicyConfig {
                 }
                 (_, Some(true)) => {
                     return problem(format!(
-                        "policy.sets: set `{name}` names who may override it, and its `enforce` lets nobody"
+                        "policy.sets: set `{name}` names who may override it, but its `enforce` allows no override"
                     ))
                     .hint("leave out `enforce`, or `override`");
                 }
@@ -101,7 +101,7 @@ impl PolicyConfig {
                     "policy.exceptions: the exception for `{}` has no reason",
                     exception.resource.escape_debug()
                 ))
-                .hint("say why: the preview shows it");
+                .hint("write the reason: the preview shows it");
             }
         }
         None
@@ -150,11 +150,11 @@ mod tests {
             ),
             (
                 "{sets: [{name: a, path: p, enforce: always, override: {by: [a/b]}}]}",
-                "lets nobody",
+                "allows no override",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: advise, override: {by: [a/b]}}]}",
-                "lets nobody",
+                "allows no override",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: override, override: {by: [a/b]}}, {name: b, path: p, override: {by: [c]}}]}",

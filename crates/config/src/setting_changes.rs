@@ -175,7 +175,7 @@ impl Config {
                 .effect("its state moves to another store, which does not have the current state"),
             setting("state.id", id)
                 .effect("its state gets another repository id, and states with the old id are refused"),
-            setting("state.lease", lease).effect("its lease has another term or another wait"),
+            setting("state.lease", lease).effect("the term of its lease, or the wait for the lease, changes"),
             setting("state.history", history).effect("the number of old states that are kept changes"),
             setting("state.encrypt_to", encrypt_to)
                 .effect("other keys can read its state: run `konverge state rekey`"),
@@ -203,7 +203,7 @@ impl Config {
             setting("apply.conflicts", conflicts)
                 .effect("conflicts with other field managers are resolved in another way"),
             setting("apply.deployments", deployments)
-                .effect("its applies become deployments on GitHub, or stop to be"),
+                .effect("its applies become deployments on GitHub, or no longer do"),
             setting("apply.hooks", (read, service_accounts, hook_timeout))
                 .effect("the Jobs that run as hooks, or their time limit, change"),
             setting("policy.drift", drift_policy).effect("an apply handles drift in another way"),
@@ -212,9 +212,9 @@ impl Config {
             setting("policy.actors", actors).effect("the people who may merge or start its apply change"),
             setting("policy.freeze", freeze).effect("its applies are frozen at other times"),
             setting("policy.max_destructive", max_destructive)
-                .effect("one apply may delete or replace another number of its resources"),
+                .effect("the number of its resources that one apply may delete or replace changes"),
             setting("policy.broken_base", broken_base)
-                .effect("a preview treats it differently if it already fails on the base"),
+                .effect("a preview treats the stack differently if the base already fails"),
             setting("policy.unknown_pushers", unknown_pushers)
                 .effect("approvals count differently at a forge that does not say who pushed"),
             setting("drift.reconcile", reconcile)
@@ -285,7 +285,7 @@ impl<'a> StackSettings<'a> {
             setting("stacks[].workspace", workspace).effect("the workspace of its applications changes"),
             setting("stacks[].after", after).effect("the stacks that are applied before it change"),
             setting("stacks[].policy", policy)
-                .effect("it needs other approvals or people, or is frozen at other times"),
+                .effect("the approvals or people that it needs, or the times when it is frozen, change"),
             setting("stacks[].environment", environment).effect("another environment's job applies it"),
             setting("logins", identity).effect("its identity at the cloud and the cluster changes"),
             setting("stacks[].provider_identities", provider_identities)
