@@ -99,7 +99,7 @@ impl PropagatedSecrets {
 fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
     let mut found = HashSet::new();
     let values = wanted.into_iter().flat_map(|wanted| wanted.attributes.values());
-    values.for_each(|value| each_text(value, &mut |text| drop(found.insert(text))));
+    values.for_each(|value| each_text(value, &mut |text| found.extend([text])));
     found
 }
 

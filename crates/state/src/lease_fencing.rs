@@ -163,8 +163,8 @@ impl StateStore {
             // journal is closed.
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
-                let closed = self.create("journal", &key, &JournalDocument::ClosedBy(epoch));
-                match closed.await? {
+                let closed = JournalDocument::ClosedBy(epoch);
+                match self.create("journal", &key, &closed).await? {
                     CreateResult::Ours => break,
                     CreateResult::Theirs(bytes) => {
                         if let (_, JournalDocument::ClosedBy(_)) =

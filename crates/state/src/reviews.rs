@@ -114,8 +114,9 @@ impl ReviewStore<'_> {
     /// # Errors
     /// The store fails.
     pub async fn save_comment(&self, key: &ReviewKey, comment: &RecordedComment) -> Result<(), StateError> {
-        let created = self.states.create("review-comment", &key.comment(), comment);
-        created.await.map(drop)
+        let place = key.comment();
+        self.states.create("review-comment", &place, comment).await?;
+        Ok(())
     }
 
     async fn load_comment(&self, place: &ReviewKey) -> Result<Option<RecordedComment>, StateError> {
