@@ -3,7 +3,13 @@
 //!
 //! This is the only file where `unsafe` is allowed: the process options below need `pre_exec`.
 
-use std::{ffi::OsString, os::unix::process::ExitStatusExt, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    ffi::OsString,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::{
@@ -202,6 +208,23 @@ pub fn forbid_core_dumps() {
     if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 1, 1) {
         tracing::debug!(%error, "core dumps could not be forbidden");
     }
+}
+
+/// Returns the command of a worker: a program without our environment, which may hold credentials, and with pipes. It
+/// dies with this process. It is in a process group of its own, so that Ctrl-C reaches this process alone: the death of
+/// a worker would be reported as an error of its work.
+pub fn worker(executable: &Path, arguments: [&str; 2]) -> Command {
+    let mut command = Command::new(executable);
+    command
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .process_group(0);
+    die_with_parent(&mut command);
+    command
 }
 
 /// Makes the kernel kill the child when this process dies for any reason. Only Linux can do this: elsewhere a child of

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use super::{
-    alibaba::AlibabaKeys,
+    AccessKeys,
     sigv4::{canonical_headers, mac, percent_encode, sha256},
 };
 
@@ -42,7 +42,7 @@ impl SignedAlibabaCall<'_> {
     }
 
     /// Returns the headers to send besides `host`. Each call needs a new nonce.
-    pub fn headers(&self, keys: &AlibabaKeys, now: Timestamp, nonce: &str) -> Vec<(&'static str, String)> {
+    pub fn headers(&self, keys: &AccessKeys, now: Timestamp, nonce: &str) -> Vec<(&'static str, String)> {
         let nothing = sha256(b"");
         let mut headers = vec![
             ("host", self.host.to_owned()),
@@ -81,7 +81,7 @@ mod tests {
     /// The keys, the request and the signature are those of Alibaba's documentation.
     #[test]
     fn a_call_is_signed_as_the_documentation_signs_it() {
-        let keys = AlibabaKeys {
+        let keys = AccessKeys {
             access_key: "YourAccessKeyId".to_owned(),
             secret_key: Zeroizing::new("YourAccessKeySecret".to_owned()),
             session_token: None,

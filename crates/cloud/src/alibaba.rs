@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use zeroize::Zeroizing;
 
 use super::{
-    CloudEnvironment, CloudError, addresses,
+    AccessKeys, CloudEnvironment, CloudError, addresses,
     http_client::{self, LoginClient},
     job_token,
     shared_credentials::SharedCredentials,
@@ -23,23 +23,12 @@ const ENDPOINT: &str = variables::ALIBABA_CLOUD_STS_ENDPOINT;
 /// Requested lifetime of a role's keys.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// The keys of an account or of a role.
-#[derive(Clone)]
-pub struct AlibabaKeys {
-    /// The public half of the key.
-    pub access_key: String,
-    /// The secret half of the key.
-    pub secret_key: Zeroizing<String>,
-    /// The token of a temporary key.
-    pub session_token: Option<Zeroizing<String>>,
-}
-
 /// A login at Alibaba Cloud.
 #[derive(Debug, Clone)]
 pub struct AlibabaLogin {
     environment: CloudEnvironment,
     /// The keys, if clones of the login share them.
-    shared: Option<Arc<SharedCredentials<AlibabaKeys>>>,
+    shared: Option<Arc<SharedCredentials<AccessKeys>>>,
 }
 
 impl AlibabaLogin {
@@ -58,11 +47,8 @@ impl AlibabaLogin {
                 variables::ALIBABA_CLOUD_ACCESS_KEY_ID,
                 variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET,
             ])
-            .with(ROLE, role);
-        let environment = match provider {
-            Some(provider) => environment.with(PROVIDER, provider),
-            None => environment,
-        };
+            .with(ROLE, role)
+            .with(PROVIDER, provider);
         Self {
             environment,
             shared: Some(Arc::default()),
@@ -78,18 +64,14 @@ impl AlibabaLogin {
     ///
     /// # Errors
     /// The environment provides no identity, or Alibaba refuses it.
-    pub async fn keys(&self) -> Result<(AlibabaKeys, Option<Duration>), CloudError> {
+    pub async fn keys(&self) -> Result<(AccessKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
-        if let (Some(access), Some(secret)) = (
+        let keys = AccessKeys::from_values(
             var(variables::ALIBABA_CLOUD_ACCESS_KEY_ID),
             var(variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET),
-        ) {
-            let keys = AlibabaKeys {
-                access_key: access.to_owned(),
-                secret_key: Zeroizing::new(secret.to_owned()),
-                session_token: var(variables::ALIBABA_CLOUD_SECURITY_TOKEN)
-                    .map(|token| Zeroizing::new(token.to_owned())),
-            };
+            var(variables::ALIBABA_CLOUD_SECURITY_TOKEN),
+        );
+        if let Some(keys) = keys {
             return Ok((keys, None));
         }
         let (keys, lifetime) = match &self.shared {
@@ -99,7 +81,7 @@ impl AlibabaLogin {
         Ok((keys, Some(lifetime)))
     }
 
-    async fn role_keys(&self) -> Result<(AlibabaKeys, Duration), CloudError> {
+    async fn role_keys(&self) -> Result<(AccessKeys, Duration), CloudError> {
         let var = |name: &str| self.environment.var(name);
         let nobody = CloudError::NoIdentity {
             cloud: "Alibaba Cloud",
@@ -120,7 +102,7 @@ impl AlibabaLogin {
         role: &str,
         provider: &str,
         token: &str,
-    ) -> Result<(AlibabaKeys, Duration), CloudError> {
+    ) -> Result<(AccessKeys, Duration), CloudError> {
         let given = self
             .environment
             .var(ENDPOINT)
@@ -140,7 +122,7 @@ impl AlibabaLogin {
         let what = "keys of Alibaba Cloud";
         let answer = http_client::json(client.post_form(url, &fields), what).await?;
         let keys = &answer["Credentials"];
-        let keys = AlibabaKeys {
+        let keys = AccessKeys {
             access_key: http_client::field(keys, "AccessKeyId", what)?,
             secret_key: Zeroizing::new(http_client::field(keys, "AccessKeySecret", what)?),
             session_token: Some(Zeroizing::new(http_client::field(keys, "SecurityToken", what)?)),

@@ -3,17 +3,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use konverge_base::variables;
 use konverge_http::xml_text;
 use url::Url;
 use zeroize::Zeroizing;
 
 use super::{
-    CloudEnvironment, CloudError, addresses,
+    AccessKeys, CloudEnvironment, CloudError, addresses,
     http_client::{self, LoginClient},
     job_token,
     shared_credentials::SharedCredentials,
+    token::remaining,
 };
 
 /// The audience that AWS expects in a job's token.
@@ -26,23 +26,6 @@ const TOKEN_FILE: &str = variables::AWS_WEB_IDENTITY_TOKEN_FILE;
 const STS_HOSTS: [&str; 3] = [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"];
 /// The endpoints for container credentials: of ECS and of EKS Pod Identity.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
-
-/// Access keys, which may expire.
-#[derive(Clone, PartialEq, Eq)]
-pub struct AwsKeys {
-    /// The public half of the key.
-    pub access_key: String,
-    /// The secret half of the key.
-    pub secret_key: Zeroizing<String>,
-    /// The token of a temporary key.
-    pub session_token: Option<Zeroizing<String>>,
-}
-
-impl std::fmt::Debug for AwsKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AwsKeys").finish_non_exhaustive()
-    }
-}
 
 /// A login at AWS.
 #[derive(Debug, Clone)]
@@ -59,7 +42,7 @@ struct Role {
     /// The audience of the token.
     audience: String,
     /// The keys, if clones of the login share them.
-    shared: Option<Arc<SharedCredentials<AwsKeys>>>,
+    shared: Option<Arc<SharedCredentials<AccessKeys>>>,
 }
 
 impl AwsLogin {
@@ -115,7 +98,7 @@ impl AwsLogin {
     ///
     /// # Errors
     /// The environment provides no identity, or AWS refuses it.
-    pub async fn keys(&self) -> Result<(AwsKeys, Option<Duration>), CloudError> {
+    pub async fn keys(&self) -> Result<(AccessKeys, Option<Duration>), CloudError> {
         let var = |name: &str| self.environment.var(name);
         if let Some(role) = &self.role {
             let (keys, lifetime) = match &role.shared {
@@ -124,16 +107,12 @@ impl AwsLogin {
             };
             return Ok((keys, Some(lifetime)));
         }
-        if let (Some(access), Some(secret)) = (
+        let keys = AccessKeys::from_values(
             var(variables::AWS_ACCESS_KEY_ID),
             var(variables::AWS_SECRET_ACCESS_KEY),
-        ) {
-            let keys = AwsKeys {
-                access_key: access.to_owned(),
-                secret_key: Zeroizing::new(secret.to_owned()),
-                session_token: var(variables::AWS_SESSION_TOKEN)
-                    .map(|token| Zeroizing::new(token.to_owned())),
-            };
+            var(variables::AWS_SESSION_TOKEN),
+        );
+        if let Some(keys) = keys {
             return Ok((keys, None));
         }
         let client = LoginClient::new()?;
@@ -153,7 +132,7 @@ impl AwsLogin {
         }
     }
 
-    async fn role_keys(&self, role: &Role) -> Result<(AwsKeys, Duration), CloudError> {
+    async fn role_keys(&self, role: &Role) -> Result<(AccessKeys, Duration), CloudError> {
         let client = LoginClient::new()?;
         let token = match &role.shared {
             Some(_) => {
@@ -173,7 +152,7 @@ impl AwsLogin {
         client: &LoginClient,
         role: &str,
         token: &str,
-    ) -> Result<(AwsKeys, Duration), CloudError> {
+    ) -> Result<(AccessKeys, Duration), CloudError> {
         let region = self.environment.var(variables::AWS_REGION);
         let region = region.or_else(|| self.environment.var(variables::AWS_DEFAULT_REGION));
         let endpoint = variables::AWS_ENDPOINT_URL_STS;
@@ -200,7 +179,7 @@ impl AwsLogin {
             let found = xml_text(&answer, name).map(Zeroizing::new);
             found.ok_or_else(|| CloudError::refused(&what, format!("the answer has no `{name}`")))
         };
-        let keys = AwsKeys {
+        let keys = AccessKeys {
             access_key: element("AccessKeyId")?.to_string(),
             secret_key: element("SecretAccessKey")?,
             session_token: Some(element("SessionToken")?),
@@ -238,7 +217,7 @@ impl AwsLogin {
         &self,
         client: &LoginClient,
         url: Url,
-    ) -> Result<(AwsKeys, Option<Duration>), CloudError> {
+    ) -> Result<(AccessKeys, Option<Duration>), CloudError> {
         let file = variables::AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE;
         let token = match self.environment.var(file) {
             Some(path) => {
@@ -257,21 +236,13 @@ impl AwsLogin {
         };
         let what = "the keys of the container";
         let answer = http_client::json(request, what).await?;
-        let keys = AwsKeys {
+        let keys = AccessKeys {
             access_key: http_client::field(&answer, "AccessKeyId", what)?,
             secret_key: Zeroizing::new(http_client::field(&answer, "SecretAccessKey", what)?),
             session_token: Some(Zeroizing::new(http_client::field(&answer, "Token", what)?)),
         };
         Ok((keys, Some(remaining(answer["Expiration"].as_str()))))
     }
-}
-
-/// Returns the time until keys expire; an hour if the response does not state it.
-fn remaining(expiration: Option<&str>) -> Duration {
-    let end = expiration.and_then(|text| text.parse::<Timestamp>().ok());
-    end.map_or(Duration::from_secs(3600), |end| {
-        Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
-    })
 }
 
 /// Returns the public host of a service in a region.

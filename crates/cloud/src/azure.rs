@@ -68,11 +68,8 @@ impl AzureLogin {
     pub fn of_login(application: &str, tenant: Option<&str>, environment: CloudEnvironment) -> Self {
         let environment = environment
             .without(&[SECRET])
-            .with(variables::AZURE_CLIENT_ID, application);
-        let environment = match tenant {
-            Some(tenant) => environment.with(variables::AZURE_TENANT_ID, tenant),
-            None => environment,
-        };
+            .with(variables::AZURE_CLIENT_ID, application)
+            .with(variables::AZURE_TENANT_ID, tenant);
         Self {
             environment,
             shared: Some(Arc::default()),

@@ -18,10 +18,12 @@ impl CloudEnvironment {
         Self(variables)
     }
 
-    /// Sets a variable, or replaces its value.
+    /// Sets a variable, or replaces its value. Without a value, nothing changes.
     #[must_use]
-    pub fn with(mut self, name: &str, value: &str) -> Self {
-        self.0.insert(name.to_owned(), value.to_owned());
+    pub fn with<'v>(mut self, name: &str, value: impl Into<Option<&'v str>>) -> Self {
+        let value = value.into();
+        self.0
+            .extend(value.map(|value| (name.to_owned(), value.to_owned())));
         self
     }
 

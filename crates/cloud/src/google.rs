@@ -17,6 +17,7 @@ use super::{
     http_client::{self, LoginClient},
     job_token,
     shared_credentials::SharedCredentials,
+    token::remaining,
 };
 use konverge_base::variables;
 
@@ -52,12 +53,8 @@ impl GoogleLogin {
     /// Creates a login of stacks as this service account by workload identity federation. All clones share
     /// its token.
     pub fn of_login(account: String, provider: Option<&str>, environment: CloudEnvironment) -> Self {
-        let environment = match provider {
-            Some(provider) => environment.with(PROVIDER, provider),
-            None => environment,
-        };
         Self {
-            environment,
+            environment: environment.with(PROVIDER, provider),
             account: Some((account, Arc::default())),
         }
     }
@@ -117,23 +114,19 @@ impl GoogleLogin {
         client: &LoginClient,
         account: &str,
     ) -> Result<(String, Duration), CloudError> {
-        let file = || CredentialsFile::of_environment(&self.environment).transpose();
         let token = if self.is_by_job() {
             self.job_exchange(client, Some(account), GKE_SCOPE).await?
+        } else if let Some(CredentialsFile::ExternalAccount(file)) =
+            CredentialsFile::of_environment(&self.environment).transpose()?
+        {
+            let subject = file.subject_token(client).await?;
+            let exchange = Exchange::of_file(&file)?.acting_as(account)?;
+            exchange.run(client, &subject, GKE_SCOPE).await?
         } else {
-            match file()? {
-                Some(CredentialsFile::ExternalAccount(file)) => {
-                    let subject = file.subject_token(client).await?;
-                    let exchange = Exchange::of_file(&file)?.acting_as(account)?;
-                    exchange.run(client, &subject, GKE_SCOPE).await?
-                }
-                _ => {
-                    return Err(CloudError::NoIdentity {
-                        cloud: "Google Cloud",
-                        expected: "GOOGLE_WORKLOAD_IDENTITY_PROVIDER in a job with `id-token: write`",
-                    });
-                }
-            }
+            return Err(CloudError::NoIdentity {
+                cloud: "Google Cloud",
+                expected: "GOOGLE_WORKLOAD_IDENTITY_PROVIDER in a job with `id-token: write`",
+            });
         };
         Ok((token.bearer, token.lifetime))
     }
@@ -242,14 +235,9 @@ impl Exchange {
         let request = client.post(url.clone()).bearer_auth(exchanged.bearer);
         let what = "the service account's token";
         let answer = http_client::json(request.json(&json!({"scope": scopes})), what).await?;
-        let end = answer["expireTime"]
-            .as_str()
-            .and_then(|end| end.parse::<Timestamp>().ok());
         Ok(AccessToken {
             bearer: http_client::field(&answer, "accessToken", what)?,
-            lifetime: end.map_or(HOUR, |end| {
-                Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
-            }),
+            lifetime: remaining(answer["expireTime"].as_str()),
         })
     }
 }

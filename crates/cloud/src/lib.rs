@@ -22,8 +22,8 @@ mod stack_identity;
 mod token;
 
 pub use acs3::SignedAlibabaCall;
-pub use alibaba::{AlibabaKeys, AlibabaLogin};
-pub use aws::{AwsKeys, AwsLogin, aws_host};
+pub use alibaba::AlibabaLogin;
+pub use aws::{AwsLogin, aws_host};
 pub use azure::AzureLogin;
 pub use eks::EksLogin;
 pub use environment::CloudEnvironment;
@@ -34,4 +34,4 @@ pub use job_token::JobIdentity;
 pub use registry_login::{RegistryLogin, is_local_registry};
 pub use sigv4::SignedJsonPost;
 pub use stack_identity::{StackIdentity, job_subject};
-pub use token::AccessToken;
+pub use token::{AccessKeys, AccessToken};

@@ -48,6 +48,21 @@ impl<T> std::fmt::Debug for SharedCredentials<T> {
     }
 }
 
+/// Runs a login, and repeats it while the service is unavailable.
+///
+/// # Errors
+/// The service does not respond, or refuses the login.
+pub(super) async fn with_retries<T, F>(log_in: impl FnMut() -> F) -> Result<T, CloudError>
+where
+    F: Future<Output = Result<T, CloudError>>,
+{
+    let classify = |error: &CloudError| match error {
+        CloudError::Unavailable { .. } => RetryDecision::Retry,
+        _ => RetryDecision::GiveUp,
+    };
+    RetryPolicy::default().run(classify, log_in).await
+}
+
 impl<T: Clone> SharedCredentials<T> {
     /// Returns the credentials and their remaining lifetime. Concurrent callers wait for the same request.
     ///
@@ -63,11 +78,7 @@ impl<T: Clone> SharedCredentials<T> {
         {
             return result;
         }
-        let classify = |error: &CloudError| match error {
-            CloudError::Unavailable { .. } => RetryDecision::Retry,
-            _ => RetryDecision::GiveUp,
-        };
-        let result = RetryPolicy::default().run(classify, ask).await;
+        let result = with_retries(ask).await;
         *known = Some(Answer {
             at: Instant::now(),
             result: result.clone(),

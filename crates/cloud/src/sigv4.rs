@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::aws::AwsKeys;
+use super::AccessKeys;
 
 /// A GET of `/` that is signed in its query. Values are not yet percent-encoded; header names are in lower
 /// case.
@@ -25,7 +25,7 @@ pub(super) struct PresignedGet<'a> {
 
 impl PresignedGet<'_> {
     /// Returns the query with the signature.
-    pub(crate) fn signed_query(&self, keys: &AwsKeys, now: Timestamp) -> String {
+    pub(crate) fn signed_query(&self, keys: &AccessKeys, now: Timestamp) -> String {
         let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![("host", self.host)];
         headers.extend(self.headers);
@@ -73,7 +73,7 @@ pub struct SignedJsonPost<'a> {
 
 impl SignedJsonPost<'_> {
     /// Returns the headers of the signed request, without `host`.
-    pub fn headers(&self, keys: &AwsKeys, now: Timestamp) -> Vec<(&'static str, String)> {
+    pub fn headers(&self, keys: &AccessKeys, now: Timestamp) -> Vec<(&'static str, String)> {
         let scope = Scope::new(self.service, self.region, now);
         let mut headers = vec![
             ("content-type", "application/x-amz-json-1.1".to_owned()),
@@ -117,12 +117,12 @@ impl<'a> Scope<'a> {
         format!("{}/{}/{}/aws4_request", self.day, self.region, self.service)
     }
 
-    fn credential(&self, keys: &AwsKeys) -> String {
+    fn credential(&self, keys: &AccessKeys) -> String {
         format!("{}/{}", keys.access_key, self.text())
     }
 
     /// Returns the signature of a canonical request.
-    fn signature(&self, keys: &AwsKeys, request: &str) -> String {
+    fn signature(&self, keys: &AccessKeys, request: &str) -> String {
         let text = format!(
             "AWS4-HMAC-SHA256\n{}\n{}\n{}",
             self.time,
@@ -174,7 +174,7 @@ mod tests {
     /// The expected signature is botocore's.
     #[test]
     fn a_request_is_signed_as_the_published_sdk_signs_it() {
-        let keys = AwsKeys {
+        let keys = AccessKeys {
             access_key: "AKIDEXAMPLE".to_owned(),
             secret_key: Zeroizing::new("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".to_owned()),
             session_token: Some(Zeroizing::new("the-session-token".to_owned())),

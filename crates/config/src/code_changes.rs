@@ -4,7 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stack_glob::{self, StackGlob};
+use super::{
+    config_problem::{Problem, problem},
+    stack_glob::{StackGlob, glob_problem},
+};
 use konverge_base::model::RepoPath;
 
 /// Edits of the code that other repositories ask for by `repository_dispatch`.
@@ -43,28 +46,20 @@ impl SetConfig {
         })
     }
 
-    pub(super) fn problem(&self) -> Option<(String, String)> {
+    pub(super) fn problem(&self) -> Option<Problem> {
         self.allow.iter().find_map(|rule| {
-            if let Err(error) = stack_glob::glob(&rule.stacks) {
-                let what = format!(
-                    "set.allow: `{}` is not a glob: {error}",
-                    rule.stacks.escape_debug()
-                );
-                return Some((what, "such as `appops/storefront/*`".to_owned()));
+            let wrong_glob = glob_problem("set.allow", &rule.stacks, "such as `appops/storefront/*`");
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             if rule.paths.is_empty() || rule.from.is_empty() {
                 let what = "set.allow: a rule without `paths` or `from` allows nothing".to_owned();
-                return Some((
-                    what,
-                    "name attributes (`server.image`) and repositories (`owner/name`)".to_owned(),
-                ));
+                return problem(what)
+                    .hint("name attributes (`server.image`) and repositories (`owner/name`)");
             }
             let wrong = rule.from.iter().find(|name| !is_repository(name))?;
             let what = format!("set.allow: `{}` is not a repository", wrong.escape_debug());
-            Some((
-                what,
-                "write `owner/name`; patterns are not supported here".to_owned(),
-            ))
+            problem(what).hint("write `owner/name`; patterns are not supported here")
         })
     }
 }

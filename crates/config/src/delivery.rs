@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::config_problem::{Problem, problem};
 use konverge_base::model::ClusterName;
 
 /// The tool that applies the Kubernetes objects of a stack in place of Konverge.
@@ -61,7 +62,7 @@ impl DeliveryConfig {
         &self,
         is_used: bool,
         is_cluster: impl Fn(&ClusterName) -> bool,
-    ) -> Option<(String, String)> {
+    ) -> Option<Problem> {
         let Some(registry) = &self.registry else {
             return is_used.then(|| {
                 (
@@ -74,19 +75,15 @@ impl DeliveryConfig {
         let rest = registry.strip_prefix("oci://").unwrap_or_default();
         let is_address = |c: char| c.is_ascii_alphanumeric() || "._-:/[]".contains(c);
         if !rest.contains('/') || rest.ends_with('/') || !rest.chars().all(is_address) {
-            return Some((
-                format!(
-                    "delivery.registry: `{}` is not an address of a registry",
-                    registry.escape_debug()
-                ),
-                "write `oci://HOST/PATH`, without a tag and without credentials".to_owned(),
-            ));
+            return problem(format!(
+                "delivery.registry: `{}` is not an address of a registry",
+                registry.escape_debug()
+            ))
+            .hint("write `oci://HOST/PATH`, without a tag and without credentials");
         }
         let unknown = self.cluster.as_ref().filter(|name| !is_cluster(name))?;
-        Some((
-            format!("delivery.cluster: there is no cluster `{unknown}`"),
-            "define the cluster under `clusters`".to_owned(),
-        ))
+        problem(format!("delivery.cluster: there is no cluster `{unknown}`"))
+            .hint("define the cluster under `clusters`")
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::{
     ClusterConfig, Config, DeliveryTool, HookWorkflow, PolicyConfig, StackRule, WorkflowTime,
     stack_glob::StackGlob, types::StackPolicy,
@@ -12,7 +14,7 @@ use konverge_base::model::{
 };
 
 /// The effective settings of one stack.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct EffectiveStack {
     /// The cluster that a rule assigns.
     pub cluster: Option<ClusterName>,

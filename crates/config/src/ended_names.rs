@@ -1,6 +1,11 @@
 //! `policy.ended_names`: the earlier names (folders, identities) of a stack whose policies no longer apply to it.
 
-use super::{stack_glob::StackGlob, types::EndedNameConfig, types::PolicyConfig};
+use super::{
+    config_problem::Problem,
+    stack_glob::{StackGlob, glob_problem},
+    types::EndedNameConfig,
+    types::PolicyConfig,
+};
 use konverge_base::model::{RepoPath, other_names::OtherNames};
 
 impl PolicyConfig {
@@ -10,16 +15,13 @@ impl PolicyConfig {
         standing_names(&self.ended_names, folder, known_as)
     }
 
-    pub(super) fn ended_names_problem(&self) -> Option<(String, String)> {
+    pub(super) fn ended_names_problem(&self) -> Option<Problem> {
         let of_line = |line: &EndedNameConfig| {
-            for glob in [&line.stacks, &line.was] {
-                if let Err(error) = globset::Glob::new(glob) {
-                    let glob = glob.escape_debug();
-                    return Some((
-                        format!("policy.ended_names: `{glob}` is not a glob: {error}"),
-                        "write a folder or an identity, such as `appops/shop/prod`".to_owned(),
-                    ));
-                }
+            let hint = "write a folder or an identity, such as `appops/shop/prod`";
+            let mut globs = [&line.stacks, &line.was].into_iter();
+            let wrong_glob = globs.find_map(|glob| glob_problem("policy.ended_names", glob, hint));
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             line.reason.trim().is_empty().then(|| {
                 (

@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, StackGlob};
+use super::{
+    Span, StackGlob,
+    config_problem::{Problem, problem},
+    stack_glob::glob_problem,
+};
 
 /// Jobs that run around a change: those of the Spec with the annotation `konverge/hook`.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
@@ -54,25 +58,19 @@ impl HookWorkflow {
     }
 
     /// Returns the first problem, with a hint.
-    pub(super) fn problem(&self) -> Option<(String, String)> {
+    pub(super) fn problem(&self) -> Option<Problem> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let stem = self.workflow.strip_suffix(".yml");
         let stem = stem.or_else(|| self.workflow.strip_suffix(".yaml"));
         if !stem.is_some_and(|stem| !stem.is_empty() && stem.chars().all(is_part)) {
             let file = self.workflow.escape_debug();
-            return Some((
-                format!("apply.hooks.workflows: `{file}` is not the file of a workflow"),
-                "write the name that it has in `.github/workflows`, such as `smoke.yml`".to_owned(),
-            ));
+            return problem(format!(
+                "apply.hooks.workflows: `{file}` is not the file of a workflow"
+            ))
+            .hint("write the name that it has in `.github/workflows`, such as `smoke.yml`");
         }
-        let error = globset::Glob::new(&self.stacks).err()?;
-        Some((
-            format!(
-                "apply.hooks.workflows: `{}` is not a glob: {error}",
-                self.stacks.escape_debug()
-            ),
-            "write folders or identities of stacks, such as `orders/*`".to_owned(),
-        ))
+        let hint = "write folders or identities of stacks, such as `orders/*`";
+        glob_problem("apply.hooks.workflows", &self.stacks, hint)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Encryption recipients: the entries of `state.encrypt_to`, and the keys of a secret store of kind `sops`.
 
-use super::token_address::is_safe;
+use super::{
+    config_problem::{Problem, problem},
+    token_address::is_safe,
+};
 
 /// A recipient to whom states and files are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,15 +168,11 @@ fn is_host(address: &str) -> bool {
 }
 
 /// Returns the first problem of a list of keys, with a hint. `is_vault` returns true for a store that is a Vault.
-pub(super) fn keys_problem(
-    key: &str,
-    keys: &[String],
-    is_vault: impl Fn(&str) -> bool,
-) -> Option<(String, String)> {
+pub(super) fn keys_problem(key: &str, keys: &[String], is_vault: impl Fn(&str) -> bool) -> Option<Problem> {
     keys.iter().find_map(|text| {
         let shown = text.escape_debug();
         let store = match StateRecipient::parse(text) {
-            Err((why, hint)) => return Some((format!("{key}: `{shown}` {why}"), hint.to_owned())),
+            Err((why, hint)) => return problem(format!("{key}: `{shown}` {why}")).hint(hint),
             Ok(StateRecipient::VaultTransit { store, .. }) => store,
             Ok(_) => return None,
         };

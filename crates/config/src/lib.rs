@@ -6,6 +6,7 @@
 
 mod addresses;
 mod code_changes;
+mod config_problem;
 mod delivery;
 mod duration;
 mod effective;

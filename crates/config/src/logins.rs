@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::config_problem::{Problem, problem};
+
 /// An identity at one or more clouds, for the stacks whose rule names it. The job trades its own short-lived token for
 /// it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -133,32 +135,31 @@ fn preview_key(key: &str) -> String {
 }
 
 /// Returns the first problem of a login, with a hint.
-pub(super) fn problem(name: &str, login: &LoginConfig) -> Option<(String, String)> {
+pub(super) fn login_problem(name: &str, login: &LoginConfig) -> Option<Problem> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(is_word) {
-        return Some((
-            format!("logins: `{}` is not the name of a login", name.escape_debug()),
-            "write letters, digits, `-`, `_` and `.`, such as `prod`".to_owned(),
-        ));
+        return problem(format!(
+            "logins: `{}` is not the name of a login",
+            name.escape_debug()
+        ))
+        .hint("write letters, digits, `-`, `_` and `.`, such as `prod`");
     }
     let identities = login.identities();
     if identities.is_empty() {
-        return Some((
-            format!("logins.{name} names no cloud"),
-            "write `aws: {role: \"arn:aws:iam::ACCOUNT:role/NAME\"}`, or `google`, `azure` or `alibaba`"
-                .to_owned(),
-        ));
+        let hint =
+            "write `aws: {role: \"arn:aws:iam::ACCOUNT:role/NAME\"}`, or `google`, `azure` or `alibaba`";
+        return problem(format!("logins.{name} names no cloud")).hint(hint);
     }
     identities.into_iter().find_map(|(key, apply, preview, has_form)| {
         let preview_key = preview_key(key);
         let mut all = [(key, Some(apply)), (&preview_key, preview)].into_iter();
         if let Some((key, Some(text))) = all.find(|(_, text)| text.is_some_and(|text| !has_form(text))) {
-            return Some((
-                format!("logins.{name}.{key}: `{}` does not name an identity of that cloud", text.escape_debug()),
-                "write the ARN of a role (`arn:aws:iam::111122223333:role/apply`), the address of a service account, or the \
-                 id of an application"
-                    .to_owned(),
-            ));
+            let shown = text.escape_debug();
+            let what = format!("logins.{name}.{key}: `{shown}` does not name an identity of that cloud");
+            return problem(what).hint(
+                "write the ARN of a role (`arn:aws:iam::111122223333:role/apply`), the address of a service account, \
+                 or the id of an application",
+            );
         }
         (preview == Some(apply)).then(|| {
             (

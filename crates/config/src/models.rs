@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::config_problem::{Problem, problem};
 use konverge_base::model::RepoPath;
 
 /// The sources of generated KCL models. `konverge models import` writes them.
@@ -42,14 +43,14 @@ impl ModelSourceConfig {
 }
 
 impl ModelsConfig {
-    pub(super) fn problem(&self) -> Option<(String, String)> {
+    pub(super) fn problem(&self) -> Option<Problem> {
         self.sources.iter().find_map(|source| {
             let into = source.into.escape_debug();
             if source.folder().is_none() {
-                return Some((
-                    format!("models.sources: `{into}` is not a folder of the repository"),
-                    "give a path from the root of the repository, such as `base/pkg/argo`".to_owned(),
-                ));
+                return problem(format!(
+                    "models.sources: `{into}` is not a folder of the repository"
+                ))
+                .hint("give a path from the root of the repository, such as `base/pkg/argo`");
             }
             source.from.is_empty().then(|| {
                 (

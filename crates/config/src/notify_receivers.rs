@@ -1,6 +1,11 @@
 //! The receivers of notifications: the events that each gets, and the validation of their settings.
 
-use super::{Notify, effective::matches, problems::Problem, stack_glob::StackGlob};
+use super::{
+    Notify,
+    config_problem::{Problem, problem},
+    effective::matches,
+    stack_glob::StackGlob,
+};
 use konverge_base::model::{NotifyEvent, NotifyKind, RepoPath, StackId};
 
 impl Notify {
@@ -24,57 +29,50 @@ impl Notify {
             .or_else(|| self.mail_problem())
             .or_else(|| self.mention_problem())
             .or_else(|| self.pattern_problem())?;
-        Some((
-            format!("notify: the {} receiver in {} {what}", self.kind, self.url_env),
-            hint.to_owned(),
+        problem(format!(
+            "notify: the {} receiver in {} {what}",
+            self.kind, self.url_env
         ))
+        .hint(hint)
     }
 
-    fn key_problem(&self) -> Option<(String, &'static str)> {
+    fn key_problem(&self) -> Option<Problem> {
         match (self.kind, &self.key_env) {
-            (kind, None) if kind.needs_key() => Some((
-                "has no `key_env`, so its messages cannot be signed".to_owned(),
-                "switch on the signature at the receiver, and name the variable with its key in `key_env`",
-            )),
-            (NotifyKind::Teams | NotifyKind::Wecom, Some(_)) => Some((
-                "has a `key_env`, but this kind knows no signature".to_owned(),
-                "remove `key_env`: the secret of this kind is the address itself",
-            )),
+            (kind, None) if kind.needs_key() => {
+                let hint = "switch on the signature at the receiver, and name the variable with its key in `key_env`";
+                problem("has no `key_env`, so its messages cannot be signed").hint(hint)
+            }
+            (NotifyKind::Teams | NotifyKind::Wecom, Some(_)) => {
+                problem("has a `key_env`, but this kind knows no signature")
+                    .hint("remove `key_env`: the secret of this kind is the address itself")
+            }
             _ => None,
         }
     }
 
-    fn mail_problem(&self) -> Option<(String, &'static str)> {
+    fn mail_problem(&self) -> Option<Problem> {
         if self.kind != NotifyKind::Email {
             let is_mail = self.from.is_some() || !self.to.is_empty();
-            return is_mail.then(|| {
-                (
-                    "has `from` or `to`, which only `email` has".to_owned(),
-                    "remove them",
-                )
-            });
+            is_mail.then_some(())?;
+            return problem("has `from` or `to`, which only `email` has").hint("remove them");
         }
         if self.from.is_none() || self.to.is_empty() {
-            return Some((
-                "lacks `from` or `to`".to_owned(),
-                "write `from: konverge@example.com` and `to: [team@example.com]`",
-            ));
+            return problem("lacks `from` or `to`")
+                .hint("write `from: konverge@example.com` and `to: [team@example.com]`");
         }
         let mut all = self.from.iter().chain(&self.to);
         let wrong = all.find(|address| !is_mail_address(address))?;
-        Some((
-            format!("names `{}`, which is not a mail address", wrong.escape_debug()),
-            "write the address alone, such as `team@example.com`",
+        problem(format!(
+            "names `{}`, which is not a mail address",
+            wrong.escape_debug()
         ))
+        .hint("write the address alone, such as `team@example.com`")
     }
 
-    fn mention_problem(&self) -> Option<(String, &'static str)> {
+    fn mention_problem(&self) -> Option<Problem> {
         let cannot = matches!(self.kind, NotifyKind::Webhook | NotifyKind::Email);
         if cannot && !self.mention.is_empty() {
-            return Some((
-                "has `mention`, but this kind mentions nobody".to_owned(),
-                "remove `mention`",
-            ));
+            return problem("has `mention`, but this kind mentions nobody").hint("remove `mention`");
         }
         let wrong = self.mention.iter().find(|name| match name.as_str() {
             "all" => self.kind == NotifyKind::Teams,
@@ -89,22 +87,17 @@ impl Notify {
             NotifyKind::Feishu => "write `all`, or the ids or mail addresses of members",
             _ => "write `all`, or the user ids of members",
         };
-        Some((
-            format!("mentions `{}`, which it cannot", wrong.escape_debug()),
-            hint,
-        ))
+        problem(format!("mentions `{}`, which it cannot", wrong.escape_debug())).hint(hint)
     }
 
-    fn pattern_problem(&self) -> Option<(String, &'static str)> {
+    fn pattern_problem(&self) -> Option<Problem> {
         let pattern = self.pattern.as_ref()?;
         let error = globset::Glob::new(pattern).err()?;
-        Some((
-            format!(
-                "has `match: {}`, which is not a glob: {error}",
-                pattern.escape_debug()
-            ),
-            "write `appops/*/prod`",
+        problem(format!(
+            "has `match: {}`, which is not a glob: {error}",
+            pattern.escape_debug()
         ))
+        .hint("write `appops/*/prod`")
     }
 }
 

@@ -137,23 +137,13 @@ impl Config {
 
 /// Returns the effective settings of a stack as JSON, without its cluster.
 fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
-    let mut keys = Map::new();
-    let policy = serde_json::to_value(&rules.policy).unwrap_or_default();
-    keys.insert("policy".to_owned(), policy);
-    keys.insert("after".to_owned(), Value::from(rules.after.clone()));
-    let ignore = serde_json::to_value(&rules.ignore).unwrap_or_default();
-    keys.insert("ignore".to_owned(), ignore);
-    let environment = rules.environment.clone();
-    keys.insert(
-        "environment".to_owned(),
-        environment.map_or(Value::Null, Value::String),
-    );
-    let login = rules.login.clone();
-    keys.insert("login".to_owned(), login.map_or(Value::Null, Value::String));
-    let deliver = serde_json::to_value(rules.deliver).unwrap_or_default();
-    keys.insert("deliver".to_owned(), deliver);
-    let identities = serde_json::to_value(&rules.provider_identities).unwrap_or_default();
-    keys.insert("provider_identities".to_owned(), identities);
+    let Ok(Value::Object(mut keys)) = serde_json::to_value(rules) else {
+        return Map::new();
+    };
+    // The workspace belongs to the Spec, and grants nothing.
+    for key in ["cluster", "workspace"] {
+        keys.remove(key);
+    }
     keys
 }
 

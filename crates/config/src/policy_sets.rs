@@ -2,130 +2,106 @@
 
 use std::collections::BTreeSet;
 
-use super::types::{PolicyConfig, PolicyEnforcement, PolicyLanguage};
+use super::{
+    config_problem::{Problem, problem},
+    stack_glob::glob_problem,
+    types::{PolicyConfig, PolicyEnforcement, PolicyLanguage},
+};
 use konverge_base::model::RepoPath;
 
 impl PolicyConfig {
     /// Returns the first problem of the sets and exceptions, with a hint.
-    pub(super) fn sets_problem(&self) -> Option<(String, String)> {
-        let (message, hint) = self.set_problem().or_else(|| self.exception_problem())?;
-        Some((message, hint.to_owned()))
+    pub(super) fn sets_problem(&self) -> Option<Problem> {
+        self.set_problem().or_else(|| self.exception_problem())
     }
 
-    fn set_problem(&self) -> Option<(String, &'static str)> {
+    fn set_problem(&self) -> Option<Problem> {
         let mut names = BTreeSet::new();
         for set in &self.sets {
             let name = set.name.escape_debug();
             let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if set.name.is_empty() || !set.name.chars().all(is_word) {
-                return Some((
-                    format!("policy.sets: `{name}` is not a name"),
-                    "use letters, digits, `-`, `_` and `.`",
-                ));
+                return problem(format!("policy.sets: `{name}` is not a name"))
+                    .hint("use letters, digits, `-`, `_` and `.`");
             }
             if !names.insert(&set.name) {
-                return Some((
-                    format!("policy.sets: two sets are called `{name}`"),
-                    "give each set its own name: overrides and exceptions name it",
-                ));
+                return problem(format!("policy.sets: two sets are called `{name}`"))
+                    .hint("give each set its own name: overrides and exceptions name it");
             }
             let paths = std::iter::once(&set.path).chain(&set.data);
             for path in paths {
                 if RepoPath::normalize(path).is_none_or(|path| path.is_root()) {
-                    return Some((
-                        format!(
-                            "policy.sets: `{}` of set `{name}` is not a path of the repository",
-                            path.escape_debug()
-                        ),
-                        "write the path from the root, such as `ops/policy`",
-                    ));
+                    return problem(format!(
+                        "policy.sets: `{}` of set `{name}` is not a path of the repository",
+                        path.escape_debug()
+                    ))
+                    .hint("write the path from the root, such as `ops/policy`");
                 }
             }
-            if let Some(glob) = &set.stacks
-                && let Err(error) = globset::Glob::new(glob)
-            {
-                return Some((
-                    format!("policy.sets: `{}` is not a glob: {error}", glob.escape_debug()),
-                    "write `appops/*/prod`",
-                ));
-            }
-            for glob in &set.packages {
-                if let Err(error) = globset::Glob::new(glob) {
-                    return Some((
-                        format!("policy.sets: `{}` is not a glob: {error}", glob.escape_debug()),
-                        "write packages such as `main` or `kubernetes.*`",
-                    ));
-                }
+            let stacks = set.stacks.iter().map(|glob| (glob, "write `appops/*/prod`"));
+            let packages = set.packages.iter();
+            let packages = packages.map(|glob| (glob, "write packages such as `main` or `kubernetes.*`"));
+            let mut globs = stacks.chain(packages);
+            let wrong_glob = globs.find_map(|(glob, hint)| glob_problem("policy.sets", glob, hint));
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             let named = set.overriders.as_ref().map(|named| !named.by.is_empty());
             match (set.enforcement(), named) {
                 (PolicyEnforcement::Override, Some(true)) => {}
                 (PolicyEnforcement::Override, _) | (_, Some(false)) => {
-                    return Some((
-                        format!("policy.sets: set `{name}` names no person who may override a finding"),
-                        "write `override: {by: [org/team]}`",
-                    ));
+                    return problem(format!(
+                        "policy.sets: set `{name}` names no person who may override a finding"
+                    ))
+                    .hint("write `override: {by: [org/team]}`");
                 }
                 (_, Some(true)) => {
-                    return Some((
-                        format!(
-                            "policy.sets: set `{name}` names who may override it, but its `enforce` allows no override"
-                        ),
-                        "leave out `enforce`, or `override`",
-                    ));
+                    return problem(format!(
+                        "policy.sets: set `{name}` names who may override it, but its `enforce` allows no override"
+                    ))
+                    .hint("leave out `enforce`, or `override`");
                 }
                 (_, None) => {}
             }
             if set.language != PolicyLanguage::Rego && set.input.is_some() {
-                return Some((
-                    format!("policy.sets: set `{name}` has an `input`, which only rules in Rego have"),
-                    "leave out `input`: ValidatingAdmissionPolicies and Gatekeeper's constraints get the requests that the apply would send",
-                ));
+                let hint = "leave out `input`: ValidatingAdmissionPolicies and Gatekeeper's constraints get the requests that the apply would send";
+                return problem(format!(
+                    "policy.sets: set `{name}` has an `input`, which only rules in Rego have"
+                ))
+                .hint(hint);
             }
         }
         None
     }
 
-    fn exception_problem(&self) -> Option<(String, &'static str)> {
+    fn exception_problem(&self) -> Option<Problem> {
         for exception in &self.exceptions {
             if !self.sets.iter().any(|set| set.name == exception.set) {
-                return Some((
-                    format!(
-                        "policy.exceptions: no set is called `{}`",
-                        exception.set.escape_debug()
-                    ),
-                    "name a set of `policy.sets`",
-                ));
+                return problem(format!(
+                    "policy.exceptions: no set is called `{}`",
+                    exception.set.escape_debug()
+                ))
+                .hint("name a set of `policy.sets`");
             }
-            let globs = std::iter::once(&exception.resource).chain(&exception.stacks);
-            for glob in globs {
-                if let Err(error) = globset::Glob::new(glob) {
-                    return Some((
-                        format!(
-                            "policy.exceptions: `{}` is not a glob: {error}",
-                            glob.escape_debug()
-                        ),
-                        "write the id of a resource, such as `apps/v1:Deployment:legacy:*`",
-                    ));
-                }
+            let hint = "write the id of a resource, such as `apps/v1:Deployment:legacy:*`";
+            let mut globs = std::iter::once(&exception.resource).chain(&exception.stacks);
+            let wrong_glob = globs.find_map(|glob| glob_problem("policy.exceptions", glob, hint));
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             if let Err(error) = exception.until_moment() {
-                return Some((
-                    format!(
-                        "policy.exceptions: `{}` is not a date: {error}",
-                        exception.until.escape_debug()
-                    ),
-                    "write `until: 2027-01-31`",
-                ));
+                return problem(format!(
+                    "policy.exceptions: `{}` is not a date: {error}",
+                    exception.until.escape_debug()
+                ))
+                .hint("write `until: 2027-01-31`");
             }
             if exception.reason.trim().is_empty() {
-                return Some((
-                    format!(
-                        "policy.exceptions: the exception for `{}` has no reason",
-                        exception.resource.escape_debug()
-                    ),
-                    "write the reason: the preview shows it",
-                ));
+                return problem(format!(
+                    "policy.exceptions: the exception for `{}` has no reason",
+                    exception.resource.escape_debug()
+                ))
+                .hint("write the reason: the preview shows it");
             }
         }
         None

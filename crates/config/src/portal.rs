@@ -5,7 +5,11 @@ use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{proxy_range::ProxyRange, stack_glob};
+use super::{
+    config_problem::{Problem, problem},
+    proxy_range::ProxyRange,
+    stack_glob::{self, glob_problem},
+};
 use konverge_base::model::RepoPath;
 use konverge_forge::WorkflowPage;
 
@@ -210,9 +214,9 @@ impl PortalConfig {
     }
 
     /// Returns the first problem of login, roles, workloads or workflow, with a hint.
-    pub(super) fn problem(&self) -> Option<(String, String)> {
-        let globs = self.roles.iter().map(|rule| ("roles", &rule.pattern));
-        let globs = globs.chain(self.workloads.iter().map(|of| ("workloads", &of.pattern)));
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let globs = self.roles.iter().map(|rule| ("portal.roles", &rule.pattern));
+        let globs = globs.chain(self.workloads.iter().map(|of| ("portal.workloads", &of.pattern)));
         self.login
             .as_ref()
             .and_then(login_problem)
@@ -221,22 +225,17 @@ impl PortalConfig {
                 let rule = self.roles.iter().find(|rule| {
                     rule.groups.is_empty() || rule.groups.iter().any(|group| group.trim().is_empty())
                 })?;
-                Some((
-                    format!(
-                        "portal.roles: the rule for `{}` names no group, or an empty one",
-                        rule.pattern.escape_debug()
-                    ),
-                    "write `groups: [sre]`".to_owned(),
+                problem(format!(
+                    "portal.roles: the rule for `{}` names no group, or an empty one",
+                    rule.pattern.escape_debug()
                 ))
+                .hint("write `groups: [sre]`")
             })
             .or_else(|| {
-                globs.into_iter().find_map(|(key, glob)| {
-                    let error = matcher(glob).err()?;
-                    Some((
-                        format!("portal.{key}: `{}` is not a glob: {error}", glob.escape_debug()),
-                        "write `appops/*/prod`, or `**` for every stack".to_owned(),
-                    ))
-                })
+                let hint = "write `appops/*/prod`, or `**` for every stack";
+                globs
+                    .into_iter()
+                    .find_map(|(key, glob)| glob_problem(key, glob, hint))
             })
             .or_else(|| {
                 let needs = self.login.is_none() && !(self.roles.is_empty() && self.workloads.is_empty());
@@ -269,27 +268,23 @@ fn matcher(pattern: &str) -> Result<GlobMatcher, globset::Error> {
     Ok(stack_glob::glob(pattern)?.compile_matcher())
 }
 
-fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
+fn login_problem(login: &PortalLogin) -> Option<Problem> {
     let addresses = [("issuer", &login.issuer), ("url", &login.url)];
     let wrong = addresses.into_iter().find(|(_, address)| !is_secure(address));
     if let Some((key, address)) = wrong {
-        return Some((
-            format!(
-                "portal.login.{key}: `{}` is not an `https://` address",
-                address.escape_debug()
-            ),
-            "write `https://HOST`; `http://` is accepted only for 127.0.0.1, [::1] and localhost".to_owned(),
-        ));
+        return problem(format!(
+            "portal.login.{key}: `{}` is not an `https://` address",
+            address.escape_debug()
+        ))
+        .hint("write `https://HOST`; `http://` is accepted only for 127.0.0.1, [::1] and localhost");
     }
     let path = login.url.splitn(4, '/').nth(3).unwrap_or_default();
     if !path.is_empty() || login.url.contains(['?', '#', '@']) {
-        return Some((
-            format!(
-                "portal.login.url: `{}` is more than scheme, host and port",
-                login.url.escape_debug()
-            ),
-            "write `https://portal.acme.example`: the portal is at the root of its host".to_owned(),
-        ));
+        return problem(format!(
+            "portal.login.url: `{}` is more than scheme, host and port",
+            login.url.escape_debug()
+        ))
+        .hint("write `https://portal.acme.example`: the portal is at the root of its host");
     }
     login.client_id.trim().is_empty().then(|| {
         (
@@ -299,15 +294,13 @@ fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
     })
 }
 
-fn workload_problem(workload: &PortalWorkload) -> Option<(String, String)> {
+fn workload_problem(workload: &PortalWorkload) -> Option<Problem> {
     if !is_secure(&workload.issuer) {
-        return Some((
-            format!(
-                "portal.workloads: issuer `{}` is not an `https://` address",
-                workload.issuer.escape_debug()
-            ),
-            "write `https://token.actions.githubusercontent.com` for jobs of GitHub".to_owned(),
-        ));
+        return problem(format!(
+            "portal.workloads: issuer `{}` is not an `https://` address",
+            workload.issuer.escape_debug()
+        ))
+        .hint("write `https://token.actions.githubusercontent.com` for jobs of GitHub");
     }
     let lacks = workload.audience.trim().is_empty()
         || workload.subjects.is_empty()

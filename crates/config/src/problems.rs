@@ -1,7 +1,12 @@
 //! Validates a `konverge.yaml` whose keys and types are correct: unknown schemes, names that are not defined, rules
 //! that contradict each other.
 
-use super::{Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule, logins};
+use super::{
+    Config, DriftPolicy, HookWorkflow, Notify, Reconcile, StackRule,
+    config_problem::{Problem, problem},
+    logins,
+    stack_glob::glob_problem,
+};
 use konverge_base::model::{
     ClusterName, RepoPath, store_setting::STORE_SETTINGS, workspace_name::is_workspace_name,
 };
@@ -17,9 +22,6 @@ const RELEASE_STORES: [&str; 4] = ["file", "s3", "gs", "oss"];
 
 /// The schemes of `portal.publish`: the stores that a browser can read from, and that replace a page.
 const PAGE_STORES: [&str; 5] = ["file", "s3", "gs", "az", "oss"];
-
-/// A problem: the message, and a hint.
-pub(super) type Problem = (String, String);
 
 impl Config {
     /// Returns the first problem of the file, with a hint.
@@ -67,10 +69,8 @@ impl Config {
 
     fn version_problem(&self) -> Option<Problem> {
         let version = self.version.filter(|version| *version != 1)?;
-        Some((
-            format!("version {version} of the format is not supported"),
-            "this Konverge reads version 1; a newer file needs a newer Konverge".to_owned(),
-        ))
+        problem(format!("version {version} of the format is not supported"))
+            .hint("this Konverge reads version 1; a newer file needs a newer Konverge")
     }
 
     fn store_problem(&self) -> Option<Problem> {
@@ -174,10 +174,8 @@ impl Config {
     fn store_options_problem(&self) -> Option<Problem> {
         let mut names = self.state.options.keys();
         let name = names.find(|name| !STORE_SETTINGS.contains(&name.as_str()))?;
-        Some((
-            format!("state.options: unknown option `{}`", name.escape_debug()),
-            format!("known are {}", STORE_SETTINGS.join(", ")),
-        ))
+        problem(format!("state.options: unknown option `{}`", name.escape_debug()))
+            .hint(format!("known are {}", STORE_SETTINGS.join(", ")))
     }
 
     /// Returns a problem if a key for the name of an environment variable has another value, such as the address
@@ -207,24 +205,19 @@ impl Config {
         };
         let mut all = clusters.chain(receivers).chain(login);
         let (key, _) = all.find(|(_, value)| value.is_some_and(|value| !is_name(value)))?;
-        Some((
-            format!("{key} is not the name of an environment variable"),
-            "write the name of the variable, such as `CHAT_URL`, and set it from a secret in the job's `env:`"
-                .to_owned(),
-        ))
+        let hint = "write the name of the variable, such as `CHAT_URL`, and set it from a secret in the job's `env:`";
+        problem(format!("{key} is not the name of an environment variable")).hint(hint)
     }
 
     fn provider_source_problem(&self) -> Option<Problem> {
         let (list, source, _) = self.provider_values().find(|(_, source, _)| {
             !matches!(source.split('/').count(), 2 | 3) || source.split('/').any(str::is_empty)
         })?;
-        Some((
-            format!(
-                "{list}: `{}` is not the source of a provider",
-                source.escape_debug()
-            ),
-            "write the source as under `terraform.providers`, such as `hashicorp/vault`".to_owned(),
+        problem(format!(
+            "{list}: `{}` is not the source of a provider",
+            source.escape_debug()
         ))
+        .hint("write the source as under `terraform.providers`, such as `hashicorp/vault`")
     }
 
     /// Returns the values that a Spec may set in a provider's configuration: the configuration key, the source of the
@@ -251,11 +244,11 @@ impl Config {
     }
 
     /// Returns the first problem of a login, or of a rule that names a login, with a hint.
-    fn login_problem(&self) -> Option<(String, String)> {
+    fn login_problem(&self) -> Option<Problem> {
         let of_logins = self
             .logins
             .iter()
-            .find_map(|(name, login)| logins::problem(name, login));
+            .find_map(|(name, login)| logins::login_problem(name, login));
         of_logins.or_else(|| {
             self.stacks.iter().find_map(|rule| {
                 let login = rule.login.as_ref()?;
@@ -307,9 +300,9 @@ impl Config {
 
     fn data_checks_problem(&self) -> Option<Problem> {
         self.checks.data.iter().find_map(|check| {
-            if let Err(error) = globset::Glob::new(&check.files) {
-                let what = format!("checks.data: `{}` is not a glob: {error}", check.files.escape_debug());
-                return Some((what, "write `appops/*/values/*.yaml`".to_owned()));
+            let wrong_glob = glob_problem("checks.data", &check.files, "write `appops/*/values/*.yaml`");
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             check.schema_parts().is_none().then(|| {
                 (
@@ -328,20 +321,16 @@ impl Config {
         let mut globs = rule.after.iter().flatten().chain([&rule.pattern]);
         let wrong_glob = globs.find_map(|glob| Some((glob, globset::Glob::new(glob).err()?)));
         if let Some((glob, error)) = wrong_glob {
-            return Some((
-                format!("`{}` is not a glob: {error}", glob.escape_debug()),
-                "write `appops/*/prod`".to_owned(),
-            ));
+            return problem(format!("`{}` is not a glob: {error}", glob.escape_debug()))
+                .hint("write `appops/*/prod`");
         }
         if let Some(name) = rule.workspace.as_deref().filter(|name| !is_workspace_name(name)) {
-            return Some((
-                format!(
-                    "stacks rule `{}`: `{}` is not the name of a workspace",
-                    rule.pattern,
-                    name.escape_debug()
-                ),
-                "write `prod` for the file `workspaces/prod.yaml`".to_owned(),
-            ));
+            return problem(format!(
+                "stacks rule `{}`: `{}` is not the name of a workspace",
+                rule.pattern,
+                name.escape_debug()
+            ))
+            .hint("write `prod` for the file `workspaces/prod.yaml`");
         }
         let cluster = rule.cluster.as_ref()?;
         (!self.clusters.contains_key(cluster)).then(|| {
@@ -360,9 +349,7 @@ impl Config {
 fn folder_glob_problem(key: &str, globs: &[String]) -> Option<Problem> {
     globs.iter().find_map(|glob| {
         let error = globset::Glob::new(glob.strip_prefix('!').unwrap_or(glob)).err()?;
-        Some((
-            format!("{key}: `{}` is not a glob: {error}", glob.escape_debug()),
-            "write `examples/**`".to_owned(),
-        ))
+        let what = format!("{key}: `{}` is not a glob: {error}", glob.escape_debug());
+        problem(what).hint("write `examples/**`")
     })
 }

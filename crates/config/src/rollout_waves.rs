@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use globset::{GlobSet, GlobSetBuilder};
 
-use super::{Config, RolloutConfig, stack_glob};
+use super::{
+    Config, RolloutConfig,
+    config_problem::{Problem, problem},
+    stack_glob,
+};
 use konverge_base::model::RepoPath;
 
 /// Finds the rollout and the wave of a folder. The globs of all waves are compiled into one set.
@@ -74,12 +78,12 @@ impl Config {
     }
 
     /// Returns the first problem of `rollouts` or `gates`, with a hint.
-    pub(super) fn rollouts_problem(&self) -> Option<(String, String)> {
+    pub(super) fn rollouts_problem(&self) -> Option<Problem> {
         let mut names = BTreeSet::new();
         let twice = self.rollouts.iter().find(|rollout| !names.insert(&rollout.name));
         if let Some(twice) = twice {
             let what = format!("rollouts: `{}` is there twice", twice.name.escape_debug());
-            return Some((what, "give each rollout its own name".to_owned()));
+            return problem(what).hint("give each rollout its own name");
         }
         let of_gates = self.gates.iter().find_map(|(name, gate)| gate.problem(name));
         let of_one = || {
@@ -89,7 +93,7 @@ impl Config {
         let of_all = || {
             let error = self.rollout_globs().err()?;
             let what = format!("rollouts: their globs cannot be compiled together: {error}");
-            Some((what, "write fewer or shorter globs".to_owned()))
+            problem(what).hint("write fewer or shorter globs")
         };
         of_gates.or_else(of_one).or_else(of_all)
     }

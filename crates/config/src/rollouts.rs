@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::{
+    Span,
+    config_problem::{Problem, problem},
+    stack_glob::glob_problem,
+};
 use konverge_base::model::Digest;
 use konverge_cel::cel_expression::CelExpression;
 
@@ -14,8 +18,6 @@ use konverge_cel::cel_expression::CelExpression;
 const LONGEST_NAME: usize = 63;
 /// The maximum number of waves in a rollout.
 const MOST_WAVES: usize = 100;
-/// A problem: the message, and a hint.
-type Problem = (String, String);
 
 /// The default deadline of a gate.
 const DEADLINE: Span = Span::seconds(3600);
@@ -217,7 +219,7 @@ impl GateConfig {
             (None, Some(approval)) => {
                 if approval.by.is_empty() {
                     let what = format!("{at}.approve.by is empty: nobody could approve");
-                    return Some((what, "name teams (`org/team`) or users".to_owned()));
+                    return problem(what).hint("name teams (`org/team`) or users");
                 }
                 let has_words = self.pass.is_some() || self.fail.is_some() || self.least.is_some();
                 has_words.then(|| {
@@ -229,14 +231,10 @@ impl GateConfig {
                     )
                 })
             }
-            (None, None) => Some((
-                format!("{at} asks nothing"),
-                "write `prometheus: {…}` with `pass`, or `approve: {by: [org/team]}`".to_owned(),
-            )),
-            (Some(_), Some(_)) => Some((
-                format!("{at} has both `prometheus` and `approve`"),
-                "write two gates, and name both in the wave".to_owned(),
-            )),
+            (None, None) => problem(format!("{at} asks nothing"))
+                .hint("write `prometheus: {…}` with `pass`, or `approve: {by: [org/team]}`"),
+            (Some(_), Some(_)) => problem(format!("{at} has both `prometheus` and `approve`"))
+                .hint("write two gates, and name both in the wave"),
         }
     }
 
@@ -245,18 +243,15 @@ impl GateConfig {
         if variables.into_iter().flatten().any(|name| !is_variable(name)) {
             let what =
                 format!("{at}.prometheus: `url_env` and `token_env` are names of environment variables");
-            return Some((
-                what,
-                "write `PROM_URL`, and set it in the job's `env:`".to_owned(),
-            ));
+            return problem(what).hint("write `PROM_URL`, and set it in the job's `env:`");
         }
         if self.queries().values().any(|query| query.trim().is_empty()) {
             let what = format!("{at}.prometheus: a query is empty");
-            return Some((what, "write PromQL that returns one number".to_owned()));
+            return problem(what).hint("write PromQL that returns one number");
         }
         if prometheus.over.is_some_and(|over| over == Span::seconds(0)) {
             let what = format!("{at}.prometheus.over is not a time");
-            return Some((what, "write `10m`, or remove `over`".to_owned()));
+            return problem(what).hint("write `10m`, or remove `over`");
         }
         let is_name = |name: &str| is_variable(name) && name != "value";
         if let Some(name) = prometheus.values.keys().find(|name| !is_name(name)) {
@@ -264,14 +259,11 @@ impl GateConfig {
                 "{at}.prometheus.values: `{}` is not a name for a number",
                 name.escape_debug()
             );
-            return Some((
-                what,
-                "write a name of letters, digits and `_`, other than `value`".to_owned(),
-            ));
+            return problem(what).hint("write a name of letters, digits and `_`, other than `value`");
         }
         if self.pass.is_none() {
             let what = format!("{at} has no `pass`: it could never pass");
-            return Some((what, "write `pass: 'value < 0.01'`".to_owned()));
+            return problem(what).hint("write `pass: 'value < 0.01'`");
         }
         let known: BTreeSet<&str> = self.queries().into_keys().collect();
         let expressions = [("pass", &self.pass), ("fail", &self.fail), ("least", &self.least)];
@@ -290,7 +282,7 @@ impl GateConfig {
                 }
             };
             let hint = "`value` is the number of `prometheus.query`; give others a query: `values: {requests: 'sum(rate(http_requests_total[5m]))'}`";
-            Some((what, hint.to_owned()))
+            problem(what).hint(hint)
         })
     }
 }
@@ -311,32 +303,26 @@ impl RolloutConfig {
             && !self.name.starts_with('-');
         if !is_name {
             let what = format!("rollouts: `{name}` is not a name of a rollout");
-            return Some((
-                what,
-                "write lower-case letters, digits and `-`, such as `web`".to_owned(),
-            ));
+            return problem(what).hint("write lower-case letters, digits and `-`, such as `web`");
         }
         if self.waves.is_empty() || self.waves.len() > MOST_WAVES {
             let what = format!("rollouts `{name}` has {} waves", self.waves.len());
-            return Some((
-                what,
-                format!(
+            return problem(what).hint(format!(
                     "write between 1 and {MOST_WAVES}: `waves: [{{match: 'appops/*/prod-canary', bake: 30m}}, {{match: 'appops/*/prod'}}]`"
-                ),
-            ));
+                ));
         }
         self.waves.iter().zip(1..).find_map(|(wave, number)| {
             let at = format!("rollouts `{name}`, wave {number}");
-            if let Err(error) = globset::Glob::new(&wave.pattern) {
-                let what = format!("{at}: `{}` is not a glob: {error}", wave.pattern.escape_debug());
-                return Some((what, "write `appops/*/prod-eu-*`".to_owned()));
+            let wrong_glob = glob_problem(&at, &wave.pattern, "write `appops/*/prod-eu-*`");
+            if wrong_glob.is_some() {
+                return wrong_glob;
             }
             let unknown = wave.gates.iter().find(|gate| !gates.contains_key(*gate))?;
             let what = format!(
                 "{at} names gate `{}`, which is not under `gates`",
                 unknown.escape_debug()
             );
-            Some((what, "define the gate under `gates`".to_owned()))
+            problem(what).hint("define the gate under `gates`")
         })
     }
 }

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::key_recipients::{self, StateRecipient};
-use super::token_address::is_safe;
+use super::{
+    config_problem::{Problem, problem},
+    key_recipients::{self, StateRecipient},
+    stack_glob::glob_problem,
+    token_address::is_safe,
+};
 use konverge_base::model::ClusterName;
 use konverge_secrets::GENERATED;
 
@@ -201,19 +205,17 @@ impl SecretsConfig {
     }
 
     /// Returns the first problem, with a hint. `clusters` returns true for a configured cluster.
-    pub(super) fn problem(&self, clusters: impl Fn(&ClusterName) -> bool) -> Option<(String, String)> {
+    pub(super) fn problem(&self, clusters: impl Fn(&ClusterName) -> bool) -> Option<Problem> {
         if let Some(name) = self
             .default
             .as_ref()
             .filter(|name| !self.stores.contains_key(*name))
         {
-            return Some((
-                format!(
-                    "secrets.default: there is no store `{}` under secrets.stores",
-                    name.escape_debug()
-                ),
-                "define the store under `secrets.stores`, or name a defined one".to_owned(),
-            ));
+            return problem(format!(
+                "secrets.default: there is no store `{}` under secrets.stores",
+                name.escape_debug()
+            ))
+            .hint("define the store under `secrets.stores`, or name a defined one");
         }
         let mut stores = self.stores.iter();
         stores.find_map(|(name, store)| {
@@ -328,62 +330,48 @@ impl SecretStoreConfig {
         ))
     }
 
-    fn problem(&self, name: &str, clusters: &dyn Fn(&ClusterName) -> bool) -> Option<(String, String)> {
+    fn problem(&self, name: &str, clusters: &dyn Fn(&ClusterName) -> bool) -> Option<Problem> {
         let key = format!("secrets.stores.{}", name.escape_debug());
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || !name.chars().all(is_name) {
-            return Some((
-                format!("{key}: the name of a store is made of letters, digits, `-` and `_`"),
-                "in a reference, the name stands between `ref+` and `://`".to_owned(),
-            ));
+            return problem(format!(
+                "{key}: the name of a store is made of letters, digits, `-` and `_`"
+            ))
+            .hint("in a reference, the name stands between `ref+` and `://`");
         }
         if name == GENERATED {
-            return Some((
-                format!("{key}: `{GENERATED}` is reserved for values that have no store"),
-                "give the store another name".to_owned(),
-            ));
+            return problem(format!(
+                "{key}: `{GENERATED}` is reserved for values that have no store"
+            ))
+            .hint("give the store another name");
         }
         // A store must not have the name of another kind: a reference with this name would resolve to the wrong store.
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
-            return Some((
-                format!(
-                    "{key}: the store name `{name}` is reserved for another kind than `{}`",
-                    self.kind.word()
-                ),
-                "give the store another name".to_owned(),
-            ));
+            return problem(format!(
+                "{key}: the store name `{name}` is reserved for another kind than `{}`",
+                self.kind.word()
+            ))
+            .hint("give the store another name");
         }
         match &self.cluster {
             Some(_) if self.kind != SecretStoreKind::Kubernetes => {
-                return Some((
-                    format!(
-                        "{key}.cluster: a store of kind `{}` has no cluster",
-                        self.kind.word()
-                    ),
-                    "remove the key".to_owned(),
-                ));
+                return problem(format!(
+                    "{key}.cluster: a store of kind `{}` has no cluster",
+                    self.kind.word()
+                ))
+                .hint("remove the key");
             }
             Some(cluster) if !clusters(cluster) => {
-                return Some((
-                    format!("{key}.cluster: `{cluster}` is not under `clusters`"),
-                    "define the cluster under `clusters`, or name a defined one".to_owned(),
-                ));
+                return problem(format!("{key}.cluster: `{cluster}` is not under `clusters`"))
+                    .hint("define the cluster under `clusters`, or name a defined one");
             }
             _ => {}
         }
         if let Some((field, why, hint)) = self.key_problem() {
-            return Some((format!("{key}{field}: {why}"), hint.to_owned()));
+            return problem(format!("{key}{field}: {why}")).hint(hint);
         }
-        let globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
-        globs
-            .filter_map(|glob| Some((glob, globset::Glob::new(glob).err()?)))
-            .next()
-            .map(|(glob, error)| {
-                (
-                    format!("{key}.allow: `{}` is not a glob: {error}", glob.escape_debug()),
-                    "write `payments/**`".to_owned(),
-                )
-            })
+        let mut globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
+        globs.find_map(|glob| glob_problem(&format!("{key}.allow"), glob, "write `payments/**`"))
     }
 }
 

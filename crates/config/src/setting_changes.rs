@@ -20,11 +20,19 @@ struct Setting {
     value: Value,
 }
 
-fn setting(key: &'static str, effect: &'static str, value: impl Serialize) -> Setting {
+fn setting(key: &'static str, value: impl Serialize) -> Setting {
+    let value = serde_json::to_value(value).unwrap_or_default();
     Setting {
         key,
-        effect,
-        value: serde_json::to_value(value).unwrap_or_default(),
+        effect: "",
+        value,
+    }
+}
+
+impl Setting {
+    /// Says what a change of the value means for a stack.
+    fn effect(self, effect: &'static str) -> Self {
+        Self { effect, ..self }
     }
 }
 
@@ -163,154 +171,55 @@ impl Config {
             label,
         } = drift;
         vec![
-            setting(
-                "state.url",
-                "its state moves to another store, which does not have the current state",
-                (url, options),
-            ),
-            setting(
-                "state.id",
-                "its state gets another repository id, and states with the old id are refused",
-                id,
-            ),
-            setting(
-                "state.lease",
-                "the term of its lease, or the wait for the lease, changes",
-                lease,
-            ),
-            setting(
-                "state.history",
-                "the number of old states that are kept changes",
-                history,
-            ),
-            setting(
-                "state.encrypt_to",
-                "other keys can read its state: run `konverge state rekey`",
-                encrypt_to,
-            ),
-            setting(
-                "state.accept_unmarked_until",
-                "its state is accepted without a mark of its writer until another date",
-                accept_unmarked_until,
-            ),
-            setting(
-                "state.kusion_releases",
-                "its applies write Kusion's releases to another backend",
-                kusion_releases,
-            ),
-            setting(
-                "state.unsafe_no_lock",
-                "its protection against two applies at once is switched on or off",
-                unsafe_no_lock,
-            ),
-            setting(
-                "kcl.version",
-                "it is compiled by another version of the KCL core",
-                version,
-            ),
-            setting(
-                "kcl.settings",
-                "its settings files are read by the rules of another Kusion version",
-                settings,
-            ),
-            setting("kcl.sandbox", "the sandbox of its compilation changes", sandbox),
-            setting(
-                "kcl.timeout",
-                "the time limit of its compilation changes",
-                timeout,
-            ),
-            setting(
-                "kcl.memory_mib",
-                "the memory limit of its compilation changes",
-                memory_mib,
-            ),
-            setting(
-                "modules",
-                "the permissions of its applications' modules change",
-                modules,
-            ),
-            setting(
-                "terraform",
-                "the Terraform binary, the providers or their permissions change",
-                terraform,
-            ),
-            setting(
-                "secrets",
-                "its secret references use other stores or permissions",
-                secrets,
-            ),
-            setting(
-                "outputs.allow",
-                "the permissions to read outputs of other stacks change",
-                &outputs.allow,
-            ),
-            setting(
-                "apply.ready_timeout",
-                "an apply waits for its resources longer or shorter",
-                (ready_timeout, fail_early_after),
-            ),
-            setting(
-                "apply.health_rules",
-                "the readiness rules of its resources change",
-                health_rules,
-            ),
-            setting(
-                "apply.conflicts",
-                "conflicts with other field managers are resolved in another way",
-                conflicts,
-            ),
-            setting(
-                "apply.deployments",
-                "its applies become deployments on GitHub, or no longer do",
-                deployments,
-            ),
-            setting(
-                "apply.hooks",
-                "the Jobs that run as hooks, or their time limit, change",
-                (read, service_accounts, hook_timeout),
-            ),
-            setting(
-                "policy.drift",
-                "an apply handles drift in another way",
-                drift_policy,
-            ),
-            setting(
-                "policy.approvals",
-                "the number of required approvals changes",
-                approvals,
-            ),
-            setting(
-                "policy.reviewers",
-                "the people who must approve it change",
-                reviewers,
-            ),
-            setting(
-                "policy.actors",
-                "the people who may merge or start its apply change",
-                actors,
-            ),
-            setting("policy.freeze", "its applies are frozen at other times", freeze),
-            setting(
-                "policy.max_destructive",
-                "the number of its resources that one apply may delete or replace changes",
-                max_destructive,
-            ),
-            setting(
-                "policy.broken_base",
-                "a preview treats the stack differently if the base already fails",
-                broken_base,
-            ),
-            setting(
-                "policy.unknown_pushers",
-                "approvals count differently at a forge that does not say who pushed",
-                unknown_pushers,
-            ),
-            setting(
-                "drift.reconcile",
-                "restoring its drift automatically is switched on or off",
-                reconcile,
-            ),
-            setting("drift.label", "the label of its drift issue changes", label),
+            setting("state.url", (url, options))
+                .effect("its state moves to another store, which does not have the current state"),
+            setting("state.id", id)
+                .effect("its state gets another repository id, and states with the old id are refused"),
+            setting("state.lease", lease).effect("the term of its lease, or the wait for the lease, changes"),
+            setting("state.history", history).effect("the number of old states that are kept changes"),
+            setting("state.encrypt_to", encrypt_to)
+                .effect("other keys can read its state: run `konverge state rekey`"),
+            setting("state.accept_unmarked_until", accept_unmarked_until)
+                .effect("its state is accepted without a mark of its writer until another date"),
+            setting("state.kusion_releases", kusion_releases)
+                .effect("its applies write Kusion's releases to another backend"),
+            setting("state.unsafe_no_lock", unsafe_no_lock)
+                .effect("its protection against two applies at once is switched on or off"),
+            setting("kcl.version", version).effect("it is compiled by another version of the KCL core"),
+            setting("kcl.settings", settings)
+                .effect("its settings files are read by the rules of another Kusion version"),
+            setting("kcl.sandbox", sandbox).effect("the sandbox of its compilation changes"),
+            setting("kcl.timeout", timeout).effect("the time limit of its compilation changes"),
+            setting("kcl.memory_mib", memory_mib).effect("the memory limit of its compilation changes"),
+            setting("modules", modules).effect("the permissions of its applications' modules change"),
+            setting("terraform", terraform)
+                .effect("the Terraform binary, the providers or their permissions change"),
+            setting("secrets", secrets).effect("its secret references use other stores or permissions"),
+            setting("outputs.allow", &outputs.allow)
+                .effect("the permissions to read outputs of other stacks change"),
+            setting("apply.ready_timeout", (ready_timeout, fail_early_after))
+                .effect("an apply waits for its resources longer or shorter"),
+            setting("apply.health_rules", health_rules).effect("the readiness rules of its resources change"),
+            setting("apply.conflicts", conflicts)
+                .effect("conflicts with other field managers are resolved in another way"),
+            setting("apply.deployments", deployments)
+                .effect("its applies become deployments on GitHub, or no longer do"),
+            setting("apply.hooks", (read, service_accounts, hook_timeout))
+                .effect("the Jobs that run as hooks, or their time limit, change"),
+            setting("policy.drift", drift_policy).effect("an apply handles drift in another way"),
+            setting("policy.approvals", approvals).effect("the number of required approvals changes"),
+            setting("policy.reviewers", reviewers).effect("the people who must approve it change"),
+            setting("policy.actors", actors).effect("the people who may merge or start its apply change"),
+            setting("policy.freeze", freeze).effect("its applies are frozen at other times"),
+            setting("policy.max_destructive", max_destructive)
+                .effect("the number of its resources that one apply may delete or replace changes"),
+            setting("policy.broken_base", broken_base)
+                .effect("a preview treats the stack differently if the base already fails"),
+            setting("policy.unknown_pushers", unknown_pushers)
+                .effect("approvals count differently at a forge that does not say who pushed"),
+            setting("drift.reconcile", reconcile)
+                .effect("restoring its drift automatically is switched on or off"),
+            setting("drift.label", label).effect("the label of its drift issue changes"),
         ]
     }
 }
@@ -372,76 +281,30 @@ impl<'a> StackSettings<'a> {
         let identity = login.as_ref().map(|name| (name, config.logins.get(name)));
         let delivery = deliver.map(|tool| (tool, &config.delivery));
         vec![
-            setting(
-                "clusters",
-                "its objects go to another cluster",
-                self.cluster(stack),
+            setting("clusters", self.cluster(stack)).effect("its objects go to another cluster"),
+            setting("stacks[].workspace", workspace).effect("the workspace of its applications changes"),
+            setting("stacks[].after", after).effect("the stacks that are applied before it change"),
+            setting("stacks[].policy", policy)
+                .effect("the approvals or people that it needs, or the times when it is frozen, change"),
+            setting("stacks[].environment", environment).effect("another environment's job applies it"),
+            setting("logins", identity).effect("its identity at the cloud and the cluster changes"),
+            setting("stacks[].provider_identities", provider_identities)
+                .effect("the provider identities that its Spec may choose change"),
+            setting("stacks[].deliver", delivery)
+                .effect("another tool applies its objects, or from another registry"),
+            setting("stacks[].ignore", ignore).effect("other fields are ignored after creation"),
+            setting("rollouts", self.rollout(stack)).effect(
+                "its wave or the gates before it change; a rollout under way must end first, or be ended by \
+                    `konverge rollout abort`",
             ),
-            setting(
-                "stacks[].workspace",
-                "the workspace of its applications changes",
-                workspace,
-            ),
-            setting(
-                "stacks[].after",
-                "the stacks that are applied before it change",
-                after,
-            ),
-            setting(
-                "stacks[].policy",
-                "the approvals or people that it needs, or the times when it is frozen, change",
-                policy,
-            ),
-            setting(
-                "stacks[].environment",
-                "another environment's job applies it",
-                environment,
-            ),
-            setting(
-                "logins",
-                "its identity at the cloud and the cluster changes",
-                identity,
-            ),
-            setting(
-                "stacks[].provider_identities",
-                "the provider identities that its Spec may choose change",
-                provider_identities,
-            ),
-            setting(
-                "stacks[].deliver",
-                "another tool applies its objects, or from another registry",
-                delivery,
-            ),
-            setting(
-                "stacks[].ignore",
-                "other fields are ignored after creation",
-                ignore,
-            ),
-            setting(
-                "rollouts",
-                "its wave or the gates before it change; a rollout under way must end first, or be ended by `konverge rollout abort`",
-                self.rollout(stack),
-            ),
-            setting(
-                "policy.sets",
-                "other policy sets are evaluated on its plan",
-                of_stack(&self.sets, stack),
-            ),
-            setting(
-                "policy.exceptions",
-                "other exceptions from policy sets apply to it",
-                of_stack(&self.exceptions, stack),
-            ),
-            setting(
-                "policy.ended_names",
-                "other earlier names of it are ended: policies that name them no longer apply to it",
-                of_stack(&self.ended_names, stack),
-            ),
-            setting(
-                "apply.hooks.workflows",
-                "the workflows that run before or after its apply change",
-                of_stack(&self.workflows, stack),
-            ),
+            setting("policy.sets", of_stack(&self.sets, stack))
+                .effect("other policy sets are evaluated on its plan"),
+            setting("policy.exceptions", of_stack(&self.exceptions, stack))
+                .effect("other exceptions from policy sets apply to it"),
+            setting("policy.ended_names", of_stack(&self.ended_names, stack))
+                .effect("other earlier names of it are ended: policies that name them no longer apply to it"),
+            setting("apply.hooks.workflows", of_stack(&self.workflows, stack))
+                .effect("the workflows that run before or after its apply change"),
         ]
     }
 

@@ -2,6 +2,8 @@
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
+use super::config_problem::{Problem, problem};
+
 /// A compiled glob: `*` does not match a slash, `**` does. A glob without wildcards is compared as text, because
 /// compiling an automaton for each name of a long configuration would take seconds.
 #[derive(Debug, Clone)]
@@ -15,6 +17,13 @@ pub enum StackGlob {
 /// Compiles the pattern of a glob for folders and identities.
 pub(super) fn glob(pattern: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(pattern).literal_separator(true).build()
+}
+
+/// Returns the problem of a glob that is invalid, with a hint.
+pub(super) fn glob_problem(key: &str, pattern: &str, hint: &str) -> Option<Problem> {
+    let error = glob(pattern).err()?;
+    let what = format!("{key}: `{}` is not a glob: {error}", pattern.escape_debug());
+    problem(what).hint(hint)
 }
 
 impl StackGlob {

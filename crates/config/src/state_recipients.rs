@@ -1,6 +1,7 @@
 //! `state.encrypt_to`: the recipients to whom states are encrypted.
 
 use super::{
+    config_problem::Problem,
     key_recipients::{StateRecipient, keys_problem},
     secrets::SecretsConfig,
     types::State,
@@ -49,7 +50,7 @@ impl State {
     }
 
     /// Returns the first problem of `encrypt_to`, with a hint.
-    pub(super) fn recipients_problem(&self, secrets: &SecretsConfig) -> Option<(String, String)> {
+    pub(super) fn recipients_problem(&self, secrets: &SecretsConfig) -> Option<Problem> {
         keys_problem("state.encrypt_to", &self.encrypt_to, |store| {
             secrets.is_vault(store)
         })

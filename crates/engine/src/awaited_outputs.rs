@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::runtime::PlannedResource;
 use konverge_base::model::{
     FieldPath, StackId,
+    json_parts::any_part,
     masked_value::{as_unknown_output, is_unknown},
 };
 
@@ -33,12 +34,7 @@ fn value_at<'a>(desired: &'a Value, path: &FieldPath) -> Option<&'a Value> {
 }
 
 fn awaits(value: &Value) -> bool {
-    as_unknown_output(value).is_some()
-        || match value {
-            Value::Array(items) => items.iter().any(awaits),
-            Value::Object(map) => map.values().any(awaits),
-            _ => false,
-        }
+    any_part(value, |part| as_unknown_output(part).is_some())
 }
 
 fn name_in(planned: &mut Value, wanted: &Value) {

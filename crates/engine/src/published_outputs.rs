@@ -9,7 +9,9 @@ use super::{delivered_secrets::SensitivePaths, normalize::NormalizedResources};
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
     model::{
-        ResourceId, masked_value, reference,
+        ResourceId,
+        json_parts::{any_part, each_text},
+        masked_value, reference,
         reference::Targets,
         resolve::{KnownValue, ReferenceError},
         spec::{Resource, RuntimeKind},
@@ -119,7 +121,7 @@ impl PublishedOutputs {
             .collect();
         for (name, (template, resources)) in &self.sources {
             let mut texts = Vec::new();
-            collect_texts(template, &mut texts);
+            each_text(template, &mut |text| texts.push(text));
             let reads = texts
                 .into_iter()
                 .flat_map(|text| targets.scan(text).unwrap_or_default());
@@ -236,20 +238,11 @@ fn mask(secrets: &Secrets, wanted: &Resource, live: &Value) -> Value {
     }
 }
 
-fn collect_texts<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
-    match value {
-        Value::String(text) => texts.push(text),
-        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
-        Value::Object(map) => map.values().for_each(|value| collect_texts(value, texts)),
-        _ => {}
-    }
-}
-
 /// Returns true if a text of the value would be masked wherever it occurs.
 fn is_masked(secrets: &Secrets, value: &Value) -> bool {
-    let mut texts = Vec::new();
-    collect_texts(value, &mut texts);
-    texts.into_iter().any(|text| secrets.mask(text) != *text)
+    any_part(value, |part| {
+        part.as_str().is_some_and(|text| secrets.mask(text) != *text)
+    })
 }
 
 /// Returns the reason why a value cannot be published: its reader would mistake it for a marker or a reference.
@@ -257,14 +250,12 @@ fn problem(value: &Value) -> Option<&'static str> {
     if masked_value::holds_unknown(value) {
         return Some("is not known although everything was applied");
     }
-    let mut texts = Vec::new();
-    collect_texts(value, &mut texts);
-    let refers = |text: &&str| {
+    let refers = |text: &str| {
         text.contains(reference::MARK)
             || text.contains(stack_output::MARK)
             || !matches!(SecretTemplate::parse(text), Ok(None))
     };
-    if masked_value::holds_mark(value) || texts.iter().any(refers) {
+    if masked_value::holds_mark(value) || any_part(value, |part| part.as_str().is_some_and(refers)) {
         return Some("holds a text that Konverge would take for a reference");
     }
     None

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     os::unix::process::ExitStatusExt,
-    process::{ExitStatus, Stdio},
+    process::ExitStatus,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout},
     sync::Notify,
 };
 
@@ -20,7 +20,7 @@ use super::{
     protocol::{MAX_ANSWER, WorkerStatus},
     workdir::Workdir,
 };
-use konverge_base::{error::SharedError, process::die_with_parent};
+use konverge_base::{error::SharedError, process};
 use konverge_sandbox::{SandboxLayers, SandboxProfile};
 
 const SCRIPT: &str = include_str!("worker.py");
@@ -71,20 +71,7 @@ impl Worker {
         let temporary = temporary.map_err(failed)?;
         let sandbox = serde_json::to_string(&sandbox_layers(options, &scratch, temporary.as_ref()))
             .map_err(|error| KclError::Start(error.into()))?;
-        let mut command = Command::new(&options.self_exe);
-        command
-            .arg("__worker")
-            .arg(sandbox)
-            // The environment may contain credentials, and the code that a worker compiles is not trusted.
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            // The worker gets a process group of its own, so that it does not receive Ctrl-C. Otherwise it would die,
-            // and that would be reported as an error of the stack.
-            .process_group(0);
-        die_with_parent(&mut command);
+        let mut command = process::worker(&options.self_exe, ["__worker", &sandbox]);
         let mut child = command.spawn().map_err(|error| {
             KclError::Start(SharedError::from(error).context(format!("`{}`", options.self_exe.display())))
         })?;

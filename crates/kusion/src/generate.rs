@@ -79,14 +79,8 @@ pub fn generate(
 }
 
 fn namespace(stack: &AppStack<'_>) -> Result<Resource, KusionError> {
-    let object = ObjectName {
-        api_version: "v1",
-        kind: "Namespace",
-        namespace: None,
-        name: stack.own_namespace(),
-    };
-    let empty = || Value::Object(Map::new());
-    let body = Map::from_iter([("spec".to_owned(), empty()), ("status".to_owned(), empty())]);
+    let object = ObjectName::new("v1", "Namespace", None, stack.own_namespace());
+    let body = json!({"spec": {}, "status": {}});
     let namespace = object.resource(stack.project, &Map::new(), &Map::new(), body)?;
     Ok(Resource {
         sharing: Sharing::Project,

@@ -14,14 +14,28 @@ pub(super) const IS_WORKLOAD: &str = "kusion.io/is-workload";
 /// The identity of an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectName<'a> {
-    pub(super) api_version: &'a str,
-    pub(super) kind: &'a str,
-    /// The namespace; `None` for a cluster-scoped object.
-    pub(super) namespace: Option<&'a str>,
-    pub(super) name: &'a str,
+    api_version: &'a str,
+    kind: &'a str,
+    namespace: Option<&'a str>,
+    name: &'a str,
 }
 
-impl ObjectName<'_> {
+impl<'a> ObjectName<'a> {
+    /// A cluster-scoped object has no namespace.
+    pub(super) fn new(
+        api_version: &'a str,
+        kind: &'a str,
+        namespace: Option<&'a str>,
+        name: &'a str,
+    ) -> Self {
+        Self {
+            api_version,
+            kind,
+            namespace,
+            name,
+        }
+    }
+
     /// Returns the resource of this object. `body` is everything but `apiVersion`, `kind` and `metadata`.
     /// Metadata and empty values are written as Kusion writes them.
     pub(super) fn resource(
@@ -29,14 +43,14 @@ impl ObjectName<'_> {
         app: &str,
         labels: &Map<String, Value>,
         annotations: &Map<String, Value>,
-        body: Map<String, Value>,
+        body: Value,
     ) -> Result<Resource, KusionError> {
         let metadata = metadata(Some(self), labels, annotations);
         let mut attributes = Map::new();
         attributes.insert("apiVersion".to_owned(), json!(self.api_version));
         attributes.insert("kind".to_owned(), json!(self.kind));
         attributes.insert("metadata".to_owned(), metadata);
-        attributes.extend(body);
+        attributes.extend(body.as_object().cloned().unwrap_or_default());
         let mut extensions = Map::new();
         let group_version = if self.api_version.contains('/') {
             self.api_version.to_owned()

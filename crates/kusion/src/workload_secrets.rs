@@ -117,13 +117,7 @@ pub(super) fn generate(
             "immutable": secret.immutable,
             "type": secret.kind.kubernetes_type(),
         });
-        let object = ObjectName {
-            api_version: "v1",
-            kind: "Secret",
-            namespace: Some(namespace),
-            name,
-        };
-        let body = body.as_object().cloned().unwrap_or_default();
+        let object = ObjectName::new("v1", "Secret", Some(namespace), name);
         resources.push(object.resource(&app.name, &Map::new(), &Map::new(), body)?);
     }
     Ok(resources)

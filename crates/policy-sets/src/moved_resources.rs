@@ -36,11 +36,8 @@ impl MovedResources {
             side.insert((resource.id.clone(), resource.cluster.clone()), at);
         }
         self.stacks.push(StackDocument {
-            stack: document.stack.clone(),
             known_as: document.known_as.clone(),
-            hidden: std::collections::BTreeSet::new(),
-            resources: Vec::new(),
-            ..*document
+            ..document.without_resources()
         });
     }
 

@@ -48,14 +48,27 @@ pub fn evaluate(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
     findings
 }
 
-fn finding(verdict: Enforcement, rule: &str, message: String, hint: Option<String>) -> PolicyFinding {
-    PolicyFinding {
+fn finding(
+    verdict: Enforcement,
+    rule: &str,
+    message: String,
+    hint: impl Into<String>,
+) -> Option<PolicyFinding> {
+    Some(PolicyFinding {
         verdict,
         rule: format!("policy.{rule}"),
         stack: None,
         message,
-        hint: hint.filter(|_| verdict != Enforcement::Pass),
+        hint: Some(hint.into()).filter(|_| verdict != Enforcement::Pass),
         place: None,
+    })
+}
+
+fn pass_if(is_kept: bool) -> Enforcement {
+    if is_kept {
+        Enforcement::Pass
+    } else {
+        Enforcement::Deny
     }
 }
 
@@ -75,34 +88,21 @@ fn freeze(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFind
     } else {
         Enforcement::Warn
     };
-    Some(finding(
-        verdict,
-        "freeze",
-        format!(
-            "nothing is applied from {} until {}{reason}",
-            frozen.from, frozen.until
-        ),
-        Some(format!("the first run after {} applies the stack", frozen.until)),
-    ))
+    let (from, until) = (frozen.from, frozen.until);
+    let message = format!("nothing is applied from {from} until {until}{reason}");
+    let hint = format!("the first run after {until} applies the stack");
+    finding(verdict, "freeze", message, hint)
 }
 
 fn branch(facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
-    if facts.stage == Stage::Preview {
-        return None;
-    }
-    if facts.protected_branch {
+    if facts.stage == Stage::Preview || facts.protected_branch {
         return None;
     }
     // Without a protection nobody has to review a change, so the other rules could be evaded.
-    Some(finding(
-        Enforcement::Deny,
-        "branch",
-        "the branch is not protected: anyone who may push could apply anything".to_owned(),
-        Some(
-            "protect the default branch in the repository's settings (a ruleset or a branch protection rule)"
-                .to_owned(),
-        ),
-    ))
+    let message = "the branch is not protected: anyone who may push could apply anything".to_owned();
+    let hint =
+        "protect the default branch in the repository's settings (a ruleset or a branch protection rule)";
+    finding(Enforcement::Deny, "branch", message, hint)
 }
 
 fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
@@ -111,15 +111,12 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
         return None;
     }
     if facts.role < Role::Write {
-        return Some(finding(
-            Enforcement::Deny,
-            "actors",
-            format!(
-                "{} may not push to this repository, so they may not apply",
-                facts.actor
-            ),
-            Some("let somebody with write access run the job".to_owned()),
-        ));
+        let message = format!(
+            "{} may not push to this repository, so they may not apply",
+            facts.actor
+        );
+        let hint = "let somebody with write access run the job";
+        return finding(Enforcement::Deny, "actors", message, hint);
     }
     let is_allowed = |allowed: &String| facts.teams.includes(allowed, facts.actor);
     if rules.actors.is_empty() || rules.actors.iter().any(is_allowed) {
@@ -142,12 +139,7 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
             "let one of these people merge, or run the workflow by hand",
         ),
     };
-    Some(finding(
-        Enforcement::Deny,
-        "actors",
-        message,
-        Some(hint.to_owned()),
-    ))
+    finding(Enforcement::Deny, "actors", message, hint)
 }
 
 /// Returns the users whose approval counts: they approved the last head, did not write the change, and may push.
@@ -186,22 +178,12 @@ fn approvals(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyF
     if rules.approvals == 0 {
         return None;
     }
-    let given = approvers(facts).len();
-    let enough = given as u64 >= u64::from(rules.approvals);
+    let (given, needed) = (approvers(facts).len(), rules.approvals);
+    let enough = given as u64 >= u64::from(needed);
     let idle = if enough { String::new() } else { idle(facts) };
-    Some(finding(
-        if enough {
-            Enforcement::Pass
-        } else {
-            Enforcement::Deny
-        },
-        "approvals",
-        format!(
-            "{} of {} required approvals of the last head are given{idle}",
-            given, rules.approvals
-        ),
-        Some("approvals of older heads do not count: ask again after the last push".to_owned()),
-    ))
+    let message = format!("{given} of {needed} required approvals of the last head are given{idle}");
+    let hint = "approvals of older heads do not count: ask again after the last push";
+    finding(pass_if(enough), "approvals", message, hint)
 }
 
 fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
@@ -223,30 +205,18 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
         return None;
     }
     if wanted.is_empty() {
-        return Some(finding(
-            Enforcement::Deny,
-            "reviewers",
-            format!(
-                "the code owners of {} have to approve, and CODEOWNERS names none",
-                plan.stack
-            ),
-            Some(format!(
-                "add a line for `/{}/` to CODEOWNERS on the default branch",
-                plan.stack
-            )),
-        ));
+        let folder = &plan.stack;
+        let message = format!("the code owners of {folder} have to approve, and CODEOWNERS names none");
+        let hint = format!("add a line for `/{folder}/` to CODEOWNERS on the default branch");
+        return finding(Enforcement::Deny, "reviewers", message, hint);
     }
     let approvers = approvers(facts);
     let good = approvers
         .iter()
         .find(|login| wanted.iter().any(|name| facts.teams.includes(name, login)));
     if let Some(login) = good {
-        return Some(finding(
-            Enforcement::Pass,
-            "reviewers",
-            format!("approved by {login}"),
-            None,
-        ));
+        let message = format!("approved by {login}");
+        return finding(Enforcement::Pass, "reviewers", message, "");
     }
     let (unreadable, hint) = match facts.teams.unreadable_among(&wanted) {
         Some(unreadable) => (format!("; {unreadable}"), Teams::READABLE),
@@ -255,16 +225,9 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
             "ask one of these reviewers to approve the last head",
         ),
     };
-    Some(finding(
-        Enforcement::Deny,
-        "reviewers",
-        format!(
-            "one of {} has to approve the last head{}{unreadable}",
-            wanted.join(", "),
-            idle(facts)
-        ),
-        Some(hint.to_owned()),
-    ))
+    let (wanted, idle) = (wanted.join(", "), idle(facts));
+    let message = format!("one of {wanted} has to approve the last head{idle}{unreadable}");
+    finding(Enforcement::Deny, "reviewers", message, hint)
 }
 
 fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>) -> Option<PolicyFinding> {
@@ -275,23 +238,16 @@ fn blast_radius(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'
     }
     // The person who approved exactly this plan saw all its deletions.
     let within = gone as u64 <= u64::from(allowed) || facts.consented;
-    Some(finding(
-        if within {
-            Enforcement::Pass
-        } else {
-            Enforcement::Deny
-        },
-        "max_destructive",
-        format!(
-            "{gone} {} would be deleted or replaced; at most {allowed} {} allowed in one apply",
-            if gone == 1 { "resource" } else { "resources" },
-            if allowed == 1 { "is" } else { "are" }
-        ),
-        Some(format!(
-            "split the change, raise `policy.max_destructive`, or approve exactly this plan: run the workflow manually with `approve: {}`",
-            plan.digest
-        )),
-    ))
+    let message = format!(
+        "{gone} {} would be deleted or replaced; at most {allowed} {} allowed in one apply",
+        if gone == 1 { "resource" } else { "resources" },
+        if allowed == 1 { "is" } else { "are" }
+    );
+    let hint = format!(
+        "split the change, raise `policy.max_destructive`, or approve exactly this plan: run the workflow manually with `approve: {}`",
+        plan.digest
+    );
+    finding(pass_if(within), "max_destructive", message, hint)
 }
 
 #[cfg(test)]

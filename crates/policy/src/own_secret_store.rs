@@ -76,8 +76,11 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
                 Some(_) => return None,
             },
         }),
-        "aws" if is_known(&["region"]) => Some(DescribedStore {
-            kind: SecretStoreKind::Aws,
+        "aws" | "alicloud" if is_known(&["region"]) => Some(DescribedStore {
+            kind: match provider {
+                "aws" => SecretStoreKind::Aws,
+                _ => SecretStoreKind::AliKms,
+            },
             address: None,
             region: text("region"),
             mount: None,
@@ -88,13 +91,6 @@ fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
             kind: SecretStoreKind::Azure,
             address: Some(text("vaultUrl")?),
             region: None,
-            mount: None,
-            kv: None,
-        }),
-        "alicloud" if is_known(&["region"]) => Some(DescribedStore {
-            kind: SecretStoreKind::AliKms,
-            address: None,
-            region: text("region"),
             mount: None,
             kv: None,
         }),

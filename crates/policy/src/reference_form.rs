@@ -40,93 +40,72 @@ pub(super) fn normal_form(
         store: StoreName::Word(store.to_owned()),
         ..reference.clone()
     };
-    let wrong = || AccessRefusal::Path {
-        reference: reference.to_string(),
-        path: reference.path.clone(),
-        kind: kind.word(),
-    };
-    match kind {
-        SecretStoreKind::Env => {
-            let is_variable = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            if !named.path.chars().all(is_variable) {
-                return Err(wrong());
-            }
-        }
+    let version_is_number = is_number(named.version.as_ref());
+    let has_form = match kind {
+        SecretStoreKind::Env => named.path.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
+        // Vault would accept other spellings of the same path.
         SecretStoreKind::Vault => {
-            // Vault would accept other spellings of the same path.
-            if named.path.starts_with('/') || named.path.contains(':') {
-                return Err(wrong());
-            }
-            if !is_number(named.version.as_ref()) {
-                return Err(wrong());
-            }
+            !named.path.starts_with('/') && !named.path.contains(':') && version_is_number
         }
         // An ARN is a second spelling of a name.
-        SecretStoreKind::Aws if named.path.contains(':') => return Err(wrong()),
-        SecretStoreKind::Aws => {}
+        SecretStoreKind::Aws => !named.path.contains(':'),
+        SecretStoreKind::AliKms => !named.path.starts_with('/') && !named.path.contains(':'),
         SecretStoreKind::Ssm => {
-            if named.path.contains([':', '~', '=', '@']) || !is_number(named.version.as_ref()) {
-                return Err(wrong());
-            }
             // Inside a folder, a parameter is named from the root.
             if named.path.contains('/') && !named.path.starts_with('/') {
                 named.path.insert(0, '/');
             }
             // A parameter below `/aws/` is a secret of Secrets Manager: the rules of that store decide, not those
             // of this one.
-            if named.path.starts_with("/aws/") {
-                return Err(wrong());
-            }
+            !named.path.contains([':', '~', '=', '@'])
+                && version_is_number
+                && !named.path.starts_with("/aws/")
         }
         SecretStoreKind::Gcp => {
             let is_plain = |part: &str| !part.is_empty() && part.chars().all(is_plain);
-            let is_path = matches!(named.path.split('/').collect::<Vec<_>>()[..], [project, name] if is_plain(project) && is_plain(name));
-            if !is_path || !is_number(named.version.as_ref()) {
-                return Err(wrong());
-            }
+            let parts: Vec<_> = named.path.split('/').collect();
+            parts.len() == 2 && parts.into_iter().all(is_plain) && version_is_number
         }
         SecretStoreKind::Azure => {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
             let version = named.version.as_deref().unwrap_or_default();
             // Azure ignores the case of a name. Rules compare it, so a name in another case is refused unless a
             // rule allows it.
-            if named.path.is_empty()
-                || !named.path.chars().all(is_name)
-                || !version.chars().all(|c| c.is_ascii_alphanumeric())
-            {
-                return Err(wrong());
-            }
-        }
-        SecretStoreKind::AliKms => {
-            // An ARN is a second spelling of a name.
-            if named.path.starts_with('/') || named.path.contains(':') {
-                return Err(wrong());
-            }
+            !named.path.is_empty()
+                && named.path.chars().all(is_name)
+                && version.chars().all(|c| c.is_ascii_alphanumeric())
         }
         // A file in the repository has the version of the commit, so a reference cannot choose another.
         SecretStoreKind::Sops => {
-            let is_file = [".yaml", ".yml", ".json"]
-                .iter()
-                .any(|end| named.path.ends_with(end));
+            let mut ends = [".yaml", ".yml", ".json"].into_iter();
             let is_normal = RepoPath::normalize(&named.path).is_some_and(|path| path.as_str() == named.path);
-            if !is_file || !is_normal || named.version.is_some() {
-                return Err(wrong());
-            }
+            ends.any(|end| named.path.ends_with(end)) && is_normal && named.version.is_none()
         }
         SecretStoreKind::Kubernetes => {
             let path = named.path.strip_prefix("v1/Secret/").unwrap_or(&named.path);
             let parts: Vec<_> = path.split('/').map(str::to_owned).collect();
             match (parts.as_slice(), named.keys.len()) {
-                ([_, _], 1) => named.path = parts.join("/"),
+                ([_, _], 1) => {
+                    named.path = parts.join("/");
+                    true
+                }
                 ([namespace, name, key], 0) => {
                     named.path = format!("{namespace}/{name}");
                     named.keys = vec![key.clone()];
+                    true
                 }
-                _ => return Err(wrong()),
+                _ => false,
             }
         }
+    };
+    if has_form {
+        return Ok(named);
     }
-    Ok(named)
+    Err(AccessRefusal::Path {
+        reference: reference.to_string(),
+        path: reference.path.clone(),
+        kind: kind.word(),
+    })
 }
 
 #[cfg(test)]

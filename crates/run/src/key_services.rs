@@ -33,7 +33,7 @@ pub(crate) fn open(run: &RunContext, config: &Config) -> (Vec<NamedKeyService>, 
                 let Some(configured) = config.secrets.stores.get(&store) else {
                     continue;
                 };
-                let server = secret_stores::vault_settings(run, configured).server;
+                let server = secret_stores::vault_server(run, configured);
                 Arc::new(VaultTransitKey::new(
                     TransitKeyPlace { mount, key },
                     server,

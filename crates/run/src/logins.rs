@@ -140,10 +140,9 @@ fn identity(
         ..StackIdentity::default()
     };
     if let Some(aws) = &login.aws {
-        let environment = match &aws.region {
-            Some(region) => environment.clone().with(variables::AWS_REGION, region),
-            None => environment.clone(),
-        };
+        let environment = environment
+            .clone()
+            .with(variables::AWS_REGION, aws.region.as_deref());
         let role = select(&aws.role, &aws.preview_role);
         identity.aws = role.map(|role| AwsLogin::of_login(role, environment));
         identity.aws_roles = [&aws.role]

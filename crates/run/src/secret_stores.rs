@@ -16,7 +16,7 @@ use konverge_cloud::{
         AlibabaKmsKey, AlibabaSecretsStore, AlibabaSettings, AwsKmsKey, AwsParametersStore, AwsSecretsStore,
         AwsSettings, AzureKey, AzureKeyPlace, AzureSecretsStore, ClusterSecrets, EnvStore, GoogleKmsKey,
         GoogleSecretsStore, KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore,
-        TransitKeyPlace, VaultLogin, VaultServer, VaultSettings, VaultStore, VaultTransitKey,
+        TransitKeyPlace, VaultLogin, VaultServer, VaultStore, VaultTransitKey,
     },
 };
 use konverge_config::{
@@ -37,8 +37,17 @@ pub fn open(
         let opened: Arc<dyn SecretStore> = match store.kind {
             SecretStoreKind::Env => Arc::new(EnvStore::new(run.env.clone())),
             SecretStoreKind::Vault => {
-                let settings = vault_settings(run, store);
-                Arc::new(VaultStore::new(settings, secrets.clone()))
+                let engine = match store.kv {
+                    Some(1) => KvVersion::One,
+                    _ => KvVersion::Two,
+                };
+                let server = vault_server(run, store);
+                Arc::new(VaultStore::new(
+                    server,
+                    store.mount.clone(),
+                    engine,
+                    secrets.clone(),
+                ))
             }
             SecretStoreKind::Aws => {
                 let settings = aws_settings(run, store, variables::AWS_ENDPOINT_URL_SECRETS_MANAGER);
@@ -103,24 +112,22 @@ fn sops_keys(
 ) -> Vec<SopsKey> {
     let keys = store.key_services().into_iter();
     keys.filter_map(|key| match key {
-        StateRecipient::AwsKms { arn, region } => Some(SopsKey::AwsKms(
-            arn.clone(),
-            aws_kms_key(run, arn, region, secrets.clone()),
-        )),
-        StateRecipient::VaultTransit { store, mount, key } => {
-            let server = vault_settings(run, config.stores.get(&store)?).server;
-            let place = TransitKeyPlace { mount, key };
-            let service = VaultTransitKey::new(place.clone(), server, secrets.clone());
-            Some(SopsKey::VaultTransit(place, service))
+        StateRecipient::AwsKms { arn, region } => {
+            let key = aws_kms_key(run, arn, region, secrets.clone());
+            Some(SopsKey::AwsKms(key))
         }
-        StateRecipient::GoogleKms(name) => Some(SopsKey::GoogleKms(
-            name.clone(),
-            google_kms_key(run, name, secrets.clone()),
-        )),
+        StateRecipient::VaultTransit { store, mount, key } => {
+            let server = vault_server(run, config.stores.get(&store)?);
+            let key = VaultTransitKey::new(TransitKeyPlace { mount, key }, server, secrets.clone());
+            Some(SopsKey::VaultTransit(key))
+        }
+        StateRecipient::GoogleKms(name) => {
+            let key = google_kms_key(run, name, secrets.clone());
+            Some(SopsKey::GoogleKms(key))
+        }
         StateRecipient::AzureKeyVault { vault, name } => {
-            let place = AzureKeyPlace { vault, name };
-            let service = azure_key(run, place.clone(), secrets.clone());
-            Some(SopsKey::AzureKeyVault(place, service))
+            let key = azure_key(run, AzureKeyPlace { vault, name }, secrets.clone());
+            Some(SopsKey::AzureKeyVault(key))
         }
         // SOPS files cannot be decrypted with these recipients here.
         StateRecipient::AliKms { .. } | StateRecipient::Age(_) => None,
@@ -130,7 +137,7 @@ fn sops_keys(
 
 /// Returns a key of AWS KMS, with the credentials of the job.
 pub fn aws_kms_key(run: &RunContext, arn: String, region: String, secrets: Secrets) -> AwsKmsKey {
-    let environment = CloudEnvironment::new(run.env.clone()).with(variables::AWS_REGION, &region);
+    let environment = CloudEnvironment::new(run.env.clone()).with(variables::AWS_REGION, region.as_str());
     let settings = AwsSettings {
         region: Some(region),
         address: run.var(variables::AWS_ENDPOINT_URL_KMS).map(str::to_owned),
@@ -166,8 +173,8 @@ pub fn alibaba_kms_key(run: &RunContext, arn: String, region: String, secrets: S
     AlibabaKmsKey::new(arn, settings, secrets)
 }
 
-/// Returns the settings of a Vault server, with the credentials of the job.
-pub fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSettings {
+/// Returns the address of a Vault server, and the login there with the credentials of the job.
+pub fn vault_server(run: &RunContext, store: &SecretStoreConfig) -> VaultServer {
     let variable = |name: &str| secret_variable(run, name);
     let mount =
         |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
@@ -185,17 +192,10 @@ pub fn vault_settings(run: &RunContext, store: &SecretStoreConfig) -> VaultSetti
         },
         _ => VaultLogin::Token(variable(variables::VAULT_TOKEN)),
     };
-    VaultSettings {
-        server: VaultServer {
-            address: store.address.clone().unwrap_or_default(),
-            namespace: store.namespace.clone(),
-            login,
-        },
-        mount: store.mount.clone(),
-        engine: match store.kv {
-            Some(1) => KvVersion::One,
-            _ => KvVersion::Two,
-        },
+    VaultServer {
+        address: store.address.clone().unwrap_or_default(),
+        namespace: store.namespace.clone(),
+        login,
     }
 }
 
@@ -207,11 +207,7 @@ fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> 
         .clone()
         .or_else(|| variable(variables::AWS_REGION))
         .or_else(|| variable(variables::AWS_DEFAULT_REGION));
-    let environment = CloudEnvironment::new(run.env.clone());
-    let environment = match &region {
-        Some(region) => environment.with(variables::AWS_REGION, region),
-        None => environment,
-    };
+    let environment = CloudEnvironment::new(run.env.clone()).with(variables::AWS_REGION, region.as_deref());
     let (login, preview_login) = match &store.auth {
         None => (AwsLogin::new(environment), None),
         Some(auth) => {

@@ -33,7 +33,6 @@ pub struct SandboxLayers {
     /// Folders that may be listed.
     pub folders: Vec<PathBuf>,
     /// The only folder, with everything in it, where files may be created and written.
-    #[serde(default)]
     pub writable: Option<PathBuf>,
     /// The maximum size of a file in the writable folder in bytes.
     #[serde(default)]

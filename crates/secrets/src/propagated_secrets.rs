@@ -9,7 +9,13 @@ use std::{
 use serde_json::Value;
 
 use super::Secrets;
-use konverge_base::model::{masked_value, plan::FieldChange, spec::Resource, state::Recorded};
+use konverge_base::model::{
+    json_parts::{any_part, each_text},
+    masked_value,
+    plan::FieldChange,
+    spec::Resource,
+    state::Recorded,
+};
 
 /// The minimum length of a masked value, in bytes. Masking shorter values would hide parts of many texts and protect
 /// nothing.
@@ -80,12 +86,7 @@ impl PropagatedSecrets {
 
     /// Returns true if a text of the value contains one of the secrets.
     pub fn is_in_value(&self, value: &Value) -> bool {
-        match value {
-            Value::String(text) => self.is_in(text),
-            Value::Array(items) => items.iter().any(|item| self.is_in_value(item)),
-            Value::Object(map) => map.values().any(|value| self.is_in_value(value)),
-            _ => false,
-        }
+        any_part(value, |part| part.as_str().is_some_and(|text| self.is_in(text)))
     }
 
     fn is_in(&self, text: &str) -> bool {
@@ -96,17 +97,9 @@ impl PropagatedSecrets {
 /// Returns the literal texts of a resource in the Spec. A text with a reference is left out, because no plan contains
 /// it.
 fn literals(wanted: Option<&Resource>) -> HashSet<&str> {
-    fn gather<'a>(value: &'a Value, found: &mut HashSet<&'a str>) {
-        match value {
-            Value::String(text) => drop(found.insert(text)),
-            Value::Array(items) => items.iter().for_each(|item| gather(item, found)),
-            Value::Object(map) => map.values().for_each(|value| gather(value, found)),
-            _ => {}
-        }
-    }
     let mut found = HashSet::new();
     let values = wanted.into_iter().flat_map(|wanted| wanted.attributes.values());
-    values.for_each(|value| gather(value, &mut found));
+    values.for_each(|value| each_text(value, &mut |text| found.extend([text])));
     found
 }
 

@@ -14,7 +14,7 @@ use super::{
     name_fields::{FieldKeys, names_in},
     token_patterns::without_secrets,
 };
-use konverge_base::model::{FieldPath, masked_value, spec::Resource};
+use konverge_base::model::{FieldPath, json_parts::each_text, masked_value, spec::Resource};
 
 /// The minimum length of a value that is masked in running text. Masking `true` or `80` would damage every
 /// output and hide nothing.
@@ -311,16 +311,6 @@ impl Secrets {
                 &self.hash(konverge_base::model::digest::canonical_json(other).as_bytes()),
             ),
         }
-    }
-}
-
-/// Visits the texts in a value.
-fn each_text(value: &Value, visit: &mut dyn FnMut(&str)) {
-    match value {
-        Value::String(text) => visit(text),
-        Value::Array(items) => items.iter().for_each(|item| each_text(item, visit)),
-        Value::Object(map) => map.values().for_each(|member| each_text(member, visit)),
-        _ => {}
     }
 }
 

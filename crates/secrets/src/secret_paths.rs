@@ -5,6 +5,7 @@ use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::{registry::is_made_of_words, secret_names};
+use konverge_base::model::json_parts::each_text;
 
 /// `kubectl apply`'s copy of the whole object, including Secret data (kubernetes/kubernetes#23564).
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -56,7 +57,7 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
                     continue;
                 }
                 match place_of(map, key) {
-                    Some(_) => leaves(member, &mut |text| {
+                    Some(_) => each_text(member, &mut |text| {
                         let decoded = (key == "data").then(|| decode(text)).flatten();
                         texts.extend(decoded);
                         texts.push(text.to_owned());
@@ -66,15 +67,6 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
             }
         }
         Value::Array(items) => items.iter().for_each(|item| gather(item, texts)),
-        _ => {}
-    }
-}
-
-fn leaves(value: &Value, seen: &mut dyn FnMut(&str)) {
-    match value {
-        Value::String(text) => seen(text),
-        Value::Array(items) => items.iter().for_each(|item| leaves(item, seen)),
-        Value::Object(map) => map.values().for_each(|member| leaves(member, seen)),
         _ => {}
     }
 }

@@ -11,11 +11,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
-    DataKeys, NamedKeyService, Sealer, StateError, StateStore,
-    document_format::{self, CreateResult},
-    document_mark::DocumentMark,
-    encryption::key_error,
-    keys,
+    DataKeys, NamedKeyService, Sealer, StateError, StateStore, document_format::CreateResult,
+    document_mark::DocumentMark, encryption::key_error, keys,
 };
 use crate::store::Key;
 use konverge_base::error::{SharedError, chain};
@@ -157,8 +154,7 @@ impl StateStore {
                 .transpose()?,
             wrapped,
         };
-        let letter = self.letter("data-key", &place(number), &document)?;
-        match document_format::put(&*self.store, &place(number), &letter).await? {
+        match self.create("data-key", &place(number), &document).await? {
             CreateResult::Ours => Ok(DataKeys {
                 newest,
                 older,

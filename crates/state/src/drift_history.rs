@@ -8,9 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DriftCheck, StateError, StateStore,
-    document_format::{CreateResult, put},
-    keys,
+    DriftCheck, StateError, StateStore, document_format::CreateResult, index_entry::join_later, keys,
 };
 use crate::store::Key;
 use konverge_base::{
@@ -55,14 +53,7 @@ impl DriftHistory {
         for (week, known) in other.weeks {
             self.weeks.entry(week).or_insert(known);
         }
-        for (stack, look) in other.stacks {
-            match self.stacks.get(&stack) {
-                Some(ours) if ours.at >= look.at => {}
-                _ => {
-                    self.stacks.insert(stack, look);
-                }
-            }
-        }
+        join_later(&mut self.stacks, other.stacks, |check| check.at);
     }
 
     /// Records the drift of the current week, and drops old weeks.
@@ -123,8 +114,7 @@ impl StateStore {
             history.note_week(self.clock.wall_clock());
             history.bound_looks();
             let next = numbers.last().map_or(1, |newest| newest + 1);
-            let letter = self.letter("looks", &place(next), &history)?;
-            if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
+            if let CreateResult::Ours = self.create("looks", &place(next), &history).await? {
                 let old = numbers.iter().rev().skip(KEPT - 1);
                 for number in old {
                     if let Err(error) = self.store.delete(&place(*number)).await {

@@ -26,6 +26,7 @@ pub const IDENTITY_VARIABLE: &str = variables::KONVERGE_AGE_IDENTITY;
 #[derive(Clone)]
 pub struct Sealer(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     recipients: Vec<age::x25519::Recipient>,
     /// The identities of the run; the first one is current, the others only decrypt.
@@ -49,8 +50,7 @@ impl Inner {
             recipients,
             identities,
             passphrase,
-            data_keys: Vec::new(),
-            known_data_keys: Vec::new(),
+            ..Self::default()
         })
     }
 
@@ -99,8 +99,7 @@ impl Sealer {
     /// # Errors
     /// An invalid recipient or identity, or a passphrase of fewer than 12 characters.
     pub fn new(recipients: &[String], identity: Option<&str>) -> Result<Option<Self>, StateError> {
-        let inner = Inner::parse(recipients, identity)?;
-        Ok((!inner.is_empty()).then(|| Self(Arc::new(inner))))
+        Self::with_known_data_keys(recipients, identity, Vec::new())
     }
 
     /// Builds a sealer with data keys. Data is encrypted to the recipients and to the newest data key, never
@@ -121,11 +120,8 @@ impl Sealer {
     /// Creates a sealer with a new random identity.
     pub fn generate() -> Self {
         Self(Arc::new(Inner {
-            recipients: Vec::new(),
             identities: vec![age::x25519::Identity::generate()],
-            passphrase: None,
-            data_keys: Vec::new(),
-            known_data_keys: Vec::new(),
+            ..Inner::default()
         }))
     }
 

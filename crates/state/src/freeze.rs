@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DocumentWriter, StateError, StateStore,
-    document_format::{CreateResult, Header, put},
+    document_format::{CreateResult, Header},
     keys,
 };
 use crate::store::Key;
@@ -102,8 +102,7 @@ impl StateStore {
                 earlier: earlier.map(|freeze| freeze.reasons).unwrap_or_default(),
             };
             let next = newest.map_or(1, |newest| newest + 1);
-            let letter = self.letter("freeze", &place(next), &switch)?;
-            if let CreateResult::Ours = put(&*self.store, &place(next), &letter).await? {
+            if let CreateResult::Ours = self.create("freeze", &place(next), &switch).await? {
                 return Ok(());
             }
         }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 
-use super::{StateError, StateStore, document_format, keys};
+use super::{StateError, StateStore, document_format::CreateResult, keys};
 use konverge_secrets::HashKey;
 
 #[derive(Serialize, Deserialize)]
@@ -24,10 +24,9 @@ impl StateStore {
         let body = KeyDocument {
             key: base64::engine::general_purpose::STANDARD.encode(fresh.to_bytes()),
         };
-        let letter = self.letter("key", &keys::hash_key(), &body)?;
-        match document_format::put(&*self.store, &keys::hash_key(), &letter).await? {
-            document_format::CreateResult::Ours => Ok(fresh),
-            document_format::CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
+        match self.create("key", &keys::hash_key(), &body).await? {
+            CreateResult::Ours => Ok(fresh),
+            CreateResult::Theirs(bytes) => self.read_hash_key(&bytes),
         }
     }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::{
     DriftCheck, Proven, StateError, StateStore,
-    document_format::{CreateResult, put},
+    document_format::CreateResult,
     index_entry::{IndexEntry, IndexedStates, StoppedApply},
     keys::{self, RowKeys},
     state_store::{Finished, IN_FLIGHT},
@@ -578,9 +578,7 @@ impl StateStore {
             keys::number(compaction),
             Uuid::new_v4().simple()
         ));
-        let letter = self.letter("index", &key, delta)?;
-        put(&*self.store, &key, &letter).await?;
-        Ok(())
+        self.create("index", &key, delta).await.map(drop)
     }
 
     /// Writes the next compaction, and deletes the deltas that the previous one had merged. If another run
@@ -593,8 +591,8 @@ impl StateStore {
             merged: known.unmerged.union(&known.merged).cloned().collect(),
         };
         let number = known.compaction + 1;
-        let letter = self.letter("index", &compaction_key(number), &compaction)?;
-        if let CreateResult::Theirs(_) = put(&*self.store, &compaction_key(number), &letter).await? {
+        let key = compaction_key(number);
+        if let CreateResult::Theirs(_) = self.create("index", &key, &compaction).await? {
             return Ok(false);
         }
         let deltas = known.merged.iter().map(|name| delta_key(name));

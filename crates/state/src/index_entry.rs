@@ -19,7 +19,7 @@ use konverge_base::model::{
 };
 
 /// The entry of one stack in the index.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IndexEntry {
     /// The epoch of the lease under which the entry was written.
@@ -107,17 +107,9 @@ impl IndexEntry {
             serial,
             open: true,
             retired: false,
-            resources: before.map_or(0, |entry| entry.resources),
-            marks: before.map(|entry| entry.marks.clone()).unwrap_or_default(),
-            places: before.and_then(|entry| entry.places.clone()),
             input_digest: None,
             spec_digest: None,
-            folder: before.map(|entry| entry.folder.clone()).unwrap_or_default(),
-            guarded_as: before.map(|entry| entry.guarded_as.clone()).unwrap_or_default(),
-            commit: before.and_then(|entry| entry.commit.clone()),
-            outputs: before.map(|entry| entry.outputs.clone()).unwrap_or_default(),
-            reads: before.map(|entry| entry.reads.clone()).unwrap_or_default(),
-            summary: before.and_then(|entry| entry.summary.clone()),
+            ..before.cloned().unwrap_or_default()
         }
     }
 
@@ -241,7 +233,8 @@ impl IndexedStates {
     }
 }
 
-fn join_later<T>(
+/// Adds the events of stacks. Of two events of a stack the later one is kept.
+pub(super) fn join_later<T>(
     ours: &mut BTreeMap<StackId, T>,
     theirs: BTreeMap<StackId, T>,
     time: impl Fn(&T) -> Timestamp,

@@ -397,8 +397,8 @@ impl Lease {
         // taken.
         loop {
             let place = keys::lease(&inner.grant.stack, inner.grant.epoch, renewal);
-            let letter = inner.states.letter("lease", &place, &LeaseDocument::Released)?;
-            match put(&*inner.states.store, &place, &letter).await? {
+            let released = inner.states.create("lease", &place, &LeaseDocument::Released);
+            match released.await? {
                 CreateResult::Ours => break,
                 CreateResult::Theirs(bytes) if inner.is_our_renewal(renewal, &bytes) => renewal += 1,
                 CreateResult::Theirs(_) => return Err(inner.lose("another run took over")),
@@ -537,8 +537,7 @@ impl Inner {
             let asked = self.states.clock.monotonic();
             let place = self.lock_renewal().next;
             let key = keys::lease(&self.grant.stack, self.grant.epoch, place);
-            let letter = self.states.letter("lease", &key, &self.grant.document)?;
-            match put(&*self.states.store, &key, &letter).await? {
+            match self.states.create("lease", &key, &self.grant.document).await? {
                 CreateResult::Ours => {
                     let mut standing = self.lock_renewal();
                     standing.confirmed = asked;
@@ -606,8 +605,7 @@ impl Inner {
         } = &self.grant;
         loop {
             let key = keys::journal(stack, *epoch, journal.next);
-            let letter = self.states.letter("journal", &key, &document)?;
-            let write = put(&*self.states.store, &key, &letter);
+            let write = self.states.create("journal", &key, &document);
             let landed = if journal.announced {
                 write.await?
             } else {

@@ -3,7 +3,7 @@
 
 use super::{
     Lease, LeaseOptions, StateError, StateStore, Versioned, WriteReason,
-    document_format::{CreateResult, put},
+    document_format::CreateResult,
     journal::JournalDocument,
     keys::{self, RowKeys},
     lease::{LeaseDocument, LeaseGrant},
@@ -57,8 +57,7 @@ impl StateStore {
         };
         // If several runs want the next epoch, the store lets only one of them create its first document.
         let place = keys::lease(stack, epoch, 0);
-        let letter = self.letter("lease", &place, &held)?;
-        if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
+        if let CreateResult::Theirs(_) = self.create("lease", &place, &held).await? {
             return Ok(None);
         }
         // A run that was suspended may create a number again that was used and deleted, so it checks that its
@@ -89,8 +88,7 @@ impl StateStore {
                 // before it is used.
                 asked = self.clock.monotonic();
                 let place = keys::lease(stack, epoch, renewals);
-                let letter = self.letter("lease", &place, &held)?;
-                if let CreateResult::Theirs(_) = put(&*self.store, &place, &letter).await? {
+                if let CreateResult::Theirs(_) = self.create("lease", &place, &held).await? {
                     return Ok(None);
                 }
                 renewals += 1;
@@ -165,8 +163,8 @@ impl StateStore {
             // journal is closed.
             for entry in next.. {
                 let key = keys::journal(stack, old, entry);
-                let letter = self.letter("journal", &key, &JournalDocument::ClosedBy(epoch))?;
-                match put(&*self.store, &key, &letter).await? {
+                let closed = JournalDocument::ClosedBy(epoch);
+                match self.create("journal", &key, &closed).await? {
                     CreateResult::Ours => break,
                     CreateResult::Theirs(bytes) => {
                         if let (_, JournalDocument::ClosedBy(_)) =
@@ -200,8 +198,7 @@ impl StateStore {
         }
         for renewal in listed.map_or(0, |last| last + 1).. {
             let key = keys::lease(stack, epoch, renewal);
-            let letter = self.letter("lease", &key, end)?;
-            if let CreateResult::Theirs(bytes) = put(&*self.store, &key, &letter).await? {
+            if let CreateResult::Theirs(bytes) = self.create("lease", &key, end).await? {
                 if self.is_end(&key, &bytes)? {
                     return Ok(RowEnd::Before);
                 }
@@ -259,11 +256,8 @@ impl StateStore {
             ),
         };
         let place = keys::state(stack, serial);
-        let letter = self.letter("state", &place, &document)?;
-        Ok(matches!(
-            put(&*self.store, &place, &letter).await?,
-            CreateResult::Ours
-        ))
+        let created = self.create("state", &place, &document).await?;
+        Ok(matches!(created, CreateResult::Ours))
     }
 
     /// Reads the newest readable state document when newer ones are unreadable. Their serials are not used

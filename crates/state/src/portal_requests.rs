@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     StateError, StateStore,
-    document_format::{CreateResult, Header, put},
+    document_format::{CreateResult, Header},
     state_store::IN_FLIGHT,
 };
 use crate::store::Key;
@@ -72,8 +72,7 @@ impl StateStore {
         body: &T,
     ) -> Result<(), StateError> {
         let key = folder().child(name);
-        let document = self.letter(kind, &key, body)?;
-        match put(&*self.store, &key, &document).await? {
+        match self.create(kind, &key, body).await? {
             CreateResult::Ours => Ok(()),
             CreateResult::Theirs(_) => Err(StateError::Missing(format!("`{key}` was written before"))),
         }

@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
-use super::{
-    StateError, StateStore,
-    document_format::{CreateResult, put},
-    state_store::IN_FLIGHT,
-};
+use super::{StateError, StateStore, document_format::CreateResult, state_store::IN_FLIGHT};
 use crate::store::Key;
 use konverge_base::model::{
     CommitId, Shard,
@@ -109,11 +105,8 @@ impl ReviewStore<'_> {
             attempt,
             share,
         };
-        let letter = self.states.letter("review", &key.place(), record)?;
-        Ok(matches!(
-            put(&*self.states.store, &key.place(), &letter).await?,
-            CreateResult::Ours
-        ))
+        let created = self.states.create("review", &key.place(), record).await?;
+        Ok(matches!(created, CreateResult::Ours))
     }
 
     /// Records the comment that showed a review, once for each run, attempt and shard.
@@ -122,8 +115,7 @@ impl ReviewStore<'_> {
     /// The store fails.
     pub async fn save_comment(&self, key: &ReviewKey, comment: &RecordedComment) -> Result<(), StateError> {
         let place = key.comment();
-        let letter = self.states.letter("review-comment", &place, comment)?;
-        put(&*self.states.store, &place, &letter).await?;
+        self.states.create("review-comment", &place, comment).await?;
         Ok(())
     }
 

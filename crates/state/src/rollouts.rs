@@ -9,7 +9,7 @@ use konverge_base::{error::chain, model::rollout::RolloutRecord};
 
 use super::{
     DocumentWriter, StateError, StateStore,
-    document_format::{CreateResult, Header, put},
+    document_format::{CreateResult, Header},
     keys,
     state_store::IN_FLIGHT,
 };
@@ -87,8 +87,7 @@ impl StateStore {
     /// The store fails.
     pub async fn write_rollout(&self, number: u64, record: &RolloutRecord) -> Result<bool, StateError> {
         let key = place(&record.rollout, number);
-        let letter = self.letter("rollout", &key, record)?;
-        let CreateResult::Ours = put(&*self.store, &key, &letter).await? else {
+        let CreateResult::Ours = self.create("rollout", &key, record).await? else {
             return Ok(false);
         };
         let numbers = self.rollout_numbers(&record.rollout).await?;

@@ -49,22 +49,12 @@ impl WriteReason {
 
 impl std::fmt::Display for WriteReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Apply => "apply",
-            Self::Destroy => "destroy",
-            Self::Rollback => "rollback",
-            Self::Takeover => "takeover",
-            Self::Push => "push",
-            Self::Move => "move",
-            Self::Forget => "forget",
-            Self::Import => "import",
-            Self::Rekey => "rekey",
-        })
+        self.serialize(f)
     }
 }
 
 /// The position up to which a state document contains the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct JournalPlace {
     pub epoch: u64,
     pub entry: u64,

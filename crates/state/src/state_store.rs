@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::{
     Clock, DocumentWriter, IndexEntry, IndexedStates, NamedKeyService, Proven, RepositoryId, Sealer,
     StateError, StoppedApply, SystemClock, Versioned, WriteReason,
-    document_format::{Documents, Header, OutgoingDocument, SkippedDocuments},
+    document_format::{self, CreateResult, Documents, Header, OutgoingDocument, SkippedDocuments},
     journal::{self, JournalDocument},
     keys::{self, RowKeys},
     state_document::{JournalPlace, StateDocument},
@@ -345,6 +345,17 @@ impl StateStore {
         self.envelopes.write(kind, place, self.clock.wall_clock(), body)
     }
 
+    /// Creates a document under the key `place`, unless there is one.
+    pub(super) async fn create<T: Serialize + Sync>(
+        &self,
+        kind: &str,
+        place: &Key,
+        body: &T,
+    ) -> Result<CreateResult, StateError> {
+        let letter = self.letter(kind, place, body)?;
+        document_format::put(&*self.store, place, &letter).await
+    }
+
     /// Reads a stack: the listing, the newest document, and the journal.
     pub(super) async fn read(&self, stack: &StackId) -> Result<Reading, StateError> {
         for _ in 0..STALE_LISTINGS {
@@ -378,14 +389,9 @@ impl StateStore {
         let keys: Vec<Key> = rows
             .journals
             .range(from.epoch..)
-            .flat_map(|(epoch, entries)| {
-                entries.iter().map(|entry| JournalPlace {
-                    epoch: *epoch,
-                    entry: *entry,
-                })
-            })
-            .filter(|place| *place >= from)
-            .map(|place| keys::journal(stack, place.epoch, place.entry))
+            .flat_map(|(epoch, entries)| entries.iter().map(|entry| (*epoch, *entry)))
+            .filter(|place| *place >= (from.epoch, from.entry))
+            .map(|(epoch, entry)| keys::journal(stack, epoch, entry))
             .collect();
         let batches: Vec<_> = stream::iter(keys)
             .map(|key| async move {

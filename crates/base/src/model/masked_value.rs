@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use super::json_parts::any_part;
+
 /// Returns the marker of a value that is known only after the apply.
 pub fn unknown() -> Value {
     json!({"$unknown": true})
@@ -40,15 +42,7 @@ pub fn is_opaque(value: &Value) -> bool {
 
 /// Returns true if any part of the value is *known after apply*.
 pub fn holds_unknown(value: &Value) -> bool {
-    holds(value, is_unknown)
-}
-
-fn holds(value: &Value, is_mark: fn(&Value) -> bool) -> bool {
-    match value {
-        Value::Object(map) => is_mark(value) || map.values().any(|member| holds(member, is_mark)),
-        Value::Array(items) => items.iter().any(|item| holds(item, is_mark)),
-        _ => false,
-    }
+    any_part(value, is_unknown)
 }
 
 /// Returns the marker of a secret: its keyed short hash, which shows a reviewer only whether the secret changed.
@@ -165,17 +159,12 @@ pub fn is_secret(value: &Value) -> bool {
 
 /// Returns true if a provider's mask contains `true`: each `true` marks a value as sensitive or unknown.
 pub fn holds_true(mask: &Value) -> bool {
-    match mask {
-        Value::Bool(set) => *set,
-        Value::Array(items) => items.iter().any(holds_true),
-        Value::Object(map) => map.values().any(holds_true),
-        _ => false,
-    }
+    any_part(mask, |part| *part == Value::Bool(true))
 }
 
 /// Returns true if any part of the value is a secret marker.
 pub fn holds_secret(value: &Value) -> bool {
-    holds(value, is_secret)
+    any_part(value, is_secret)
 }
 
 /// Returns true if any part of the value is a marker.

@@ -23,6 +23,7 @@ pub mod group_kind;
 pub mod health;
 pub mod hook;
 pub mod ids;
+pub mod json_parts;
 pub mod kcl_modules;
 pub mod kind_scopes;
 pub mod lint;

@@ -152,6 +152,43 @@ impl StackDocument {
     }
 }
 
+impl StackDocument {
+    /// Returns the document without its resources, and without what rules do not see.
+    #[must_use]
+    pub fn without_resources(&self) -> Self {
+        Self {
+            version: self.version,
+            stack: self.stack.clone(),
+            basis: self.basis,
+            known_as: OtherNames::default(),
+            hidden: BTreeSet::new(),
+            resources: Vec::new(),
+        }
+    }
+}
+
+impl DocumentResource {
+    /// Returns the resource without its values and changes.
+    #[must_use]
+    pub fn without_values(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            runtime: self.runtime,
+            kind: self.kind.clone(),
+            cluster: self.cluster.clone(),
+            action: self.action,
+            replace: self.replace.clone(),
+            data_loss: self.data_loss,
+            before: None,
+            after: None,
+            changes: Vec::new(),
+            unknown: self.unknown.clone(),
+            secret: self.secret.clone(),
+            known_before_write: self.known_before_write,
+        }
+    }
+}
+
 impl PlanDocument {
     /// Returns the document of these stacks.
     pub fn new(mut stacks: Vec<StackDocument>) -> Self {

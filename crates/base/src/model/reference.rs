@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::ResourceId;
+use super::{ResourceId, json_parts::each_text};
 
 /// The prefix of a reference.
 pub const MARK: &str = "$kusion_path.";
@@ -81,18 +81,11 @@ impl Targets {
     /// # Errors
     /// A reference names no resource, or its path has a syntax error.
     pub fn referenced(&self, attributes: &Map<String, Value>) -> Result<BTreeSet<ResourceId>, Unreadable> {
-        fn walk<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
-            match value {
-                Value::String(text) if text.contains(MARK) => texts.push(text),
-                Value::Array(items) => items.iter().for_each(|item| walk(item, texts)),
-                Value::Object(map) => map.values().for_each(|value| walk(value, texts)),
-                _ => {}
-            }
-        }
         let mut texts = Vec::new();
-        attributes.values().for_each(|value| walk(value, &mut texts));
+        let values = attributes.values();
+        values.for_each(|value| each_text(value, &mut |text| texts.push(text)));
         let mut found = BTreeSet::new();
-        for text in texts {
+        for text in texts.into_iter().filter(|text| text.contains(MARK)) {
             found.extend(self.scan(text)?.into_iter().map(|reference| reference.target));
         }
         Ok(found)

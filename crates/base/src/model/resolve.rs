@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::model::{
-    ResourceId, masked_value,
+    ResourceId,
+    json_parts::each_text_mut,
+    masked_value,
     reference::{MARK, Reference, Targets, Unreadable},
 };
 
@@ -89,7 +91,7 @@ impl Targets {
         let mut failed = None;
         let mut renamed = attributes.clone();
         renamed.values_mut().for_each(|value| {
-            for_each_string_mut(value, &mut |text| match self.scan(text) {
+            each_text_mut(value, &mut |text| match self.scan(text) {
                 Ok(references) => {
                     for reference in references.into_iter().rev() {
                         if let Some(name) = names.get(&reference.target) {
@@ -202,17 +204,6 @@ fn value_at(reference: &Reference, known: KnownValue<'_>) -> Result<Value, Refer
     } else {
         at.clone()
     })
-}
-
-fn for_each_string_mut(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
-    match value {
-        Value::String(text) if text.contains(MARK) => visit(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| for_each_string_mut(item, visit)),
-        Value::Object(map) => map
-            .values_mut()
-            .for_each(|value| for_each_string_mut(value, visit)),
-        _ => {}
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ResourceId, StackId, ids::text_id, masked_value};
+use super::{ResourceId, StackId, ids::text_id, json_parts::any_part, masked_value};
 
 /// The prefix of a reference to an output of another stack.
 pub const MARK: &str = "$stack_output.";
@@ -166,14 +166,11 @@ fn excerpt(text: &str) -> String {
 
 /// Returns true if a text of the value contains a reference to an output.
 pub fn holds_mark(value: &Value) -> bool {
-    match value {
+    any_part(value, |part| match part {
         Value::String(text) => text.contains(MARK),
-        Value::Array(items) => items.iter().any(holds_mark),
-        Value::Object(map) => map
-            .iter()
-            .any(|(key, value)| key.contains(MARK) || holds_mark(value)),
+        Value::Object(map) => map.keys().any(|key| key.contains(MARK)),
         _ => false,
-    }
+    })
 }
 
 /// The values of the outputs that a stack reads, and the texts that were replaced.

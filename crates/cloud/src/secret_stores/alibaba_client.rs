@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
+use url::Position;
 
 use super::{
-    SecretProblem, cloud_login,
-    http::{SecretHttpAnswer, SecretHttpClient, service_url, unexpected},
+    SecretProblem,
+    http::{SecretHttpAnswer, SecretHttpClient, service_url},
 };
-use crate::{AlibabaKeys, AlibabaLogin, SignedAlibabaCall};
+use crate::{AccessKeys, AlibabaLogin, SignedAlibabaCall, shared_credentials::with_retries};
 use konverge_secrets::Secrets;
 
 /// The version of the API.
@@ -33,7 +34,7 @@ pub(super) struct AlibabaClient {
     settings: AlibabaSettings,
     secrets: Secrets,
     http: Result<SecretHttpClient, SecretProblem>,
-    keys: Mutex<Option<(Instant, AlibabaKeys, Option<Duration>)>>,
+    keys: Mutex<Option<(Instant, AccessKeys, Option<Duration>)>>,
 }
 
 impl AlibabaClient {
@@ -51,14 +52,14 @@ impl AlibabaClient {
     ///
     /// # Errors
     /// The job has no identity, or Alibaba refuses it.
-    pub(super) async fn keys(&self) -> Result<AlibabaKeys, SecretProblem> {
+    pub(super) async fn keys(&self) -> Result<AccessKeys, SecretProblem> {
         let mut kept = self.keys.lock().await;
         if let Some((at, keys, lasts)) = &*kept
             && lasts.is_none_or(|lasts| at.elapsed() + EARLY < lasts)
         {
             return Ok(keys.clone());
         }
-        let (keys, lasts) = cloud_login::with_retries(|| self.settings.login.keys()).await?;
+        let (keys, lasts) = with_retries(|| self.settings.login.keys()).await?;
         let secrets = [&keys.secret_key].into_iter().chain(&keys.session_token);
         secrets.for_each(|secret| self.secrets.learn(secret));
         *kept = Some((Instant::now(), keys.clone(), lasts));
@@ -76,10 +77,7 @@ impl AlibabaClient {
     ) -> Result<Value, SecretProblem> {
         let http = self.http.as_ref().map_err(Clone::clone)?;
         let mut url = self.url()?;
-        let host = match (url.host_str().unwrap_or_default(), url.port()) {
-            (host, Some(port)) => format!("{host}:{port}"),
-            (host, None) => host.to_owned(),
-        };
+        let host = url[Position::BeforeHost..Position::AfterPort].to_owned();
         let keys = self.keys().await?;
         let call = SignedAlibabaCall {
             host: &host,
@@ -97,11 +95,7 @@ impl AlibabaClient {
             })
         };
         let answer = http.send_unless(send, is_throttled).await?;
-        if answer.status.is_success() {
-            serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON"))
-        } else {
-            Err(problem(http, &answer))
-        }
+        answer.json(|answer| problem(http, answer))
     }
 
     fn url(&self) -> Result<url::Url, SecretProblem> {

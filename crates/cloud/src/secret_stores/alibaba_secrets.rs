@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{
-    AlibabaSettings, FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    AlibabaSettings, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
     alibaba_client::AlibabaClient, http::unexpected, secret_document::zeroize_json,
 };
 use konverge_secrets::{SecretValue, Secrets, decode_base64};
@@ -95,10 +95,7 @@ impl SecretStore for AlibabaSecretsStore {
             let bytes = value.expose_text().and_then(decode_base64);
             value = SecretValue::new(bytes.ok_or_else(|| unexpected("the value is not base64"))?);
         }
-        Ok(FetchedSecret {
-            document: SecretDocument::Whole(value),
-            version: Some(version),
-        })
+        Ok(FetchedSecret::whole(value, Some(version)))
     }
 }
 

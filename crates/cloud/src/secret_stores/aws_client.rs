@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
+use url::Position;
 
 use super::{
-    SecretProblem, SecretRights, cloud_login,
-    http::{SecretHttpAnswer, SecretHttpClient, service_url, unexpected},
+    SecretProblem, SecretRights,
+    http::{SecretHttpAnswer, SecretHttpClient, service_url},
 };
-use crate::{AwsKeys, AwsLogin, SignedJsonPost, aws_host};
+use crate::{AccessKeys, AwsLogin, SignedJsonPost, aws_host, shared_credentials::with_retries};
 use konverge_secrets::Secrets;
 
 /// Keys are renewed this long before they expire.
@@ -45,7 +46,7 @@ pub(super) struct AwsClient {
 /// The result of the last login.
 struct Login {
     at: Instant,
-    result: Result<(AwsKeys, Option<Duration>), SecretProblem>,
+    result: Result<(AccessKeys, Option<Duration>), SecretProblem>,
 }
 
 impl AwsClient {
@@ -87,16 +88,13 @@ impl AwsClient {
             None => format!("https://{}/", aws_host(self.service, region)?),
         };
         let url = service_url(&address)?;
-        let host = match (url.host_str().unwrap_or_default(), url.port()) {
-            (host, Some(port)) => format!("{host}:{port}"),
-            (host, None) => host.to_owned(),
-        };
+        let host = &url[Position::BeforeHost..Position::AfterPort];
         let keys = self.keys(rights).await?;
         let body = request.to_string();
         let post = SignedJsonPost {
             service: self.service,
             region,
-            host: &host,
+            host,
             target,
             body: body.as_bytes(),
         };
@@ -107,14 +105,10 @@ impl AwsClient {
             headers.fold(request, |request, (name, value)| request.header(name, value))
         };
         let answer = http.send_unless(send, is_throttled).await?;
-        if answer.status.is_success() {
-            serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON"))
-        } else {
-            Err(problem(http, &answer))
-        }
+        answer.json(|answer| problem(http, answer))
     }
 
-    async fn keys(&self, rights: SecretRights) -> Result<AwsKeys, SecretProblem> {
+    async fn keys(&self, rights: SecretRights) -> Result<AccessKeys, SecretProblem> {
         let mut login = self.logins[rights as usize].lock().await;
         if let Some(login) = login.as_ref() {
             match &login.result {
@@ -129,7 +123,9 @@ impl AwsClient {
             (SecretRights::Versions, Some(preview_login)) => preview_login,
             _ => &self.settings.login,
         };
-        let result = cloud_login::with_retries(|| of_rights.keys()).await;
+        let result = with_retries(|| of_rights.keys())
+            .await
+            .map_err(SecretProblem::from);
         if let Ok((keys, _)) = &result {
             let secrets = [&keys.secret_key].into_iter().chain(&keys.session_token);
             secrets.for_each(|secret| self.secrets.learn(secret));
@@ -160,7 +156,7 @@ fn is_throttled(answer: &SecretHttpAnswer) -> bool {
 }
 
 fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem {
-    let status = answer.status.as_u16();
+    let status = Some(answer.status.as_u16());
     let code = code(answer);
     let words = http.words(answer, |body| {
         let said = body.get("message").or_else(|| body.get("Message"))?;
@@ -175,25 +171,13 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
         "NotFoundException"
         | "ResourceNotFoundException"
         | "ParameterNotFound"
-        | "ParameterVersionNotFound" => SecretProblem::Missing(Some(status)),
+        | "ParameterVersionNotFound" => SecretProblem::Missing(status),
         "UnrecognizedClientException"
         | "InvalidSignatureException"
         | "ExpiredTokenException"
-        | "MissingAuthenticationTokenException" => SecretProblem::Login {
-            status: Some(status),
-            why,
-        },
-        "AccessDeniedException" => SecretProblem::Denied {
-            status: Some(status),
-            why,
-        },
-        _ if status == 401 || status == 403 => SecretProblem::Denied {
-            status: Some(status),
-            why,
-        },
-        _ => SecretProblem::Unexpected {
-            status: Some(status),
-            why,
-        },
+        | "MissingAuthenticationTokenException" => SecretProblem::Login { status, why },
+        "AccessDeniedException" => SecretProblem::Denied { status, why },
+        _ if matches!(status, Some(401 | 403)) => SecretProblem::Denied { status, why },
+        _ => SecretProblem::Unexpected { status, why },
     }
 }

@@ -17,7 +17,7 @@ use konverge_secrets::Secrets;
 
 /// A symmetric key of AWS KMS.
 pub struct AwsKmsKey {
-    arn: String,
+    pub(super) arn: String,
     client: AwsClient,
 }
 
@@ -30,19 +30,11 @@ impl AwsKmsKey {
         }
     }
 
-    /// Unwraps a secret that another program wrapped with this context.
+    /// Unwraps a secret that was wrapped by a key with this context.
     ///
     /// # Errors
     /// The errors of [`KeyService::unwrap_key`].
-    pub async fn unwrap_with(
-        &self,
-        wrapped: &str,
-        context: &Map<String, Value>,
-    ) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        self.unwrap_by(&self.arn, wrapped, context).await
-    }
-
-    async fn unwrap_by(
+    pub(super) async fn unwrap_with(
         &self,
         key: &str,
         wrapped: &str,
@@ -81,7 +73,7 @@ impl KeyService for AwsKmsKey {
         if account(key) != account(&self.arn) {
             return Err(unexpected("it was wrapped by a key of another account"));
         }
-        self.unwrap_by(key, wrapped, &own_context(context)).await
+        self.unwrap_with(key, wrapped, &own_context(context)).await
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
     aws_client::{AwsClient, AwsSettings},
     http::unexpected,
 };
@@ -60,10 +60,10 @@ impl SecretStore for AwsParametersStore {
         let mut answer = self.client.call(target, &request, SecretRights::Values).await?;
         let version = answer["Parameter"]["Version"].as_u64();
         match answer.pointer_mut("/Parameter/Value").map(Value::take) {
-            Some(Value::String(value)) => Ok(FetchedSecret {
-                document: SecretDocument::Whole(SecretValue::from(value)),
-                version: version.map(|version| version.to_string()),
-            }),
+            Some(Value::String(value)) => {
+                let version = version.map(|version| version.to_string());
+                Ok(FetchedSecret::whole(SecretValue::from(value), version))
+            }
             _ => Err(unexpected("the answer has no value")),
         }
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
     aws_client::{AwsClient, AwsSettings},
     http::unexpected,
     secret_document::zeroize_json,
@@ -81,9 +81,6 @@ impl SecretStore for AwsSecretsStore {
             _ => return Err(unexpected("the answer has no value")),
         };
         zeroize_json(&mut answer);
-        Ok(FetchedSecret {
-            document: SecretDocument::Whole(value),
-            version,
-        })
+        Ok(FetchedSecret::whole(value, version))
     }
 }

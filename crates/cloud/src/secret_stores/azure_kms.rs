@@ -31,7 +31,7 @@ pub struct AzureKeyPlace {
 
 /// An RSA key of a vault.
 pub struct AzureKey {
-    place: AzureKeyPlace,
+    pub(super) place: AzureKeyPlace,
     login: AzureLogin,
     client: BearerClient,
 }

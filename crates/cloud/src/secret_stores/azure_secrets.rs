@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
     bearer_client::{BearerClient, url_of},
     http::unexpected,
     secret_document::zeroize_json,
@@ -97,10 +97,7 @@ impl SecretStore for AzureSecretsStore {
             _ => return Err(unexpected("the answer has no value")),
         };
         zeroize_json(&mut answer);
-        Ok(FetchedSecret {
-            document: SecretDocument::Whole(value),
-            version: Some(id),
-        })
+        Ok(FetchedSecret::whole(value, Some(id)))
     }
 }
 

@@ -8,10 +8,10 @@ use tokio::{sync::Mutex, time::Instant};
 use zeroize::Zeroizing;
 
 use super::{
-    SecretProblem, cloud_login,
+    SecretProblem,
     http::{SecretHttpClient, service_url, unexpected},
 };
-use crate::{AccessToken, CloudError};
+use crate::{AccessToken, CloudError, shared_credentials::with_retries};
 use konverge_secrets::Secrets;
 
 /// A token is renewed this long before it expires.
@@ -48,7 +48,7 @@ impl BearerClient {
         {
             return Ok(token.bearer.clone());
         }
-        let token = cloud_login::with_retries(log_in).await?;
+        let token = with_retries(log_in).await?;
         self.secrets.learn(&token.bearer);
         let bearer = token.bearer.clone();
         *kept = Some((Instant::now(), token));
@@ -89,13 +89,9 @@ impl BearerClient {
         make: impl Fn(&reqwest::Client) -> reqwest::RequestBuilder,
     ) -> Result<Value, SecretProblem> {
         let http = self.http.as_ref().map_err(Clone::clone)?;
+        let words = |body: &Value| body["error"]["message"].as_str().map(str::to_owned);
         let answer = http.send(make).await?;
-        if !answer.status.is_success() {
-            return Err(http.problem(&answer, |body| {
-                body["error"]["message"].as_str().map(str::to_owned)
-            }));
-        }
-        serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON"))
+        answer.json(|answer| http.problem(answer, words))
     }
 }
 

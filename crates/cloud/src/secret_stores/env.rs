@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::{FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore};
+use super::{FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore};
 use konverge_secrets::{SecretValue, is_of_run};
 
 /// The environment of the job as a store, without the variables that Konverge logs in with. It has no
@@ -28,11 +28,8 @@ impl SecretStore for EnvStore {
     }
 
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
-        let value = self.environment.get(&query.path);
-        Ok(FetchedSecret {
-            document: SecretDocument::Whole(SecretValue::from(value.ok_or(SecretProblem::NotSet)?.clone())),
-            version: None,
-        })
+        let value = self.environment.get(&query.path).ok_or(SecretProblem::NotSet)?;
+        Ok(FetchedSecret::whole(SecretValue::from(value.clone()), None))
     }
 }
 

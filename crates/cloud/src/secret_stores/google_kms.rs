@@ -21,7 +21,7 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloudkms";
 /// A symmetric key of Google Cloud KMS.
 pub struct GoogleKmsKey {
     /// The resource name, `projects/P/locations/L/keyRings/R/cryptoKeys/K`.
-    name: String,
+    pub(super) name: String,
     address: String,
     login: GoogleLogin,
     client: BearerClient,

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
     bearer_client::{BearerClient, url_of},
     http::unexpected,
     secret_document::zeroize_json,
@@ -69,10 +69,7 @@ impl SecretStore for GoogleSecretsStore {
         if sum.is_some_and(|sum| sum != crc32c(value.expose()).to_string()) {
             return Err(unexpected("the value is damaged: its checksum does not match"));
         }
-        Ok(FetchedSecret {
-            document: SecretDocument::Whole(value),
-            version: Some(version),
-        })
+        Ok(FetchedSecret::whole(value, Some(version)))
     }
 }
 

@@ -162,6 +162,19 @@ async fn read_body(mut answer: Response) -> Result<Zeroizing<Vec<u8>>, Attempt> 
     Ok(body)
 }
 
+impl SecretHttpAnswer {
+    /// Returns the JSON of a success. `problem` describes another response.
+    pub(super) fn json(
+        &self,
+        problem: impl FnOnce(&Self) -> SecretProblem,
+    ) -> Result<serde_json::Value, SecretProblem> {
+        if !self.status.is_success() {
+            return Err(problem(self));
+        }
+        serde_json::from_slice(&self.body).map_err(|_| unexpected("the answer is not JSON"))
+    }
+}
+
 /// Extracts the server's error text from the body of a response.
 type Words = fn(&serde_json::Value) -> Option<String>;
 

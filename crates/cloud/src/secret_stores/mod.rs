@@ -14,7 +14,6 @@ mod aws_secrets;
 mod azure_kms;
 mod azure_secrets;
 mod bearer_client;
-mod cloud_login;
 mod env;
 mod error;
 mod google_kms;
@@ -49,7 +48,7 @@ pub use kubernetes::{ClusterSecrets, KubernetesStore};
 pub use secret_document::{FetchedSecret, SecretDocument};
 pub use sops::{RevisionFiles, SopsKey, SopsStore};
 pub use sops_copy::{SopsCommon, SopsFileMark, SopsText};
-pub use vault::{KvVersion, VaultSettings, VaultStore};
+pub use vault::{KvVersion, VaultStore};
 pub use vault_client::{VaultLogin, VaultServer};
 pub use vault_transit::{TransitKeyPlace, VaultTransitKey};
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{SecretProblem, http::unexpected};
+use konverge_base::model::json_parts::each_text_mut;
 use konverge_secrets::SecretValue;
 
 /// A secret that was read.
@@ -15,6 +16,21 @@ pub struct FetchedSecret {
     pub document: SecretDocument,
     /// Its version, if the store has versions.
     pub version: Option<String>,
+}
+
+impl FetchedSecret {
+    /// Returns a secret of one value.
+    pub(super) fn whole(value: SecretValue, version: Option<String>) -> Self {
+        let document = SecretDocument::Whole(value);
+        Self { document, version }
+    }
+
+    /// Returns a secret with the fields of a JSON object.
+    pub(super) fn fields(fields: serde_json::Map<String, Value>, version: Option<String>) -> Self {
+        let fields = fields.into_iter();
+        let document = SecretDocument::Fields(fields.map(|(key, value)| (key, from_json(value))).collect());
+        Self { document, version }
+    }
 }
 
 /// The content of a secret.
@@ -26,12 +42,6 @@ pub enum SecretDocument {
 }
 
 impl SecretDocument {
-    /// Converts a JSON object to fields.
-    pub fn from_fields(fields: serde_json::Map<String, Value>) -> Self {
-        let fields = fields.into_iter();
-        Self::Fields(fields.map(|(key, value)| (key, from_json(value))).collect())
-    }
-
     /// Returns the value at the path of keys.
     ///
     /// # Errors
@@ -117,12 +127,7 @@ pub(super) fn secret_in(mut answer: Value, field: &str) -> Result<Zeroizing<Vec<
 
 /// Overwrites the texts of a JSON value.
 pub(super) fn zeroize_json(value: &mut Value) {
-    match value {
-        Value::String(text) => text.zeroize(),
-        Value::Array(items) => items.iter_mut().for_each(zeroize_json),
-        Value::Object(map) => map.values_mut().for_each(zeroize_json),
-        _ => {}
-    }
+    each_text_mut(value, &mut |text| text.zeroize());
 }
 
 #[cfg(test)]

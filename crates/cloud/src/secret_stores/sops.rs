@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{
-    AwsKmsKey, AzureKey, AzureKeyPlace, FetchedSecret, GoogleKmsKey, SecretDocument, SecretProblem,
-    SecretQuery, SecretRights, SecretStore, TransitKeyPlace, VaultTransitKey,
+    AwsKmsKey, AzureKey, AzureKeyPlace, FetchedSecret, GoogleKmsKey, SecretProblem, SecretQuery,
+    SecretRights, SecretStore, TransitKeyPlace, VaultTransitKey,
     sops_file::{OWN_PATH, SopsDataKey, SopsFile, open_age},
 };
 use konverge_base::model::{Digest, masked_value::FILE_VERSION};
@@ -25,14 +25,14 @@ pub trait RevisionFiles: Send + Sync {
 /// A key that may unwrap data keys. The configuration lists these keys: other recipients in a file are not
 /// used.
 pub enum SopsKey {
-    /// A key of AWS KMS, with its ARN.
-    AwsKms(String, AwsKmsKey),
-    /// A key of Google Cloud KMS, with its name.
-    GoogleKms(String, GoogleKmsKey),
+    /// A key of AWS KMS.
+    AwsKms(AwsKmsKey),
+    /// A key of Google Cloud KMS.
+    GoogleKms(GoogleKmsKey),
     /// A key of a Key Vault.
-    AzureKeyVault(AzureKeyPlace, AzureKey),
+    AzureKeyVault(AzureKey),
     /// A key of a transit engine.
-    VaultTransit(TransitKeyPlace, VaultTransitKey),
+    VaultTransit(VaultTransitKey),
 }
 
 /// The files of SOPS as a store.
@@ -81,35 +81,31 @@ impl SopsStore {
             for key in &wrapped {
                 let unwrapped = match (known, key) {
                     (
-                        SopsKey::AwsKms(own, service),
+                        SopsKey::AwsKms(own),
                         SopsDataKey::AwsKms {
                             arn,
                             context,
                             wrapped,
                         },
-                    ) if own == arn => service.unwrap_with(wrapped, context).await,
-                    (
-                        SopsKey::VaultTransit(own, service),
-                        SopsDataKey::VaultTransit { mount, key, wrapped },
-                    ) if own.mount == *mount && own.key == *key => {
-                        service.unwrap_without_context(wrapped).await
-                    }
-                    (SopsKey::GoogleKms(own, service), SopsDataKey::GoogleKms { name, wrapped })
-                        if own == name =>
+                    ) if own.arn == *arn => own.unwrap_with(arn, wrapped, context).await,
+                    (SopsKey::VaultTransit(own), SopsDataKey::VaultTransit { place, wrapped })
+                        if own.place == *place =>
                     {
-                        service.unwrap_without_context(wrapped).await
+                        own.unwrap_without_context(wrapped).await
+                    }
+                    (SopsKey::GoogleKms(own), SopsDataKey::GoogleKms { name, wrapped })
+                        if own.name == *name =>
+                    {
+                        own.unwrap_without_context(wrapped).await
                     }
                     (
-                        SopsKey::AzureKeyVault(own, service),
+                        SopsKey::AzureKeyVault(own),
                         SopsDataKey::AzureKeyVault {
-                            vault,
-                            name,
+                            place,
                             version,
                             wrapped,
                         },
-                    ) if own.vault == *vault && own.name == *name => {
-                        service.unwrap_without_context(version, wrapped).await
-                    }
+                    ) if own.place == *place => own.unwrap_without_context(version, wrapped).await,
                     _ => continue,
                 };
                 match unwrapped {
@@ -129,7 +125,8 @@ fn recipients(wrapped: &[SopsDataKey]) -> String {
         .map(|key| match key {
             SopsDataKey::Age(_) => "age".to_owned(),
             SopsDataKey::AwsKms { arn, .. } => format!("awskms:{}", arn.escape_debug()),
-            SopsDataKey::VaultTransit { mount, key, .. } => {
+            SopsDataKey::VaultTransit { place, .. } => {
+                let TransitKeyPlace { mount, key } = place;
                 format!(
                     "vault-transit:STORE/{}/{}",
                     mount.escape_debug(),
@@ -137,7 +134,8 @@ fn recipients(wrapped: &[SopsDataKey]) -> String {
                 )
             }
             SopsDataKey::GoogleKms { name, .. } => format!("gcpkms:{}", name.escape_debug()),
-            SopsDataKey::AzureKeyVault { vault, name, .. } => {
+            SopsDataKey::AzureKeyVault { place, .. } => {
+                let AzureKeyPlace { vault, name } = place;
                 format!("azurekv:{}/keys/{}", vault.escape_debug(), name.escape_debug())
             }
             SopsDataKey::Unknown(kind) => kind.escape_debug().to_string(),
@@ -173,9 +171,6 @@ impl SecretStore for SopsStore {
                 "its `{OWN_PATH}` names another path, so the file is a copy"
             )));
         }
-        Ok(FetchedSecret {
-            document: SecretDocument::from_fields(values),
-            version: Some(version_of(&bytes)),
-        })
+        Ok(FetchedSecret::fields(values, Some(version_of(&bytes))))
     }
 }

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::Value;
 
 use super::sops_file::{SopsDataKey, SopsFile, armoured_bytes};
+use konverge_base::model::json_parts::each_text;
 
 /// The parts of a SOPS file by which its copies are recognized.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,10 @@ impl SopsText {
         let mut text = joined(&written);
         // JSON and YAML can escape characters, so the decoded texts are searched, too.
         for document in konverge_base::yaml::documents(&written).unwrap_or_default() {
-            add_texts(&document, &mut text);
+            each_text(&document, &mut |written| {
+                text.push('\n');
+                text.push_str(&joined(written));
+            });
         }
         let values = text.split("ENC[AES256_GCM,").skip(1);
         let values = values.filter_map(|rest| Some(rest.split_once(",type:")?.0.to_owned()));
@@ -76,18 +79,6 @@ impl SopsText {
             values: values.collect(),
             text,
         }
-    }
-}
-
-fn add_texts(value: &Value, text: &mut String) {
-    match value {
-        Value::String(written) => {
-            text.push('\n');
-            text.push_str(&joined(written));
-        }
-        Value::Array(items) => items.iter().for_each(|item| add_texts(item, text)),
-        Value::Object(fields) => fields.values().for_each(|field| add_texts(field, text)),
-        _ => {}
     }
 }
 

@@ -22,6 +22,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
+use super::{AzureKeyPlace, TransitKeyPlace};
+use konverge_base::model::json_parts::each_text;
+
 /// The maximum size of a file in bytes.
 const LARGEST: usize = 1 << 20;
 
@@ -54,17 +57,12 @@ pub(super) enum SopsDataKey {
         wrapped: String,
     },
     /// A ciphertext of Vault's transit engine.
-    VaultTransit {
-        mount: String,
-        key: String,
-        wrapped: String,
-    },
+    VaultTransit { place: TransitKeyPlace, wrapped: String },
     /// A ciphertext of Google Cloud KMS in base64.
     GoogleKms { name: String, wrapped: String },
     /// A data key that one version of a key in Azure Key Vault wrapped.
     AzureKeyVault {
-        vault: String,
-        name: String,
+        place: AzureKeyPlace,
         version: String,
         wrapped: String,
     },
@@ -93,33 +91,20 @@ impl SopsDataKey {
 /// The member `sops` of a file.
 #[derive(Debug, Deserialize)]
 struct Metadata {
-    #[serde(default)]
     age: Option<Vec<AgeEntry>>,
-    #[serde(default)]
     kms: Option<Vec<KmsEntry>>,
-    #[serde(default)]
     hc_vault: Option<Vec<VaultEntry>>,
-    #[serde(default)]
     gcp_kms: Option<Vec<GoogleEntry>>,
-    #[serde(default)]
     azure_kv: Option<Vec<AzureEntry>>,
-    #[serde(default)]
     key_groups: Option<Vec<Value>>,
-    #[serde(default)]
     shamir_threshold: Option<u64>,
     lastmodified: String,
     mac: String,
-    #[serde(default)]
     unencrypted_suffix: Option<String>,
-    #[serde(default)]
     encrypted_suffix: Option<String>,
-    #[serde(default)]
     unencrypted_regex: Option<String>,
-    #[serde(default)]
     encrypted_regex: Option<String>,
-    #[serde(default)]
     unencrypted_comment_regex: Option<String>,
-    #[serde(default)]
     encrypted_comment_regex: Option<String>,
     #[serde(default)]
     mac_only_encrypted: bool,
@@ -136,9 +121,7 @@ struct AgeEntry {
 #[derive(Debug, Deserialize)]
 struct KmsEntry {
     arn: String,
-    #[serde(default)]
     role: Option<String>,
-    #[serde(default)]
     context: Option<Map<String, Value>>,
     enc: String,
 }
@@ -216,9 +199,9 @@ impl SopsFile {
     /// Returns the encrypted values and the MAC, each with ciphertext, nonce and tag, as SOPS writes them.
     pub(super) fn sealed_values(&self) -> Vec<String> {
         let mut found = Vec::new();
-        self.values
-            .values()
-            .for_each(|value| add_sealed(value, &mut found));
+        for value in self.values.values() {
+            each_text(value, &mut |text| found.extend(sealed_text(text)));
+        }
         found.extend(sealed_text(&self.metadata.mac));
         found
     }
@@ -238,8 +221,10 @@ impl SopsFile {
         }));
         let vault = metadata.hc_vault.iter().flatten();
         keys.extend(vault.map(|entry| SopsDataKey::VaultTransit {
-            mount: entry.engine_path.trim_matches('/').to_owned(),
-            key: entry.key_name.clone(),
+            place: TransitKeyPlace {
+                mount: entry.engine_path.trim_matches('/').to_owned(),
+                key: entry.key_name.clone(),
+            },
             wrapped: entry.enc.clone(),
         }));
         let google = metadata.gcp_kms.iter().flatten();
@@ -249,8 +234,10 @@ impl SopsFile {
         }));
         let azure = metadata.azure_kv.iter().flatten();
         keys.extend(azure.map(|entry| SopsDataKey::AzureKeyVault {
-            vault: entry.vault_url.trim_end_matches('/').to_owned(),
-            name: entry.name.clone(),
+            place: AzureKeyPlace {
+                vault: entry.vault_url.trim_end_matches('/').to_owned(),
+                name: entry.name.clone(),
+            },
             version: entry.version.clone(),
             wrapped: entry.enc.clone(),
         }));
@@ -457,15 +444,6 @@ fn sealed_text(text: &str) -> Option<String> {
     parts(text)?;
     let (sealed, _) = text.strip_prefix("ENC[AES256_GCM,")?.rsplit_once(",type:")?;
     Some(sealed.to_owned())
-}
-
-fn add_sealed(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::String(text) => found.extend(sealed_text(text)),
-        Value::Array(items) => items.iter().for_each(|item| add_sealed(item, found)),
-        Value::Object(fields) => fields.values().for_each(|field| add_sealed(field, found)),
-        _ => {}
-    }
 }
 
 /// Formats a number without an exponent, as SOPS hashes it.

@@ -7,21 +7,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    FetchedSecret, SecretDocument, SecretProblem, SecretQuery, SecretRights, SecretStore,
+    FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore,
     http::unexpected,
     vault_client::{VaultClient, VaultServer},
 };
 use konverge_secrets::Secrets;
-
-/// The address of the engine.
-pub struct VaultSettings {
-    /// The server and its login.
-    pub server: VaultServer,
-    /// The mount of the engine. `None`: the first component of each path is the mount.
-    pub mount: Option<String>,
-    /// The version of the KV engine.
-    pub engine: KvVersion,
-}
 
 /// The version of the KV engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +24,7 @@ pub enum KvVersion {
 
 /// A KV engine of Vault as a store.
 pub struct VaultStore {
+    /// The mount of the engine. `None`: the first component of each path is the mount.
     mount: Option<String>,
     engine: KvVersion,
     client: VaultClient,
@@ -41,11 +32,11 @@ pub struct VaultStore {
 
 impl VaultStore {
     /// Creates the store. The tokens of its logins are added to `secrets`, which masks them.
-    pub fn new(settings: VaultSettings, secrets: Secrets) -> Self {
+    pub fn new(server: VaultServer, mount: Option<String>, engine: KvVersion, secrets: Secrets) -> Self {
         Self {
-            mount: settings.mount,
-            engine: settings.engine,
-            client: VaultClient::new(settings.server, secrets),
+            mount,
+            engine,
+            client: VaultClient::new(server, secrets),
         }
     }
 
@@ -101,30 +92,21 @@ impl SecretStore for VaultStore {
 
     async fn read(&self, query: &SecretQuery) -> Result<FetchedSecret, SecretProblem> {
         let (mount, path) = self.place(&query.path)?;
-        let version = query.version.as_ref();
-        let (path, is_two) = match self.engine {
-            KvVersion::One => (format!("{mount}/{path}"), false),
-            KvVersion::Two => {
-                let version = version.map(|version| format!("?version={version}"));
-                (
-                    format!("{mount}/data/{path}{}", version.unwrap_or_default()),
-                    true,
-                )
-            }
-        };
-        let mut found = self.client.get(&path, SecretRights::Values).await?;
-        if !is_two {
-            return Ok(FetchedSecret {
-                document: SecretDocument::from_fields(found),
-                version: None,
-            });
+        if self.engine == KvVersion::One {
+            let path = format!("{mount}/{path}");
+            let found = self.client.get(&path, SecretRights::Values).await?;
+            return Ok(FetchedSecret::fields(found, None));
         }
+        let version = query.version.as_ref();
+        let version = version.map(|version| format!("?version={version}"));
+        let path = format!("{mount}/data/{path}{}", version.unwrap_or_default());
+        let mut found = self.client.get(&path, SecretRights::Values).await?;
         let version = found.get("metadata").and_then(|about| about["version"].as_u64());
         match found.get_mut("data").map(Value::take) {
-            Some(Value::Object(fields)) => Ok(FetchedSecret {
-                document: SecretDocument::from_fields(fields),
-                version: version.map(|version| version.to_string()),
-            }),
+            Some(Value::Object(fields)) => {
+                let version = version.map(|version| version.to_string());
+                Ok(FetchedSecret::fields(fields, version))
+            }
             Some(Value::Null) => Err(SecretProblem::Missing(None)),
             _ => Err(unexpected(
                 "the answer has no fields; is it a KV engine of version 2?",

@@ -10,11 +10,11 @@ use tokio::{sync::Mutex, time::Instant};
 use zeroize::Zeroizing;
 
 use super::{
-    SecretProblem, SecretRights, cloud_login,
+    SecretProblem, SecretRights,
     http::{SecretHttpAnswer, SecretHttpClient, unexpected},
     secret_document::zeroize_json,
 };
-use crate::JobIdentity;
+use crate::{JobIdentity, shared_credentials::with_retries};
 use konverge_secrets::Secrets;
 
 /// After a denial, only a session older than this is renewed: the token of a newer one cannot have expired, so
@@ -214,7 +214,7 @@ impl VaultClient {
                 preview_role,
                 identity,
             } => {
-                let jwt = cloud_login::with_retries(|| identity.token()).await?;
+                let jwt = with_retries(|| identity.token()).await?;
                 let jwt = jwt.ok_or_else(|| {
                     missing("this job gets no OIDC token; it needs `permissions: {id-token: write}`")
                 })?;
@@ -290,11 +290,7 @@ impl Session {
 
 /// Returns `data` of a response.
 fn data_of(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> Result<Map<String, Value>, SecretProblem> {
-    if !answer.status.is_success() {
-        return Err(http.problem(answer, errors));
-    }
-    let mut body: Value =
-        serde_json::from_slice(&answer.body).map_err(|_| unexpected("the answer is not JSON"))?;
+    let mut body = answer.json(|answer| http.problem(answer, errors))?;
     match body.get_mut("data").map(Value::take) {
         Some(Value::Object(data)) => Ok(data),
         _ => Err(unexpected("the answer has no `data`")),

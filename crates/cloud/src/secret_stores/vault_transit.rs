@@ -25,7 +25,7 @@ pub struct TransitKeyPlace {
 
 /// A key of a transit engine, of an authenticated type: `aes256-gcm96` or `chacha20-poly1305`.
 pub struct VaultTransitKey {
-    place: TransitKeyPlace,
+    pub(super) place: TransitKeyPlace,
     client: VaultClient,
 }
 

@@ -56,21 +56,10 @@ async fn fetch_unbounded(
         GitRevision::Commit(commit) => commit.clone(),
     };
     // A shallow fetch of the one revision first: it is much smaller than the history.
-    let shallow = git(
-        packages,
-        folder,
-        &["fetch", "--quiet", "--depth=1", "--", url, &wanted],
-    )
-    .await;
-    match (shallow, at) {
-        (Ok(()), _) => {
-            check_size(packages, folder, "FETCH_HEAD").await?;
-            git(
-                packages,
-                folder,
-                &["checkout", "--quiet", "--detach", "FETCH_HEAD"],
-            )
-            .await?
+    let shallow = ["fetch", "--quiet", "--depth=1", "--", url, &wanted];
+    match (git(packages, folder, &shallow).await, at) {
+        (Ok(_), _) => {
+            check_out(packages, folder, "FETCH_HEAD").await?;
         }
         // The server needs a full commit id, does not serve single commits, or does not support shallow fetches: fetch
         // everything.
@@ -80,26 +69,10 @@ async fn fetch_unbounded(
                 GitRevision::Branch(branch) => format!("refs/remotes/o/{branch}"),
                 GitRevision::Commit(commit) => commit.clone(),
             };
-            git(
-                packages,
-                folder,
-                &[
-                    "fetch",
-                    "--quiet",
-                    "--tags",
-                    "--",
-                    url,
-                    "+refs/heads/*:refs/remotes/o/*",
-                ],
-            )
-            .await?;
-            check_size(packages, folder, &revision).await?;
-            git(
-                packages,
-                folder,
-                &["checkout", "--quiet", "--detach", &revision, "--"],
-            )
-            .await?;
+            let branches = "+refs/heads/*:refs/remotes/o/*";
+            let everything = ["fetch", "--quiet", "--tags", "--", url, branches];
+            git(packages, folder, &everything).await?;
+            check_out(packages, folder, &revision).await?;
         }
         (Err(why), _) => return Err(why),
     }
@@ -109,7 +82,7 @@ async fn fetch_unbounded(
         None => folder.to_owned(),
     };
     copy(&root, target, packages.bounds)?;
-    let head = run(packages, folder, &["rev-parse", "--verify", "HEAD^{commit}"]).await?;
+    let head = git(packages, folder, &["rev-parse", "--verify", "HEAD^{commit}"]).await?;
     Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
 }
 
@@ -119,7 +92,7 @@ async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<
     let Some(rest) = url.strip_prefix("git://") else {
         return Ok(url.to_owned());
     };
-    let found = run(packages, folder, &["ls-remote", "--get-url", "--", url]).await?;
+    let found = git(packages, folder, &["ls-remote", "--get-url", "--", url]).await?;
     let is_configured = String::from_utf8_lossy(&found.stdout).trim() != url;
     Ok(if is_configured {
         url.to_owned()
@@ -128,9 +101,9 @@ async fn address(packages: &PackageFetcher, folder: &Path, url: &str) -> Result<
     })
 }
 
-/// Checks the number of files in a revision and their bytes against the limits, before they are checked out.
-async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), SharedError> {
-    let listed = run(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
+/// Checks a revision out, after its number of files and their bytes were checked against the limits.
+async fn check_out(packages: &PackageFetcher, folder: &Path, revision: &str) -> Result<(), SharedError> {
+    let listed = git(packages, folder, &["ls-tree", "-r", "-z", "-l", revision, "--"]).await?;
     let mut count = Count::new(packages.bounds);
     for line in listed
         .stdout
@@ -143,14 +116,11 @@ async fn check_size(packages: &PackageFetcher, folder: &Path, revision: &str) ->
         let size = facts.split_whitespace().nth(3).and_then(|size| size.parse().ok());
         count.add(size.unwrap_or(0))?;
     }
-    Ok(())
+    let checkout = ["checkout", "--quiet", "--detach", revision, "--"];
+    git(packages, folder, &checkout).await.map(|_| ())
 }
 
-async fn git(packages: &PackageFetcher, folder: &Path, arguments: &[&str]) -> Result<(), SharedError> {
-    run(packages, folder, arguments).await.map(|_| ())
-}
-
-async fn run(
+async fn git(
     packages: &PackageFetcher,
     folder: &Path,
     arguments: &[&str],

@@ -6,6 +6,7 @@ use super::lock_entry::{KEYS, LockEntry};
 const SECTION: &str = "dependencies";
 
 /// A table of the file, from its header to the next table.
+#[derive(Default)]
 struct Block {
     path: Vec<String>,
     lines: Vec<String>,
@@ -22,10 +23,9 @@ pub(super) fn update(text: &str, entries: &[LockEntry]) -> Result<String, String
     let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut blocks = blocks(text);
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
-        blocks.push(Block {
-            path: vec![SECTION.to_owned()],
-            lines: vec![format!("[{SECTION}]{end}")],
-        });
+        let path = vec![SECTION.to_owned()];
+        let lines = vec![format!("[{SECTION}]{end}")];
+        blocks.push(Block { path, lines });
     }
     for entry in entries {
         set(&mut blocks, entry, end);
@@ -47,16 +47,11 @@ pub(super) fn update(text: &str, entries: &[LockEntry]) -> Result<String, String
 
 /// Splits the text into the lines before the first table, and each table. Joined, the parts are the whole text.
 fn blocks(text: &str) -> Vec<Block> {
-    let mut blocks = vec![Block {
-        path: Vec::new(),
-        lines: Vec::new(),
-    }];
+    let mut blocks = vec![Block::default()];
     for line in text.split_inclusive('\n') {
         if let Some(path) = head(line) {
-            blocks.push(Block {
-                path,
-                lines: Vec::new(),
-            });
+            let lines = Vec::new();
+            blocks.push(Block { path, lines });
         }
         if let Some(block) = blocks.last_mut() {
             block.lines.push(line.to_owned());
@@ -112,15 +107,10 @@ fn set(blocks: &mut Vec<Block>, entry: &LockEntry, end: &str) {
     {
         *last = with_end(std::mem::take(last), end);
     }
-    let mut own = vec![format!("  [{SECTION}.{}]{end}", bare_or_quoted(&entry.key))];
-    own.extend(lines(entry, end));
-    blocks.insert(
-        at,
-        Block {
-            path: vec![SECTION.to_owned(), entry.key.clone()],
-            lines: own,
-        },
-    );
+    let path = vec![SECTION.to_owned(), entry.key.clone()];
+    let head = format!("  [{SECTION}.{}]{end}", bare_or_quoted(&entry.key));
+    let lines = std::iter::once(head).chain(lines(entry, end)).collect();
+    blocks.insert(at, Block { path, lines });
 }
 
 fn lines<'a>(entry: &'a LockEntry, end: &'a str) -> impl Iterator<Item = String> + 'a {

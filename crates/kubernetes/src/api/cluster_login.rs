@@ -37,7 +37,7 @@ impl ClusterLogin {
         let (words, flags) = parse_arguments(plugin.args.as_deref().unwrap_or_default())?;
         let mut environment = environment.clone();
         for variable in plugin.env.iter().flatten() {
-            environment = environment.with(variable.get("name")?, variable.get("value")?);
+            environment = environment.with(variable.get("name")?, variable.get("value")?.as_str());
         }
         let flag = |name: &str| flags.get(name).map(|value| (*value).to_owned());
         let has_only = |known: &[&str]| flags.keys().all(|name| known.contains(name));
@@ -64,9 +64,7 @@ impl ClusterLogin {
                         ("client-id", variables::AZURE_CLIENT_ID),
                         ("tenant-id", variables::AZURE_TENANT_ID),
                     ] {
-                        if let Some(value) = flags.get(name) {
-                            environment = environment.with(variable, value);
-                        }
+                        environment = environment.with(variable, flags.get(name).copied());
                     }
                 }
                 Some(Self::Aks {

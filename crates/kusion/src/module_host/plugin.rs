@@ -19,7 +19,7 @@ use nix::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, BufReader},
     net::{TcpStream, UnixStream},
-    process::{Child, ChildStdout, Command},
+    process::{Child, ChildStdout},
 };
 
 use super::{
@@ -29,7 +29,7 @@ use super::{
     messages::Empty,
     plugin_output::{PluginOutput, drain},
 };
-use konverge_base::{error::SharedError, process::die_with_parent, variables};
+use konverge_base::{error::SharedError, process, variables};
 use konverge_sandbox::{MISSING, SandboxLayers, SandboxMode, SandboxProfile};
 
 /// Maximum time for which a module may go on running after its response before it is killed.
@@ -143,17 +143,8 @@ impl Plugin {
         let folder = temporary.path().canonicalize().map_err(failed)?;
         let sandbox = serde_json::to_string(&sandbox_layers(setup, &folder))
             .map_err(|error| ModuleError::Start(error.into()))?;
-        let mut command = Command::new(&setup.executable);
-        command
-            .arg("__worker")
-            .arg(sandbox)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .process_group(0);
-        die_with_parent(&mut command);
+        let mut command = process::worker(&setup.executable, ["__worker", &sandbox]);
+        command.stdin(Stdio::null());
         let child = command.spawn().map_err(failed)?;
         let group = child.id().and_then(|id| i32::try_from(id).ok());
         Ok(Self {

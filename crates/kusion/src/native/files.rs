@@ -119,14 +119,8 @@ impl PodFiles {
 }
 
 fn config_map(call: &ModuleCall<'_>, name: &str, file: &str, content: &str) -> Result<Resource, KusionError> {
-    let object = ObjectName {
-        api_version: "v1",
-        kind: "ConfigMap",
-        namespace: Some(call.namespace),
-        name,
-    };
-    let data = json!({ file: content });
-    let body = Map::from_iter([("data".to_owned(), data)]);
+    let object = ObjectName::new("v1", "ConfigMap", Some(call.namespace), name);
+    let body = json!({"data": {file: content}});
     object.resource(call.app, &Map::new(), &Map::new(), body)
 }
 

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     call::{ModuleCall, ModuleOutput, merge_texts},
     network_settings::{
-        BackendConfig, IngressConfig, NetworkConfig, PathConfig, PlatformNetwork, PlatformPort, PortConfig,
-        WorkloadMetadata,
+        IngressConfig, NetworkConfig, PlatformNetwork, PlatformPort, PortConfig, WorkloadMetadata,
     },
 };
 use crate::{KusionError, kubernetes_object::ObjectName};
@@ -15,7 +14,7 @@ use konverge_base::model::spec::Resource;
 
 /// Generates the resources of a `network.Network`.
 pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionError> {
-    let config: NetworkConfig = call.read("network", call.developer)?;
+    let mut config: NetworkConfig = call.read("network", call.developer)?;
     if config.ports.iter().any(|port| port.port == 0) {
         return Err(call.refuse("`ports`: 0 is not a port: write 1 to 65535"));
     }
@@ -28,56 +27,23 @@ pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionErro
             output.resources.push(service(call, &ports, &platform, public)?);
         }
     }
-    let object = |kind, namespace, suffix: &str, labels, annotations, body: Value| {
-        let name = format!("{}-{suffix}", call.unique_name());
-        let object = ObjectName {
-            api_version: "networking.k8s.io/v1",
-            kind,
-            namespace,
-            name: &name,
-        };
-        let (labels, annotations) = (
-            merge_texts(labels, Map::new()),
-            merge_texts(annotations, Map::new()),
-        );
-        object.resource(
-            call.app,
-            &labels,
-            &annotations,
-            body.as_object().cloned().unwrap_or_default(),
-        )
+    let object = |kind: &str, namespace, labels, annotations, body| {
+        let name = format!("{}-{}", call.unique_name(), kind.to_lowercase());
+        let labels = merge_texts(labels, Map::new());
+        let annotations = merge_texts(annotations, Map::new());
+        let object = ObjectName::new("networking.k8s.io/v1", kind, namespace, &name);
+        object.resource(call.app, &labels, &annotations, body)
     };
-    if let Some(ingress) = &config.ingress {
-        let spec = ingress_spec(call, ingress, &config.ports)?;
-        let body = json!({"spec": spec, "status": {"loadBalancer": {}}});
+    if let Some(ingress) = &mut config.ingress {
+        name_services(call, ingress, &config.ports)?;
+        let body = json!({"spec": ingress, "status": {"loadBalancer": {}}});
         let namespace = Some(call.namespace);
-        let resource = object(
-            "Ingress",
-            namespace,
-            "ingress",
-            &ingress.labels,
-            &ingress.annotations,
-            body,
-        )?;
+        let resource = object("Ingress", namespace, &ingress.labels, &ingress.annotations, body)?;
         output.resources.push(resource);
     }
     if let Some(class) = &config.ingress_class {
-        let mut spec = Map::new();
-        if let Some(controller) = &class.controller {
-            spec.insert("controller".to_owned(), json!(controller));
-        }
-        if let Some(parameters) = &class.parameters {
-            spec.insert("parameters".to_owned(), json!(parameters));
-        }
-        let body = json!({ "spec": spec });
-        let resource = object(
-            "IngressClass",
-            None,
-            "ingressclass",
-            &class.labels,
-            &class.annotations,
-            body,
-        )?;
+        let body = json!({ "spec": class });
+        let resource = object("IngressClass", None, &class.labels, &class.annotations, body)?;
         output.resources.push(resource);
     }
     Ok(output)
@@ -99,10 +65,8 @@ fn service(
         return Err(call.refuse("ports need a workload"));
     };
     let own = WorkloadMetadata::deserialize(workload).unwrap_or_default();
-    let (mut labels, mut annotations) = (
-        merge_texts(&own.labels, call.selector()),
-        merge_texts(&own.annotations, Map::new()),
-    );
+    let mut labels = merge_texts(&own.labels, call.selector());
+    let mut annotations = merge_texts(&own.annotations, Map::new());
     if public {
         let port = platform
             .port
@@ -133,92 +97,29 @@ fn service(
         "selector": call.selector(),
         "type": if public { "LoadBalancer" } else { "ClusterIP" },
     });
-    let object = ObjectName {
-        api_version: "v1",
-        kind: "Service",
-        namespace: Some(call.namespace),
-        name: &name,
-    };
-    let body = Map::from_iter([
-        ("spec".to_owned(), spec),
-        ("status".to_owned(), json!({"loadBalancer": {}})),
-    ]);
+    let object = ObjectName::new("v1", "Service", Some(call.namespace), &name);
+    let body = json!({"spec": spec, "status": {"loadBalancer": {}}});
     object.resource(call.app, &labels, &annotations, body)
 }
 
-fn ingress_spec(
+/// Names the Services of the backends that name none: the Service of the port.
+fn name_services(
     call: &ModuleCall<'_>,
-    ingress: &IngressConfig,
+    ingress: &mut IngressConfig,
     ports: &[PortConfig],
-) -> Result<Map<String, Value>, KusionError> {
-    let mut spec = Map::new();
-    if let Some(default) = &ingress.default_backend {
-        spec.insert("defaultBackend".to_owned(), backend(call, default, ports)?);
+) -> Result<(), KusionError> {
+    let rules = ingress.rules.iter_mut().filter_map(|rule| rule.http.as_mut());
+    let backends = rules
+        .flat_map(|http| &mut http.paths)
+        .map(|path| &mut path.backend);
+    let backends = backends.chain(&mut ingress.default_backend);
+    let services = backends.filter_map(|backend| backend.service.as_mut());
+    for service in services.filter(|service| service.name.is_empty()) {
+        let port = ports.iter().find(|port| service.port.number == Some(port.port));
+        let port = port.ok_or_else(|| {
+            call.refuse("ingress: a backend without the name of a Service needs the number of one of `ports`")
+        })?;
+        service.name = service_name(call, port.public);
     }
-    if let Some(class) = &ingress.ingress_class_name {
-        spec.insert("ingressClassName".to_owned(), json!(class));
-    }
-    let mut rules = Vec::new();
-    for config in &ingress.rules {
-        let mut rule = Map::new();
-        if let Some(host) = &config.host {
-            rule.insert("host".to_owned(), json!(host));
-        }
-        if let Some(http) = &config.http {
-            let paths = http.paths.iter().map(|path| ingress_path(call, path, ports));
-            let paths = paths.collect::<Result<Vec<_>, _>>()?;
-            rule.insert("http".to_owned(), json!({ "paths": paths }));
-        }
-        rules.push(Value::Object(rule));
-    }
-    if !rules.is_empty() {
-        spec.insert("rules".to_owned(), Value::Array(rules));
-    }
-    if !ingress.tls.is_empty() {
-        spec.insert("tls".to_owned(), json!(ingress.tls));
-    }
-    Ok(spec)
-}
-
-fn ingress_path(
-    call: &ModuleCall<'_>,
-    config: &PathConfig,
-    ports: &[PortConfig],
-) -> Result<Value, KusionError> {
-    let mut path = Map::new();
-    path.insert("backend".to_owned(), backend(call, &config.backend, ports)?);
-    if let Some(text) = &config.path {
-        path.insert("path".to_owned(), json!(text));
-    }
-    if let Some(kind) = &config.path_type {
-        path.insert("pathType".to_owned(), json!(kind));
-    }
-    Ok(Value::Object(path))
-}
-
-fn backend(
-    call: &ModuleCall<'_>,
-    config: &BackendConfig,
-    ports: &[PortConfig],
-) -> Result<Value, KusionError> {
-    let mut backend = Map::new();
-    if let Some(service) = &config.service {
-        let name = match service.name.as_str() {
-            "" => {
-                let port = ports.iter().find(|port| service.port.number == Some(port.port));
-                let port = port.ok_or_else(|| {
-                    call.refuse(
-                        "ingress: a backend without the name of a Service needs the number of one of `ports`",
-                    )
-                })?;
-                service_name(call, port.public)
-            }
-            name => name.to_owned(),
-        };
-        backend.insert("service".to_owned(), json!({"name": name, "port": service.port}));
-    }
-    if let Some(resource) = &config.resource {
-        backend.insert("resource".to_owned(), json!(resource));
-    }
-    Ok(Value::Object(backend))
+    Ok(())
 }

@@ -72,36 +72,41 @@ pub(super) struct WorkloadMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// Settings of the developer for an Ingress. As JSON, they are its `spec`.
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct IngressConfig {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub annotations: BTreeMap<String, String>,
-    pub ingress_class_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub default_backend: Option<BackendConfig>,
-    #[serde(default)]
-    pub tls: Vec<TlsConfig>,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress_class_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleConfig>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tls: Vec<TlsConfig>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackendConfig {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<BackendService>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ReferencedObject>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackendService {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
     /// The name of the Service; empty for the Service of the port.
     #[serde(default)]
@@ -147,42 +152,49 @@ pub(super) struct TlsConfig {
     pub secret_name: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleConfig {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HttpConfig {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
     pub paths: Vec<PathConfig>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PathConfig {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    pub path: Option<String>,
-    pub path_type: Option<String>,
     pub backend: BackendConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_type: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// Settings of the developer for an IngressClass. As JSON, they are its `spec`.
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IngressClassConfig {
-    #[serde(rename = "_type")]
+    #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub labels: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<ReferencedObject>,
 }

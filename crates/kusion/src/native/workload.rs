@@ -116,16 +116,8 @@ impl Workload {
         spec: Map<String, Value>,
     ) -> Result<Resource, KusionError> {
         let name = call.unique_name();
-        let object = ObjectName {
-            api_version,
-            kind,
-            namespace: Some(call.namespace),
-            name: &name,
-        };
-        let body = Map::from_iter([
-            ("spec".to_owned(), Value::Object(spec)),
-            ("status".to_owned(), Value::Object(Map::new())),
-        ]);
+        let object = ObjectName::new(api_version, kind, Some(call.namespace), &name);
+        let body = json!({"spec": spec, "status": {}});
         object.resource(call.app, &self.labels, &self.annotations, body)
     }
 }

@@ -47,9 +47,7 @@ pub(crate) struct NamedText {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ValidationText {
     pub expression: String,
-    #[serde(default)]
     pub message: Option<String>,
-    #[serde(default)]
     pub message_expression: Option<String>,
     /// The reason in the API server's response. It decides nothing here.
     #[serde(default, rename = "reason")]

@@ -17,7 +17,6 @@ const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"]
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PolicySpec {
-    #[serde(default)]
     param_kind: Option<ParamKind>,
     match_constraints: MatchResources,
     #[serde(default)]
@@ -44,9 +43,7 @@ pub(super) struct ParamKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct BindingSpec {
     policy_name: String,
-    #[serde(default)]
     param_ref: Option<ParamRef>,
-    #[serde(default)]
     match_resources: Option<MatchResources>,
     validation_actions: Vec<Action>,
 }
@@ -55,13 +52,9 @@ struct BindingSpec {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ParamRef {
-    #[serde(default)]
     pub name: Option<String>,
-    #[serde(default)]
     pub namespace: Option<String>,
-    #[serde(default)]
     pub selector: Option<LabelSelector>,
-    #[serde(default)]
     pub parameter_not_found_action: Option<NotFound>,
 }
 

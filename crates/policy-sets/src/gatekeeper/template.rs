@@ -33,7 +33,6 @@ struct TemplateSpec {
 #[serde(deny_unknown_fields)]
 struct Target {
     target: String,
-    #[serde(default)]
     rego: Option<String>,
     #[serde(default)]
     libs: Vec<String>,

@@ -9,7 +9,7 @@ use super::{
 };
 use konverge_base::model::{
     FieldPath, GroupKind,
-    other_names::OtherNames,
+    json_parts::any_part,
     plan::Action,
     plan_document::{DocumentChange, DocumentResource, StackDocument},
     spec::RuntimeKind,
@@ -30,16 +30,11 @@ pub(crate) fn objects(document: &StackDocument) -> impl Iterator<Item = (&Docume
 pub(crate) fn plan(document: &StackDocument, without: &[&DocumentResource]) -> RegoValue {
     let resources = document.resources.iter();
     let resources = resources.filter(|resource| !without.iter().any(|other| other.id == resource.id));
-    let rest = StackDocument {
-        version: document.version,
-        stack: document.stack.clone(),
-        basis: document.basis,
-        known_as: OtherNames::default(),
-        hidden: Default::default(),
-        resources: Vec::new(),
-    };
     let resources: Vec<_> = resources.map(plan_resource).collect();
-    with_fields(&rest, [("resources", RegoValue::from(resources))])
+    with_fields(
+        &document.without_resources(),
+        [("resources", RegoValue::from(resources))],
+    )
 }
 
 /// Converts a resource of the document. A created object is both `after` and the value of its change, and is
@@ -68,23 +63,8 @@ fn plan_resource(resource: &DocumentResource) -> RegoValue {
         )
     });
     let changes = RegoValue::from(changes.collect::<Vec<_>>());
-    let rest = DocumentResource {
-        id: resource.id.clone(),
-        runtime: resource.runtime,
-        kind: resource.kind.clone(),
-        cluster: resource.cluster.clone(),
-        action: resource.action,
-        replace: resource.replace.clone(),
-        data_loss: resource.data_loss,
-        before: None,
-        after: None,
-        changes: Vec::new(),
-        unknown: resource.unknown.clone(),
-        secret: resource.secret.clone(),
-        known_before_write: resource.known_before_write,
-    };
     with_fields(
-        &rest,
+        &resource.without_values(),
         [("before", before), ("after", after), ("changes", changes)],
     )
 }
@@ -155,11 +135,10 @@ pub(crate) fn without_nulls(document: &StackDocument) -> Option<StackDocument> {
 }
 
 fn has_null(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.values().any(|field| field.is_null() || has_null(field)),
-        Value::Array(items) => items.iter().any(has_null),
-        _ => false,
-    }
+    any_part(value, |part| {
+        part.as_object()
+            .is_some_and(|map| map.values().any(Value::is_null))
+    })
 }
 
 fn drop_nulls(value: &mut Value) {
@@ -257,6 +236,7 @@ mod tests {
     use super::*;
     use konverge_base::model::{
         RepoPath,
+        other_names::OtherNames,
         plan::{Basis, ChangeOrigin},
         plan_document::DocumentStack,
     };

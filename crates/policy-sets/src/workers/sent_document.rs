@@ -12,11 +12,8 @@ use serde_json::Value;
 
 use crate::PolicySet;
 use konverge_base::model::{
-    ClusterName, FieldPath, ResourceId,
-    other_names::OtherNames,
-    plan::{Action, Basis, ChangeOrigin},
-    plan_document::{DocumentChange, DocumentResource, DocumentStack, StackDocument},
-    spec::RuntimeKind,
+    plan::ChangeOrigin,
+    plan_document::{DocumentChange, DocumentResource, StackDocument},
 };
 
 /// A document that is sent to a worker, or was received by one.
@@ -60,27 +57,18 @@ impl SentDocument {
 
 #[derive(Serialize, Deserialize)]
 struct SentStack<'a> {
-    version: u32,
-    stack: Cow<'a, DocumentStack>,
-    basis: Basis,
+    /// The document without its resources.
+    head: StackDocument,
     resources: Vec<SentResource<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct SentResource<'a> {
-    id: Cow<'a, ResourceId>,
-    runtime: RuntimeKind,
-    kind: Cow<'a, str>,
-    cluster: Option<Cow<'a, ClusterName>>,
-    action: Action,
-    replace: Cow<'a, [FieldPath]>,
-    data_loss: bool,
+    /// The resource without its values and changes.
+    head: DocumentResource,
     before: SentValue<'a>,
     after: SentValue<'a>,
     changes: Vec<SentChange<'a>>,
-    unknown: Cow<'a, [FieldPath]>,
-    secret: Cow<'a, [FieldPath]>,
-    known_before_write: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -133,9 +121,7 @@ impl Serialize for SentDocument {
         let document = &*self.document;
         let resources = document.resources.iter();
         SentStack {
-            version: document.version,
-            stack: Cow::Borrowed(&document.stack),
-            basis: document.basis,
+            head: document.without_resources(),
             resources: resources
                 .map(|resource| sent(resource, self.with_changes))
                 .collect(),
@@ -148,12 +134,8 @@ impl<'de> Deserialize<'de> for SentDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let stack = SentStack::deserialize(deserializer)?;
         let document = StackDocument {
-            version: stack.version,
-            stack: stack.stack.into_owned(),
-            basis: stack.basis,
-            known_as: OtherNames::default(),
-            hidden: Default::default(),
             resources: stack.resources.into_iter().map(received).collect(),
+            ..stack.head
         };
         Ok(Self {
             document: Arc::new(document),
@@ -175,19 +157,10 @@ fn sent(resource: &DocumentResource, with_changes: bool) -> SentResource<'_> {
         origin: Cow::Borrowed(&change.origin),
     });
     SentResource {
-        id: Cow::Borrowed(&resource.id),
-        runtime: resource.runtime,
-        kind: Cow::Borrowed(&resource.kind),
-        cluster: resource.cluster.as_ref().map(Cow::Borrowed),
-        action: resource.action,
-        replace: Cow::Borrowed(&resource.replace),
-        data_loss: resource.data_loss,
+        head: resource.without_values(),
         before: SentValue::new(resource.before.as_ref()),
         after,
         changes: changes.collect(),
-        unknown: Cow::Borrowed(&resource.unknown),
-        secret: Cow::Borrowed(&resource.secret),
-        known_before_write: resource.known_before_write,
     }
 }
 
@@ -201,25 +174,22 @@ fn received(resource: SentResource<'_>) -> DocumentResource {
         origin: change.origin.into_owned(),
     });
     DocumentResource {
-        id: resource.id.into_owned(),
-        runtime: resource.runtime,
-        kind: resource.kind.into_owned(),
-        cluster: resource.cluster.map(Cow::into_owned),
-        action: resource.action,
-        replace: resource.replace.into_owned(),
-        data_loss: resource.data_loss,
         changes: changes.collect(),
         before,
         after,
-        unknown: resource.unknown.into_owned(),
-        secret: resource.secret.into_owned(),
-        known_before_write: resource.known_before_write,
+        ..resource.head
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konverge_base::model::{
+        other_names::OtherNames,
+        plan::{Action, Basis},
+        plan_document::DocumentStack,
+        spec::RuntimeKind,
+    };
 
     /// A resource whose whole object changes, is null, or stays, and one with a change of a field that looks like it.
     #[test]

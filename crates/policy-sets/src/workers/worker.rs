@@ -1,20 +1,18 @@
 //! [`RuleWorker`]: a process that parses and evaluates rules, one request at a time.
 
-use std::{
-    collections::BTreeSet, fmt, os::unix::process::ExitStatusExt, path::Path, process::Stdio, time::Duration,
-};
+use std::{collections::BTreeSet, fmt, os::unix::process::ExitStatusExt, path::Path, time::Duration};
 
 use nix::libc;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStdin, ChildStdout},
 };
 
 use super::{
     protocol::{Answer, MAX_ANSWER, Request, RuleLimits},
     sent_document::KeptDocument,
 };
-use konverge_base::{model::Digest, process::die_with_parent};
+use konverge_base::{model::Digest, process};
 
 /// The maximum of a worker's standard error that is read, in bytes. It may contain secrets, so it is never shown.
 const SAID: u64 = 64 << 10;
@@ -78,20 +76,9 @@ impl RuleWorker {
         };
         let settings = serde_json::to_string(&limits);
         let settings = settings.map_err(|error| WorkerEnd::NotStarted(error.to_string()))?;
-        let mut command = Command::new(&executable);
-        command
-            .arg("__rules")
-            .arg(settings)
-            .env_clear()
-            // By default the allocator reserves a GiB of the address space at once, which would exceed the limit.
-            .env("MIMALLOC_ARENA_RESERVE", "64M")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            // Its own process group: Ctrl-C reaches only this process, which ends its workers itself.
-            .process_group(0);
-        die_with_parent(&mut command);
+        let mut command = process::worker(&executable, ["__rules", &settings]);
+        // By default the allocator reserves a GiB of the address space at once, which would exceed the limit.
+        command.env("MIMALLOC_ARENA_RESERVE", "64M");
         let mut child = command.spawn().map_err(failed)?;
         let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(WorkerEnd::NotStarted("it has no pipes".to_owned()));

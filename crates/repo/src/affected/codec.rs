@@ -84,7 +84,7 @@ numbers!(u8, u32);
 
 /// Implements [`Encode`] for a struct: its fields in order.
 macro_rules! encode_fields {
-    ($type:path { $($field:ident),* $(,)? }) => {
+    ($type:path: $($field:ident),*) => {
         impl $crate::affected::codec::Encode for $type {
             fn put(&self, out: &mut $crate::affected::codec::ByteWriter) {
                 let Self { $($field),* } = self;

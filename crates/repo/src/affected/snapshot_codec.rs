@@ -20,136 +20,40 @@ use konverge_base::model::{
     stack_output::{OutputName, StackReads},
 };
 
-encode_fields!(FileScan {
-    imports,
-    reader_import,
-    reads
-});
+encode_fields!(FileScan: imports, reader_import, reads);
 encode_cases!(ReaderImport: Closed, Open, Renamed);
 
-encode_fields!(Snapshot {
-    commit,
-    listing,
-    core,
-    rules,
-    layout,
-    graph,
-    nodes,
-    inputs,
-    config,
-    workspaces,
-    digests,
-});
-encode_fields!(WorkspaceInput {
-    files,
-    secret_files,
-    digest
-});
+encode_fields!(Snapshot: commit, listing, core, rules, layout, graph, nodes, inputs, config,
+    workspaces, digests);
+encode_fields!(WorkspaceInput: files, secret_files, digest);
 encode_cases!(SettingsOrder: V07, V090, V091);
-encode_fields!(LayoutRules {
-    order,
-    exclude,
-    include,
-    identities,
-});
-encode_fields!(Listing { tree, files });
-encode_fields!(FileEntry { blob, kind });
+encode_fields!(LayoutRules: order, exclude, include, identities);
+encode_fields!(Listing: tree, files);
+encode_fields!(FileEntry: blob, kind);
 encode_cases!(FileKind: File, Symlink, Submodule);
 
-encode_fields!(Layout {
-    stacks,
-    projects,
-    problems,
-    has_module,
-    has_globs,
-    clashes,
-    left_out,
-    in_packages,
-    packages,
-    unseen,
-});
-encode_fields!(Clash { identity, folders });
+encode_fields!(Layout: stacks, projects, problems, has_module, has_globs, clashes, left_out,
+    in_packages, packages, unseen);
+encode_fields!(Clash: identity, folders);
 encode_cases!(PackageKind: Vendored, Dependency);
 encode_cases!(NamedBy: Names, Folder, Config);
-encode_fields!(Project {
-    folder,
-    name,
-    tenant,
-    earlier,
-});
-encode_fields!(EarlierNames { tenant, name });
-encode_fields!(Stack {
-    id,
-    names,
-    earlier_names,
-    named_by,
-    folder,
-    project_folder,
-    manifest,
-    compile,
-    cluster,
-    kubeconfig,
-    reads,
-});
-encode_fields!(SetupError {
-    file,
-    line,
-    column,
-    message,
-});
-encode_fields!(CompileSetup {
-    work_dir,
-    module_root,
-    entries,
-    options,
-    overrides,
-    path_selector,
-    disable_none,
-    strict_range_check,
-    packages,
-    remote_packages,
-    settings_files,
-});
-encode_fields!(Entry { path, package });
-encode_fields!(RemotePackage {
-    name,
-    declared,
-    requirement,
-    locked,
-});
-encode_fields!(LockedPackage {
-    checksum,
-    commit,
-    reference,
-    version,
-    address,
-});
+encode_fields!(Project: folder, name, tenant, earlier);
+encode_fields!(EarlierNames: tenant, name);
+encode_fields!(Stack: id, names, earlier_names, named_by, folder, project_folder, manifest, compile,
+    cluster, kubeconfig, reads);
+encode_fields!(SetupError: file, line, column, message);
+encode_fields!(CompileSetup: work_dir, module_root, entries, options, overrides, path_selector,
+    disable_none, strict_range_check, packages, remote_packages, settings_files);
+encode_fields!(Entry: path, package);
+encode_fields!(RemotePackage: name, declared, requirement, locked);
+encode_fields!(LockedPackage: checksum, commit, reference, version, address);
 
-encode_fields!(PackageNode {
-    place,
-    context,
-    files,
-    edges,
-    links,
-    data,
-    local,
-});
-encode_fields!(NodeFile {
-    path,
-    blob,
-    reader_import,
-    reads,
-});
-encode_fields!(ImportContext { root, packages });
-encode_fields!(StackInputs {
-    entries,
-    files,
-    settings,
-    options,
-    settings_files,
-    error,
-});
-encode_cases!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd, Config, Compiler, Moved, Unresolved, Workspace);
+encode_fields!(PackageNode: place, context, files, edges, links, data, local);
+encode_fields!(NodeFile: path, blob, reader_import, reads);
+encode_fields!(ImportContext: root, packages);
+encode_fields!(StackInputs: entries, files, settings, options, settings_files, error);
+encode_cases!(InputKind: Import, Entry, Settings, Options, Project, Stack, Module, Data, Crd,
+    Config, Compiler, Moved, Unresolved, Workspace);
 
 impl Encode for ImportGraph {
     fn put(&self, out: &mut ByteWriter) {

@@ -43,48 +43,35 @@ enum Parsed {
     Module(Result<Arc<KclMod>, String>),
 }
 
+/// The parsed content of a file; `None` if there is no such file.
+type Found<T, E = YamlError> = Result<Option<Result<Arc<T>, E>>, SourceError>;
+
 /// The number of threads that read and parse. CI machines usually have two cores.
 const READERS: usize = 2;
 
 impl ParsedFiles {
-    pub(super) fn settings(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-    ) -> Result<Option<Result<Arc<Settings>, YamlError>>, SourceError> {
+    pub(super) fn settings(&self, tree: &FileTreeView, file: &RepoPath) -> Found<Settings> {
         Ok(match self.parse_cached(tree, file, Class::Settings)? {
             Some(Parsed::Settings(settings)) => Some(settings),
             _ => None,
         })
     }
 
-    pub(super) fn module(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-    ) -> Result<Option<Result<Arc<KclMod>, String>>, SourceError> {
+    pub(super) fn module(&self, tree: &FileTreeView, file: &RepoPath) -> Found<KclMod, String> {
         Ok(match self.parse_cached(tree, file, Class::Module)? {
             Some(Parsed::Module(module)) => Some(module),
             _ => None,
         })
     }
 
-    pub(super) fn project(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-    ) -> Result<Option<Result<Arc<ProjectManifest>, YamlError>>, SourceError> {
+    pub(super) fn project(&self, tree: &FileTreeView, file: &RepoPath) -> Found<ProjectManifest> {
         Ok(match self.parse_cached(tree, file, Class::Project)? {
             Some(Parsed::Project(document)) => Some(document),
             _ => None,
         })
     }
 
-    pub(super) fn stack(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-    ) -> Result<Option<Result<Arc<StackManifest>, YamlError>>, SourceError> {
+    pub(super) fn stack(&self, tree: &FileTreeView, file: &RepoPath) -> Found<StackManifest> {
         Ok(match self.parse_cached(tree, file, Class::Stack)? {
             Some(Parsed::Stack(document)) => Some(document),
             _ => None,

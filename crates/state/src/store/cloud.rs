@@ -42,12 +42,8 @@ struct CloudStore {
 /// before it is acknowledged.
 pub(super) fn folder(path: &FilePath, options: &StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     let url = format!("file://{}", path.display().to_string().escape_debug());
-    let config = |why: SharedError| StoreError::Config {
-        url: url.clone(),
-        why,
-    };
-    std::fs::create_dir_all(path).map_err(|error| config(error.into()))?;
-    let local = LocalFileSystem::new_with_prefix(path).map_err(|error| config(error.into()))?;
+    std::fs::create_dir_all(path).map_err(|error| StoreError::config(&url, error))?;
+    let local = LocalFileSystem::new_with_prefix(path).map_err(|error| StoreError::config(&url, error))?;
     Ok(Arc::new(CloudStore {
         prefix: String::new(),
         inner: Box::new(local.with_fsync(true)),
@@ -205,12 +201,7 @@ fn client(place: &StoreLocation) -> Result<ClientOptions, StoreError> {
 
 impl CloudStore {
     fn path(&self, key: &Key) -> Result<Path, StoreError> {
-        let text = match (self.prefix.as_str(), key.as_str()) {
-            ("", key) => key.to_owned(),
-            (prefix, "") => prefix.to_owned(),
-            (prefix, key) => format!("{prefix}/{key}"),
-        };
-        Path::parse(&text).map_err(|error| self.error(key, error.into()))
+        Path::parse(key.below(&self.prefix)).map_err(|error| self.error(key, error.into()))
     }
 
     fn error(&self, key: &Key, error: Error) -> StoreError {

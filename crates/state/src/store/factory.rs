@@ -11,7 +11,7 @@ use super::{
     Store, StoreError, cloud, filesystem, http, interruptible::Interruptible, location::StoreLocation,
     options::StoreOptions, oss, sql,
 };
-use konverge_base::{error::SharedError, interrupt::Interrupt};
+use konverge_base::interrupt::Interrupt;
 
 /// Opens the store of a URL: a plain path or `file://`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
 /// `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX`, `postgres://USER@HOST/DATABASE/PREFIX`, `mysql://…`,
@@ -79,30 +79,21 @@ fn trusted_folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn Store
 }
 
 fn check_trust(path: &Path, options: &StoreOptions) -> Result<(), StoreError> {
-    let config = |why: SharedError| StoreError::Config {
-        url: format!("file://{}", path.display().to_string().escape_debug()),
-        why,
-    };
-    let absolute = std::path::absolute(path).map_err(|error| config(error.into()))?;
+    let url = format!("file://{}", path.display().to_string().escape_debug());
+    let absolute = std::path::absolute(path).map_err(|error| StoreError::config(&url, error))?;
     let trusted = options.checkout.trust("the folder of the states", &absolute);
-    trusted.map_err(|error| config(error.into()))?;
-    Ok(())
+    trusted.map(drop).map_err(|error| StoreError::config(url, error))
 }
 
 fn file_path(url: &str, rest: &str) -> Result<PathBuf, StoreError> {
-    let config = |why: &str| StoreError::Config {
-        url: url.to_owned(),
-        why: why.into(),
-    };
     if !rest.starts_with('/') {
-        return Err(config(
-            "a file URL has three slashes, as in file:///var/lib/konverge; or give a plain path",
-        ));
+        let why = "a file URL has three slashes, as in file:///var/lib/konverge; or give a plain path";
+        return Err(StoreError::config(url, why));
     }
     Url::parse(url)
         .ok()
         .and_then(|parsed| parsed.to_file_path().ok())
-        .ok_or_else(|| config("it is not a path of this machine"))
+        .ok_or_else(|| StoreError::config(url, "it is not a path of this machine"))
 }
 
 #[cfg(test)]

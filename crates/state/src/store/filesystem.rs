@@ -33,8 +33,8 @@ pub(super) fn folder(path: PathBuf, options: &StoreOptions) -> Result<Arc<dyn St
         .find(|above| above.exists())
         .filter(|above| !above.is_dir())
     {
-        let why = format!("{} is not a folder", above.display().to_string().escape_debug()).into();
-        return Err(StoreError::Config { url, why });
+        let why = format!("{} is not a folder", above.display().to_string().escape_debug());
+        return Err(StoreError::config(url, why));
     }
     Ok(Arc::new(FolderStore {
         url,
@@ -66,13 +66,18 @@ impl FolderStore {
     async fn create_store(&self) -> Result<&Arc<dyn Store>, StoreError> {
         self.there
             .get_or_try_init(|| async {
-                make_private_folder(&self.path).map_err(|error| StoreError::Config {
-                    url: self.url.clone(),
-                    why: error.into(),
-                })?;
+                make_private_folder(&self.path).map_err(|error| StoreError::config(&self.url, error))?;
                 cloud::folder(&self.path, &self.options)
             })
             .await
+    }
+
+    fn denied(&self, key: &Key, error: io::Error) -> StoreError {
+        StoreError::Denied {
+            url: self.url.clone(),
+            key: key.to_string(),
+            why: error.into(),
+        }
     }
 
     /// Creates the parent folders of a file, and removes the permissions of others from folders that an older
@@ -114,11 +119,7 @@ impl Store for FolderStore {
         let store = self.create_store().await?;
         // The key is the name of the file.
         let file = self.path.join(key.as_str());
-        let denied = |error: io::Error| StoreError::Denied {
-            url: self.url.clone(),
-            key: key.to_string(),
-            why: error.into(),
-        };
+        let denied = |error: io::Error| self.denied(key, error);
         self.close_folders(&file).map_err(denied)?;
         let created = store.create(key, content).await?;
         if created == Created::Created {
@@ -135,11 +136,7 @@ impl Store for FolderStore {
     }
 
     async fn remove_unfinished(&self, folder: &Key) -> Result<(), StoreError> {
-        remove_unfinished(&self.path.join(folder.as_str())).map_err(|error| StoreError::Denied {
-            url: self.url.clone(),
-            key: folder.to_string(),
-            why: error.into(),
-        })
+        remove_unfinished(&self.path.join(folder.as_str())).map_err(|error| self.denied(folder, error))
     }
 }
 

@@ -18,7 +18,11 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{Created, Key, Store, StoreError, http_client::HttpClient, location::StoreLocation};
+use super::{
+    Created, Key, Store, StoreError,
+    http_client::{HttpAnswer, HttpClient},
+    location::StoreLocation,
+};
 use konverge_base::variables;
 
 struct HttpStore {
@@ -54,12 +58,21 @@ impl HttpStore {
         url
     }
 
-    fn authorize(&self, request: RequestBuilder) -> RequestBuilder {
-        match (&self.token, &self.user) {
-            (Some(token), _) => request.bearer_auth(token),
-            (None, Some((user, password))) => request.basic_auth(user, password.as_ref()),
-            (None, None) => request,
-        }
+    async fn send(
+        &self,
+        key: &Key,
+        url: Url,
+        make: impl Fn(&Client, Url) -> RequestBuilder,
+    ) -> Result<HttpAnswer, StoreError> {
+        let authorized = |client: &Client| {
+            let request = make(client, url.clone());
+            match (&self.token, &self.user) {
+                (Some(token), _) => request.bearer_auth(token),
+                (None, Some((user, password))) => request.basic_auth(user, password.as_ref()),
+                (None, None) => request,
+            }
+        };
+        self.requests.send(key, authorized).await
     }
 }
 
@@ -70,11 +83,7 @@ impl Store for HttpStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
-        let url = self.place(key);
-        let answer = self
-            .requests
-            .send(key, |client: &Client| self.authorize(client.get(url.clone())))
-            .await?;
+        let answer = self.send(key, self.place(key), Client::get).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(answer.body)),
@@ -88,10 +97,7 @@ impl Store for HttpStore {
             segments.pop_if_empty().push("");
         }
         url.set_query(Some("list"));
-        let answer = self
-            .requests
-            .send(prefix, |client| self.authorize(client.get(url.clone())))
-            .await?;
+        let answer = self.send(prefix, url, Client::get).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(Vec::new());
         }
@@ -119,16 +125,13 @@ impl Store for HttpStore {
     }
 
     async fn create(&self, key: &Key, content: Bytes) -> Result<Created, StoreError> {
-        let url = self.place(key);
-        let make = |client: &Client| {
-            let request = client.put(url.clone()).header(IF_NONE_MATCH, "*");
-            self.authorize(
-                request
-                    .header(CONTENT_TYPE, "application/octet-stream")
-                    .body(content.clone()),
-            )
+        let make = |client: &Client, url: Url| {
+            let request = client.put(url).header(IF_NONE_MATCH, "*");
+            request
+                .header(CONTENT_TYPE, "application/octet-stream")
+                .body(content.clone())
         };
-        let answer = self.requests.send(key, make).await?;
+        let answer = self.send(key, self.place(key), make).await?;
         match answer.status {
             StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Ok(Created::Exists),
             status if status.is_success() => Ok(Created::Created),
@@ -137,11 +140,7 @@ impl Store for HttpStore {
     }
 
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
-        let url = self.place(key);
-        let answer = self
-            .requests
-            .send(key, |client| self.authorize(client.delete(url.clone())))
-            .await?;
+        let answer = self.send(key, self.place(key), Client::delete).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(()),
             status if status.is_success() => Ok(()),

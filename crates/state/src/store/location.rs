@@ -24,10 +24,7 @@ impl StoreLocation {
     /// Parses a URL.
     pub(super) fn parse(text: &str, options: &StoreOptions) -> Result<Self, StoreError> {
         let shown = without_credentials(text);
-        let config = |why: SharedError| StoreError::Config {
-            url: shown.escape_debug().to_string(),
-            why,
-        };
+        let shown = shown.escape_debug().to_string();
         let allowed = AddressParts {
             // A database URL may name a user, whose password comes from the environment.
             user: text.starts_with("postgres://") || text.starts_with("mysql://"),
@@ -41,18 +38,19 @@ impl StoreLocation {
             let why = format!(
                 "it holds {credential}; credentials come from the environment, never from an address{known}"
             );
-            return Err(config(why.into()));
+            return Err(StoreError::config(shown, why));
         }
-        let mut url = Url::parse(text).map_err(|error| config(not_a_url(error)))?;
+        let mut url = Url::parse(text).map_err(|error| StoreError::config(&shown, not_a_url(error)))?;
         let mut options = options.clone();
         for (key, value) in url.query_pairs() {
-            options.set(&key, &value).map_err(|error| config(error.into()))?;
+            let set = options.set(&key, &value);
+            set.map_err(|error| StoreError::config(&shown, error))?;
         }
         url.set_query(None);
         let place = Self {
             host: url.host_str().unwrap_or_default().to_owned(),
             prefix: url.path().trim_matches('/').to_owned(),
-            shown: shown.escape_debug().to_string(),
+            shown,
             url,
             options,
         };
@@ -104,10 +102,7 @@ impl StoreLocation {
 
     /// Returns a configuration error for this location.
     pub(super) fn error(&self, why: impl Into<SharedError>) -> StoreError {
-        StoreError::Config {
-            url: self.shown.clone(),
-            why: why.into(),
-        }
+        StoreError::config(&self.shown, why)
     }
 }
 

@@ -80,6 +80,15 @@ impl Key {
         keys
     }
 
+    /// Returns the name of this key in a store whose keys begin with this prefix.
+    pub(super) fn below(&self, prefix: &str) -> String {
+        match (prefix, self.as_str()) {
+            ("", key) => key.to_owned(),
+            (prefix, "") => prefix.to_owned(),
+            (prefix, key) => format!("{prefix}/{key}"),
+        }
+    }
+
     /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -171,6 +180,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    pub(super) fn config(url: impl Into<String>, why: impl Into<SharedError>) -> Self {
+        let (url, why) = (url.into(), why.into());
+        Self::Config { url, why }
+    }
+}
+
 impl From<StoreError> for UserError {
     fn from(error: StoreError) -> Self {
         let failure = Self::new(ErrorKind::Store, chain(&error));
@@ -229,10 +245,8 @@ pub trait Store: Send + Sync {
     /// too, and for the pages of the portal, which can be rebuilt: Konverge's own records are never
     /// overwritten.
     async fn replace(&self, key: &Key, _content: Bytes) -> Result<(), StoreError> {
-        Err(StoreError::Config {
-            url: self.url().to_owned(),
-            why: format!("`{key}` cannot be replaced in a store of this kind").into(),
-        })
+        let why = format!("`{key}` cannot be replaced in a store of this kind");
+        Err(StoreError::config(self.url(), why))
     }
 
     /// Removes the remains of killed writes below a folder, which listings do not show. Only for a folder to

@@ -91,14 +91,6 @@ pub(super) fn oss(place: &StoreLocation) -> Result<Arc<dyn Store>, StoreError> {
 }
 
 impl OssStore {
-    fn object(&self, key: &Key) -> String {
-        if self.prefix.is_empty() {
-            key.to_string()
-        } else {
-            format!("{}/{key}", self.prefix)
-        }
-    }
-
     async fn ask(
         &self,
         key: &Key,
@@ -123,7 +115,7 @@ impl OssStore {
         headers: &[(&str, &str)],
         content: Bytes,
     ) -> Result<HttpAnswer, StoreError> {
-        let path = self.object(key);
+        let path = key.below(&self.prefix);
         let unsigned = Unsigned {
             method: Method::PUT,
             path: &path,
@@ -255,7 +247,7 @@ impl Store for OssStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Bytes>, StoreError> {
-        let answer = self.ask(key, Method::GET, &self.object(key), &[]).await?;
+        let answer = self.ask(key, Method::GET, &key.below(&self.prefix), &[]).await?;
         match answer.status {
             StatusCode::OK => Ok(Some(answer.body)),
             StatusCode::NOT_FOUND if !String::from_utf8_lossy(&answer.body).contains("NoSuchBucket") => {
@@ -266,9 +258,9 @@ impl Store for OssStore {
     }
 
     async fn list(&self, prefix: &Key) -> Result<Vec<Key>, StoreError> {
-        let folder = match (self.object(prefix), prefix.as_str().is_empty()) {
-            (folder, true) => folder,
-            (folder, false) => format!("{folder}/"),
+        let folder = match prefix.below(&self.prefix) {
+            folder if folder.is_empty() => folder,
+            folder => format!("{folder}/"),
         };
         let (mut names, mut next) = (Vec::new(), None::<String>);
         loop {
@@ -316,7 +308,9 @@ impl Store for OssStore {
     }
 
     async fn delete(&self, key: &Key) -> Result<(), StoreError> {
-        let answer = self.ask(key, Method::DELETE, &self.object(key), &[]).await?;
+        let answer = self
+            .ask(key, Method::DELETE, &key.below(&self.prefix), &[])
+            .await?;
         match answer.status {
             status if status.is_success() || status == StatusCode::NOT_FOUND => Ok(()),
             _ => Err(self.requests.status_error(key, &answer)),

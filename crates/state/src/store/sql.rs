@@ -217,12 +217,7 @@ fn connect_error(url: &str, key: &str, error: sqlx::Error) -> StoreError {
 
 impl SqlStore {
     fn name(&self, key: &Key) -> Vec<u8> {
-        match (self.prefix.as_str(), key.as_str()) {
-            ("", key) => key.to_owned(),
-            (prefix, "") => prefix.to_owned(),
-            (prefix, key) => format!("{prefix}/{key}"),
-        }
-        .into_bytes()
+        key.below(&self.prefix).into_bytes()
     }
 
     fn error(&self, key: &Key, error: sqlx::Error) -> StoreError {
