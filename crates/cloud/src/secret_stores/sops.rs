@@ -179,3 +179,7 @@ impl SecretStore for SopsStore {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "sops_tests.rs"]
+mod tests;
