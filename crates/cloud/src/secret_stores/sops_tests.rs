@@ -205,3 +205,45 @@ fn identities_are_read_line_by_line() {
     let store = SopsStore::new(Arc::new(OneFile(String::new())), Some(&text), Vec::new());
     assert_eq!(store.identities.len(), 1);
 }
+
+/// SOPS refuses what is refused here, and reads what is read here.
+#[tokio::test]
+#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
+async fn sops_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = fixture("identity.txt");
+    let recipient = identity
+        .lines()
+        .find_map(|line| line.strip_prefix("# public key: "))
+        .unwrap();
+    let key = identity.lines().last().unwrap();
+    let sops = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(konverge_testkit::executable("sops", "sops"));
+        command.args(arguments).current_dir(&folder);
+        command.env("SOPS_AGE_KEY", key).env("HOME", folder.path());
+        let output = command.output().expect("sops can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (name, text) in [
+        (
+            "one.yaml",
+            "a: b\nn: 17\nf: 1.5e3\nt: true\nlist:\n    - x\n    - {y: z}\n# c\ndeep: {er: {est: \"1\"}}\n",
+        ),
+        (
+            "two.json",
+            r#"{"a": "b", "n": 17, "f": 0.001, "t": false, "list": ["x", {"y": "z"}], "e": ""}"#,
+        ),
+        (
+            "three.yaml",
+            "kind: Secret\nstringData:\n    a: |\n        two\n        lines\n    b: \"ä€😀\"\n",
+        ),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let file = sops(&["encrypt", "--age", recipient, name]);
+        std::fs::write(folder.path().join(name), &file).unwrap();
+        let clear = sops(&["decrypt", "--output-type", "json", name]);
+        holds(name, &file, &serde_json::from_str(&clear).unwrap()).await;
+    }
+}
