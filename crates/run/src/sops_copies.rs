@@ -92,8 +92,8 @@ impl SopsCopies {
                 .find(|(version, _)| !policy::may_read_file(config, reader, &version.path));
             if let Some((version, common)) = foreign {
                 let what = match common {
-                    SopsCommon::DataKey => format!("has the data key of {version}"),
-                    SopsCommon::Value => format!("has an encrypted value of {version}"),
+                    SopsCommon::DataKey => format!("has the same data key as {version}"),
+                    SopsCommon::Value => format!("has the same encrypted value as {version}"),
                 };
                 return Err(UserError::new(
                     ErrorKind::Secret,
@@ -207,7 +207,7 @@ mod tests {
         check(Files::new(&[own])).unwrap();
         let copied = check(Files::new(&[own, ("secrets/pay/db.yaml", &text)])).unwrap_err();
         assert_eq!(copied.kind, ErrorKind::Secret);
-        assert!(copied.message.contains("has the data key of "), "{copied}");
+        assert!(copied.message.contains("has the same data key as "), "{copied}");
         assert!(copied.message.contains("secrets/pay/db.yaml"), "{copied}");
         // Somebody changed or deleted the original since.
         let earlier = check(Files::new(&[own]).with_earlier("secrets/pay/db.yaml", &text)).unwrap_err();
