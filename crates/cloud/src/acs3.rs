@@ -105,4 +105,41 @@ mod tests {
              Signature=06563a9e1b43f5dfe96b81484da74bceab24a1d853912eee15083a6f0f3283c0"
         );
     }
+
+    #[test]
+    fn a_session_token_is_signed_and_what_parameters_hold_is_encoded() {
+        let mut keys = AlibabaKeys {
+            access_key: "id".to_owned(),
+            secret_key: Zeroizing::new("secret".to_owned()),
+            session_token: None,
+        };
+        let call = SignedAlibabaCall {
+            host: "kms.aliyuncs.com",
+            action: "Encrypt",
+            version: "2016-01-20",
+            parameters: &[("Plaintext", "a+/=&b *~"), ("KeyId", "ä")],
+        };
+        assert_eq!(
+            call.query().as_str(),
+            "KeyId=%C3%A4&Plaintext=a%2B%2F%3D%26b%20%2A~"
+        );
+        let now = "2026-11-22T12:00:00Z".parse().unwrap();
+        let signature = |keys: &AlibabaKeys| {
+            let headers = call.headers(keys, now, "nonce");
+            assert!(
+                headers.iter().all(|(name, _)| *name != "host"),
+                "the client adds it"
+            );
+            headers.last().unwrap().1.clone()
+        };
+        let without = signature(&keys);
+        keys.session_token = Some(Zeroizing::new("session".to_owned()));
+        let with = signature(&keys);
+        assert!(!without.contains("x-acs-security-token"));
+        assert!(
+            with.contains(";x-acs-security-token;x-acs-signature-nonce;"),
+            "{with}"
+        );
+        assert_ne!(without.rsplit('=').next(), with.rsplit('=').next());
+    }
 }

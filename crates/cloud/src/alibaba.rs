@@ -130,3 +130,56 @@ impl AlibabaLogin {
         Ok((keys, LIFETIME))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROVIDER_ARN: &str = "acs:ram::1:oidc-provider/github";
+
+    fn job_keys() -> CloudEnvironment {
+        CloudEnvironment::default()
+            .with(variables::ALIBABA_CLOUD_ACCESS_KEY_ID, "of-the-job")
+            .with(variables::ALIBABA_CLOUD_ACCESS_KEY_SECRET, "s3cret")
+    }
+
+    #[tokio::test]
+    async fn keys_of_the_environment_do_not_expire() {
+        let (keys, lifetime) = AlibabaLogin::new(job_keys()).keys().await.unwrap();
+        assert_eq!((keys.access_key.as_str(), lifetime), ("of-the-job", None));
+        assert!(keys.session_token.is_none());
+        let temporary = job_keys().with(variables::ALIBABA_CLOUD_SECURITY_TOKEN, "sts");
+        let (keys, _) = AlibabaLogin::new(temporary).keys().await.unwrap();
+        assert_eq!(keys.session_token.unwrap().as_str(), "sts");
+    }
+
+    /// The keys of the job must not stand in for a role that it may not take.
+    #[tokio::test]
+    async fn a_role_of_the_configuration_is_never_replaced_by_keys_of_the_job() {
+        for provider in [None, Some(PROVIDER_ARN)] {
+            let login = AlibabaLogin::of_login("acs:ram::1:role/a", provider, job_keys());
+            assert_eq!(login.role(), Some("acs:ram::1:role/a"));
+            let Err(error) = login.keys().await else {
+                panic!("the job has no token for the role")
+            };
+            assert!(matches!(error, CloudError::NoIdentity { .. }), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_sent_to_no_other_host_than_that_of_alibaba_cloud() {
+        let client = LoginClient::new().unwrap();
+        for endpoint in [
+            "https://sts.example.com",
+            "http://sts.aliyuncs.com",
+            "https://aliyuncs.com.example.com",
+        ] {
+            let login = AlibabaLogin::new(CloudEnvironment::default().with(ENDPOINT, endpoint));
+            let sent = login.assume_role(&client, "role", PROVIDER_ARN, "token").await;
+            let Err(error) = sent else {
+                panic!("{endpoint} got the token")
+            };
+            assert!(matches!(error, CloudError::Setting { .. }), "{endpoint}: {error}");
+        }
+    }
+}

@@ -258,3 +258,183 @@ pub fn aws_host(service: &str, region: &str) -> Result<String, CloudError> {
     let end = if region.starts_with("cn-") { ".cn" } else { "" };
     Ok(format!("{service}.{region}.amazonaws.com{end}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [(&str, &str); 2] = [
+        (variables::AWS_ACCESS_KEY_ID, "AKIDEXAMPLE"),
+        (variables::AWS_SECRET_ACCESS_KEY, "s3cret"),
+    ];
+    const JOB: [(&str, &str); 2] = [
+        (
+            variables::ACTIONS_ID_TOKEN_REQUEST_URL,
+            "https://runner.example/token",
+        ),
+        (variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN, "bearer"),
+    ];
+    const ARN: &str = "arn:aws:iam::111122223333:role/konverge";
+
+    fn environment(variables: &[(&str, &str)]) -> CloudEnvironment {
+        let all = variables.iter();
+        all.fold(CloudEnvironment::default(), |all, (name, value)| {
+            all.with(name, value)
+        })
+    }
+
+    #[tokio::test]
+    async fn keys_of_the_environment_do_not_expire_and_keep_their_session_token() {
+        let (keys, lifetime) = AwsLogin::new(environment(&KEYS)).keys().await.unwrap();
+        assert_eq!((keys.access_key.as_str(), lifetime), ("AKIDEXAMPLE", None));
+        assert!(keys.session_token.is_none() && !format!("{keys:?}").contains("s3cret"));
+        let temporary = environment(&KEYS).with(variables::AWS_SESSION_TOKEN, "session");
+        let (keys, _) = AwsLogin::new(temporary).keys().await.unwrap();
+        assert_eq!(keys.session_token.unwrap().as_str(), "session");
+    }
+
+    #[tokio::test]
+    async fn half_a_key_is_no_identity() {
+        for half in KEYS {
+            let error = AwsLogin::new(environment(&[half])).keys().await.unwrap_err();
+            assert!(
+                matches!(error, CloudError::NoIdentity { cloud: "AWS", .. }),
+                "{error}"
+            );
+        }
+    }
+
+    /// The keys of the job must not stand in for a role that it may not take.
+    #[tokio::test]
+    async fn a_role_of_the_configuration_is_never_replaced_by_keys_of_the_environment() {
+        for login in [
+            AwsLogin::of_role(ARN.to_owned(), None, environment(&KEYS)),
+            AwsLogin::of_login(ARN.to_owned(), environment(&KEYS)),
+        ] {
+            assert_eq!(login.role(), Some(ARN));
+            let error = login.keys().await.unwrap_err();
+            assert!(
+                matches!(error, CloudError::NoIdentity { cloud: "GitHub", .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_role_without_keys_and_without_a_token_file_is_by_the_job() {
+        let of = |more: &[(&str, &str)]| {
+            let all = [&JOB[..], &[(ROLE, ARN)], more].concat();
+            AwsLogin::new(environment(&all)).is_by_job()
+        };
+        assert!(of(&[]));
+        assert!(!of(&KEYS));
+        assert!(!of(&[(TOKEN_FILE, "/var/run/token")]));
+        assert!(!AwsLogin::new(environment(&[(ROLE, ARN)])).is_by_job());
+        assert!(!AwsLogin::new(environment(&JOB)).is_by_job());
+    }
+
+    #[test]
+    fn keys_of_a_container_come_from_its_own_endpoint_alone() {
+        let full = variables::AWS_CONTAINER_CREDENTIALS_FULL_URI;
+        let relative = variables::AWS_CONTAINER_CREDENTIALS_RELATIVE_URI;
+        for (setting, value, host) in [
+            (
+                full,
+                "http://169.254.170.23/v1/credentials",
+                Some("169.254.170.23"),
+            ),
+            (
+                full,
+                "http://[fd00:ec2::23]/v1/credentials",
+                Some("[fd00:ec2::23]"),
+            ),
+            (full, "http://localhost:9/keys", Some("localhost")),
+            (full, "http://169.254.169.254/latest/meta-data", None),
+            (full, "https://keys.example.com/", None),
+            (full, "http://169.254.170.2@example.com/", None),
+            (full, "no URL", None),
+            (relative, "/v2/credentials/1", Some("169.254.170.2")),
+            // What follows the host must not become a part of it.
+            (relative, ".example.com/keys", None),
+            (relative, "@example.com/keys", None),
+            (relative, ":80@example.com/keys", None),
+        ] {
+            let login = AwsLogin::new(environment(&[(setting, value)]));
+            let found = login.container_endpoint();
+            match host {
+                Some(host) => assert_eq!(found.unwrap().unwrap().host_str(), Some(host), "{value}"),
+                None => assert_eq!(
+                    found,
+                    Err(CloudError::setting(
+                        setting,
+                        "it is not an endpoint of this container"
+                    )),
+                    "{value}"
+                ),
+            }
+        }
+        assert_eq!(AwsLogin::new(environment(&[])).container_endpoint(), Ok(None));
+    }
+
+    #[tokio::test]
+    async fn a_token_is_sent_to_no_other_host_than_that_of_aws() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, "the-token\n").unwrap();
+        let file = file.display().to_string();
+        for (endpoint, region) in [
+            ("https://sts.example.com/", "eu-central-1"),
+            ("http://sts.amazonaws.com/", "eu-central-1"),
+            ("", "eu-central-1.example.com/"),
+            ("", "EU"),
+        ] {
+            let all = [
+                (ROLE, ARN),
+                (TOKEN_FILE, file.as_str()),
+                (variables::AWS_ENDPOINT_URL_STS, endpoint),
+                (variables::AWS_REGION, region),
+            ];
+            let error = AwsLogin::new(environment(&all)).keys().await.unwrap_err();
+            assert!(
+                matches!(error, CloudError::Setting { .. }),
+                "{endpoint} {region}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_region_is_one_of_aws() {
+        assert_eq!(
+            aws_host("sts", "eu-central-1").unwrap(),
+            "sts.eu-central-1.amazonaws.com"
+        );
+        assert_eq!(
+            aws_host("kms", "cn-north-1").unwrap(),
+            "kms.cn-north-1.amazonaws.com.cn"
+        );
+        for hostile in [
+            "",
+            "eu.example.com",
+            "eu/../x",
+            "eu@x",
+            "eu:443",
+            "ü",
+            "EU-CENTRAL-1",
+        ] {
+            assert!(aws_host("sts", hostile).is_err(), "{hostile}");
+        }
+    }
+
+    #[test]
+    fn keys_that_expired_already_have_no_time_left() {
+        assert_eq!(remaining(Some("2001-01-01T00:00:00Z")), Duration::ZERO);
+        assert_eq!(remaining(Some("soon")), Duration::from_secs(3600));
+        assert_eq!(remaining(None), Duration::from_secs(3600));
+        let end = (Timestamp::now() + Duration::from_secs(600)).to_string();
+        let left = remaining(Some(&end));
+        assert!(
+            left <= Duration::from_secs(600) && left > Duration::from_secs(500),
+            "{left:?}"
+        );
+    }
+}

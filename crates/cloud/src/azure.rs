@@ -211,3 +211,90 @@ impl AzureLogin {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named() -> CloudEnvironment {
+        CloudEnvironment::default()
+            .with(variables::AZURE_CLIENT_ID, "application")
+            .with(variables::AZURE_TENANT_ID, "tenant")
+    }
+
+    #[test]
+    fn each_cloud_of_azure_has_its_own_scope() {
+        for (authority, scope) in [
+            ("", "https://management.azure.com/.default"),
+            (
+                "https://login.microsoftonline.us/",
+                "https://management.usgovcloudapi.net/.default",
+            ),
+            (
+                "https://login.partner.microsoftonline.cn/",
+                "https://management.chinacloudapi.cn/.default",
+            ),
+        ] {
+            let login = AzureLogin::new(named().with(AUTHORITY, authority));
+            assert_eq!(login.management_scope(), scope, "{authority}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_sent_to_no_other_host_than_that_of_entra() {
+        for authority in [
+            "https://login.example.com/",
+            "http://login.microsoftonline.com/",
+            "https://login.microsoftonline.com.example.com/",
+        ] {
+            let login = AzureLogin::new(named().with(SECRET, "s3cret").with(AUTHORITY, authority));
+            let Err(error) = login.token("scope").await else {
+                panic!("{authority} got the secret")
+            };
+            assert!(
+                matches!(error, CloudError::Setting { .. }),
+                "{authority}: {error}"
+            );
+            assert!(!error.to_string().contains("s3cret"));
+        }
+    }
+
+    /// The secret of the job must not stand in for an application that it may not be.
+    #[tokio::test]
+    async fn a_login_of_the_configuration_is_never_replaced_by_the_secret_of_the_job() {
+        let of_job = named().with(SECRET, "s3cret");
+        let login = AzureLogin::of_login("another", Some("elsewhere"), of_job);
+        assert_eq!(login.application(), Some("another"));
+        let error = login.federated().await.unwrap_err();
+        assert!(
+            matches!(error, CloudError::NoIdentity { cloud: "Azure", .. }),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_application_without_a_tenant_is_no_identity() {
+        let login = AzureLogin::of_login("another", None, CloudEnvironment::default());
+        let error = login.federated().await.unwrap_err();
+        assert!(error.to_string().contains("`tenant_id`"), "{error}");
+        for name in [variables::AZURE_CLIENT_ID, variables::AZURE_TENANT_ID] {
+            let half = AzureLogin::new(named().without(&[name]).with(SECRET, "s3cret"));
+            assert!(half.token("scope").await.is_err(), "without {name}");
+        }
+    }
+
+    #[test]
+    fn only_an_application_without_a_secret_and_a_token_file_is_by_the_job() {
+        let job = named()
+            .with(variables::ACTIONS_ID_TOKEN_REQUEST_URL, "https://runner.example/")
+            .with(variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN, "bearer");
+        assert!(AzureLogin::new(job.clone()).is_by_job());
+        assert!(!AzureLogin::new(named()).is_by_job());
+        for more in [SECRET, TOKEN_FILE] {
+            assert!(
+                !AzureLogin::new(job.clone().with(more, "x")).is_by_job(),
+                "{more}"
+            );
+        }
+    }
+}

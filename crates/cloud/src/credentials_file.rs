@@ -122,3 +122,90 @@ impl ExternalAccount {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXTERNAL: &str = r#"{"type": "external_account", "audience": "a", "subject_token_type": "t",
+        "token_url": "https://sts.googleapis.com/v1/token", "credential_source": SOURCE}"#;
+
+    fn external(source: &str) -> ExternalAccount {
+        match CredentialsFile::parse(VARIABLE, &EXTERNAL.replace("SOURCE", source)) {
+            Ok(CredentialsFile::ExternalAccount(account)) => account,
+            _ => panic!("{source} is a source"),
+        }
+    }
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    #[test]
+    fn an_error_about_the_file_does_not_quote_it() {
+        for text in [
+            "s3cret",
+            "{}",
+            r#"{"type": "s3cret"}"#,
+            r#"{"type": "authorized_user", "refresh_token": "s3cret"}"#,
+            r#"{"type": "service_account", "client_email": {"s3cret": 1}}"#,
+        ] {
+            let Err(error) = CredentialsFile::parse(VARIABLE, text) else {
+                panic!("{text} is no credentials file")
+            };
+            let said = konverge_base::error::chain(&error);
+            assert!(said.starts_with(VARIABLE) && !said.contains("s3cret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_file_goes_before_the_key_in_a_variable() {
+        let key = r#"{"type": "service_account", "client_email": "of-the-variable", "private_key": "k"}"#;
+        let of_file = file(&key.replace("of-the-variable", "of-the-file"));
+        let email = |environment: &CloudEnvironment| match CredentialsFile::of_environment(environment) {
+            Some(Ok(CredentialsFile::ServiceAccount(key))) => Some(key.client_email),
+            _ => None,
+        };
+        let both = CloudEnvironment::default()
+            .with(VARIABLE, &of_file.path().display().to_string())
+            .with(variables::GOOGLE_CREDENTIALS, key);
+        assert_eq!(email(&both).as_deref(), Some("of-the-file"));
+        assert_eq!(
+            email(&both.clone().without(&[VARIABLE])).as_deref(),
+            Some("of-the-variable")
+        );
+        assert!(CredentialsFile::of_environment(&CloudEnvironment::default()).is_none());
+        // A file that is not there is an error: the key in a variable is another identity.
+        drop(of_file);
+        assert!(matches!(CredentialsFile::of_environment(&both), Some(Err(_))));
+    }
+
+    #[tokio::test]
+    async fn the_token_of_another_issuer_is_read_from_a_file_in_its_format() {
+        let client = LoginClient::new().unwrap();
+        let token = async |text: &str, format: &str| {
+            let of_issuer = file(text);
+            let source = serde_json::json!({"file": of_issuer.path()});
+            let source = source.to_string().replace('}', &format!("{format}}}"));
+            external(&source).subject_token(&client).await
+        };
+        let json = r#", "format": {"type": "json", "subject_token_field_name": "token"}"#;
+        assert_eq!(token("abc\n", "").await, Ok("abc".to_owned()));
+        assert_eq!(token(r#"{"token": "abc"}"#, json).await, Ok("abc".to_owned()));
+        for wrong in ["abc", r#"{"other": "s3cret"}"#, r#"{"token": 1}"#] {
+            let error = token(wrong, json).await.unwrap_err();
+            assert!(!konverge_base::error::chain(&error).contains("s3cret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_of_the_file_is_not_run() {
+        let client = LoginClient::new().unwrap();
+        let account = external(r#"{"executable": {"command": "touch /tmp/konverge-was-here"}}"#);
+        let error = account.subject_token(&client).await.unwrap_err();
+        let said = konverge_base::error::chain(&error);
+        assert!(said.ends_with("commands are not run"), "{said}");
+    }
+}

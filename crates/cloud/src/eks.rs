@@ -77,3 +77,51 @@ impl EksLogin {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> CloudEnvironment {
+        CloudEnvironment::default()
+            .with(variables::AWS_ACCESS_KEY_ID, "AKIDEXAMPLE")
+            .with(variables::AWS_SECRET_ACCESS_KEY, "s3cret")
+    }
+
+    fn url(token: &AccessToken) -> String {
+        let encoded = token.bearer.strip_prefix("k8s-aws-v1.").unwrap();
+        String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_region_of_the_kubeconfig_goes_before_that_of_the_environment() {
+        let environment = keys().with(variables::AWS_DEFAULT_REGION, "us-east-1");
+        let both = environment.clone().with(variables::AWS_REGION, "us-west-2");
+        for (region, environment, host) in [
+            (Some("eu-central-1"), &both, "sts.eu-central-1.amazonaws.com"),
+            (None, &both, "sts.us-west-2.amazonaws.com"),
+            (None, &environment, "sts.us-east-1.amazonaws.com"),
+        ] {
+            let login = EksLogin::new("prod".to_owned(), region.map(str::to_owned), environment.clone());
+            let token = login.token().await.unwrap();
+            assert_eq!(token.lifetime, LIFETIME);
+            let url = url(&token);
+            assert!(
+                url.starts_with(&format!("https://{host}/?Action=GetCallerIdentity&")),
+                "{url}"
+            );
+            assert!(url.contains("X-Amz-SignedHeaders=host%3Bx-k8s-aws-id"), "{url}");
+            assert!(!url.contains("s3cret"), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_region_nothing_is_signed() {
+        let login = EksLogin::new("prod".to_owned(), None, keys());
+        let error = login.token().await.unwrap_err();
+        assert!(error.to_string().contains("`--region`"), "{error}");
+        let hostile = Some("eu.example.com/".to_owned());
+        let login = EksLogin::new("prod".to_owned(), hostile, keys());
+        assert!(matches!(login.token().await, Err(CloudError::Setting { .. })));
+    }
+}

@@ -47,3 +47,21 @@ impl CloudEnvironment {
         self.var(name).is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_variable_is_not_set_and_no_value_is_shown() {
+        let environment = CloudEnvironment::default()
+            .with("AWS_REGION", "")
+            .with("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+            .with("AWS_SECRET_ACCESS_KEY", "s3cret");
+        assert!(!environment.has("AWS_REGION"));
+        assert_eq!(environment.var("AWS_ACCESS_KEY_ID"), Some("AKIDEXAMPLE"));
+        assert!(!format!("{environment:?}").contains("s3cret"));
+        let without = environment.without(&["AWS_SECRET_ACCESS_KEY", "NOT_THERE"]);
+        assert!(!without.has("AWS_SECRET_ACCESS_KEY") && without.has("AWS_ACCESS_KEY_ID"));
+    }
+}

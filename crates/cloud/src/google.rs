@@ -322,4 +322,124 @@ mod tests {
         assert_eq!(Exchange::of_provider(provider, None).unwrap().impersonation, None);
         assert!(Exchange::of_provider(provider, Some("a/../b?x")).is_err());
     }
+
+    const PROVIDER_NAME: &str = "projects/1/locations/global/workloadIdentityPools/github/providers/a";
+
+    fn job() -> CloudEnvironment {
+        CloudEnvironment::default()
+            .with(PROVIDER, PROVIDER_NAME)
+            .with(variables::ACTIONS_ID_TOKEN_REQUEST_URL, "https://runner.example/")
+            .with(variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN, "bearer")
+    }
+
+    fn external(token_url: &str, impersonation: Option<&str>) -> String {
+        json!({
+            "type": "external_account", "audience": "a", "subject_token_type": "t", "token_url": token_url,
+            "service_account_impersonation_url": impersonation, "credential_source": {"file": "/nowhere"},
+        })
+        .to_string()
+    }
+
+    fn exchange(token_url: &str, impersonation: Option<&str>) -> Result<Exchange, CloudError> {
+        match serde_json::from_str(&external(token_url, impersonation)).unwrap() {
+            CredentialsFile::ExternalAccount(account) => Exchange::of_file(&account),
+            CredentialsFile::ServiceAccount(_) => panic!("it is another type"),
+        }
+    }
+
+    #[test]
+    fn a_file_sends_a_token_to_google_alone() {
+        let token = "https://sts.googleapis.com/v1/token";
+        assert!(exchange(token, None).is_ok());
+        assert!(exchange("https://sts.example.com/v1/token", None).is_err());
+        assert!(exchange(token, Some("https://googleapis.com.example.com/")).is_err());
+    }
+
+    /// A file that acts as one account acts as the account of the stack, at the same address.
+    #[test]
+    fn the_account_of_the_configuration_replaces_that_of_the_file() {
+        let token = "https://sts.googleapis.com/v1/token";
+        let private = "https://iamcredentials-eu.googleapis.com/v1/projects/-/serviceAccounts/file@b:generateAccessToken";
+        for (of_file, host) in [
+            (Some(private), "iamcredentials-eu.googleapis.com"),
+            (None, "iamcredentials.googleapis.com"),
+        ] {
+            let exchange = exchange(token, of_file).unwrap().acting_as("stack@b").unwrap();
+            let url = exchange.impersonation.unwrap();
+            assert_eq!(url.host_str(), Some(host));
+            assert_eq!(
+                url.path(),
+                "/v1/projects/-/serviceAccounts/stack@b:generateAccessToken"
+            );
+        }
+        for hostile in ["a/../b", "a?b", "a#b", "a:b", "a b", "ä@b"] {
+            assert!(
+                exchange(token, None).unwrap().acting_as(hostile).is_err(),
+                "{hostile}"
+            );
+        }
+    }
+
+    #[test]
+    fn federation_is_a_provider_in_a_job_or_an_external_account() {
+        let login = |environment| GoogleLogin::new(environment).is_federated();
+        assert!(login(job()));
+        assert!(!login(job().without(&[PROVIDER])));
+        assert!(!login(
+            job().without(&[variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN])
+        ));
+        let key = r#"{"type": "service_account", "client_email": "a@b", "private_key": "k"}"#;
+        let of_file = |text: &str| CloudEnvironment::default().with(variables::GOOGLE_CREDENTIALS, text);
+        assert!(login(of_file(&external(TOKEN_URL, None))));
+        assert!(!login(of_file(key)));
+        assert!(!login(of_file("not understood")));
+    }
+
+    /// Neither the key of another account nor the machine's own identity stands in for it.
+    #[tokio::test]
+    async fn an_account_of_the_configuration_is_reached_by_federation_alone() {
+        let key = r#"{"type": "service_account", "client_email": "a@b", "private_key": "k"}"#;
+        for environment in [
+            CloudEnvironment::default(),
+            CloudEnvironment::default().with(variables::GOOGLE_CREDENTIALS, key),
+            CloudEnvironment::default().with(variables::GCE_METADATA_HOST, "127.0.0.1:9"),
+        ] {
+            let login = GoogleLogin::of_login("stack@b".to_owned(), None, environment);
+            let Err(error) = login.gke_token().await else {
+                panic!("the job has no token for the account")
+            };
+            assert!(
+                matches!(
+                    error,
+                    CloudError::NoIdentity {
+                        cloud: "Google Cloud",
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_no_key_is_not_shown_and_its_address_is_googles() {
+        let client = LoginClient::new().unwrap();
+        let key = |token_uri: &str| ServiceAccountKey {
+            client_email: "a@b".to_owned(),
+            private_key_id: None,
+            private_key: "s3cret".to_owned(),
+            token_uri: Some(token_uri.to_owned()),
+        };
+        let said = async |token_uri: &str| match key(token_uri).token(&client, "scope").await {
+            Ok(_) => panic!("{token_uri} gave a token"),
+            Err(error) => konverge_base::error::chain(&error),
+        };
+        let wrong = said("https://oauth2.googleapis.com/token").await;
+        assert_eq!(
+            wrong,
+            "`private_key` of the service account's key: it is not an RSA key"
+        );
+        let elsewhere = said("https://oauth2.example.com/token").await;
+        assert!(elsewhere.starts_with("`token_uri`"), "{elsewhere}");
+    }
 }

@@ -102,3 +102,58 @@ pub(super) fn field(answer: &Value, key: &str, what: &str) -> Result<String, Clo
     let found = answer[key].as_str().map(str::to_owned);
     found.ok_or_else(|| CloudError::refused(what, format!("the answer has no `{key}`")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_server_come_from_known_fields_alone() {
+        for (body, words) in [
+            (
+                r#"{"error": "invalid_grant", "error_description": "expired"}"#,
+                ": expired",
+            ),
+            (
+                r#"{"error": {"message": "denied", "request": "s3cret"}}"#,
+                ": denied",
+            ),
+            (r#"{"error": "invalid_grant"}"#, ": invalid_grant"),
+            (
+                "<Error><Code>x</Code><Message>not trusted</Message></Error>",
+                ": not trusted",
+            ),
+            (r#"{"request": "s3cret"}"#, ""),
+            ("<html>s3cret</html>", ""),
+            ("", ""),
+            (
+                r#"{"message": "two\nlines \u001b[31m"}"#,
+                ": two\\nlines \\u{1b}[31m",
+            ),
+        ] {
+            assert_eq!(server_words(body), words, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_server_are_masked_before_they_are_cut() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        let said = format!("{} {token}", "x".repeat(SHOWN - 10));
+        let words = server_words(&serde_json::json!({ "message": said }).to_string());
+        assert!(!words.contains("ghp_"), "{words}");
+    }
+
+    #[test]
+    fn a_field_that_is_no_text_is_an_error_without_its_value() {
+        let answer = serde_json::json!({"token": {"inner": "s3cret"}, "text": "t"});
+        assert_eq!(field(&answer, "text", "a token"), Ok("t".to_owned()));
+        for key in ["token", "missing"] {
+            let error = field(&answer, key, "a token").unwrap_err();
+            let said = konverge_base::error::chain(&error);
+            assert_eq!(
+                said,
+                format!("a token could not be obtained: the answer has no `{key}`")
+            );
+        }
+    }
+}

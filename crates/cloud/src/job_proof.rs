@@ -92,4 +92,47 @@ mod tests {
             "konverge-set:7e18f737311b2dc3b2f269dd78396b0351f14fb66efa879f768cb23181883c78"
         );
     }
+
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
+    /// The head alone decides that a token proves nothing, so that no key is asked for.
+    #[tokio::test]
+    async fn only_a_signature_of_a_named_key_of_the_issuer_proves_a_job() {
+        let token = |head: &str| {
+            let claims = r#"{"repository": "acme/konfig", "jti": "1", "exp": 9999999999}"#;
+            format!(
+                "{}.{}.AAAA",
+                URL_SAFE_NO_PAD.encode(head),
+                URL_SAFE_NO_PAD.encode(claims)
+            )
+        };
+        let proof = async |token: &str, issuer: &str| {
+            let error = verify_job(token, issuer, "audience").await.unwrap_err();
+            konverge_base::error::chain(&error)
+        };
+        let issuer = "https://issuer.invalid";
+        for (head, why) in [
+            (
+                r#"{"alg": "HS256", "kid": "key-1"}"#,
+                "it is not signed with RS256",
+            ),
+            (
+                r#"{"alg": "RS384", "kid": "key-1"}"#,
+                "it is not signed with RS256",
+            ),
+            (r#"{"alg": "RS256"}"#, "it names no key"),
+        ] {
+            let said = proof(&token(head), issuer).await;
+            assert!(said.ends_with(why), "{head}: {said}");
+        }
+        for malformed in ["", "a.b.c", &token(r#"{"alg": "none", "kid": "key-1"}"#)] {
+            let said = proof(malformed, issuer).await;
+            assert!(said.starts_with(WHAT), "{malformed}: {said}");
+        }
+        let signed = token(r#"{"alg": "RS256", "kid": "key-1"}"#);
+        for issuer in ["http://issuer.example", "", "ftp://issuer.example"] {
+            let said = proof(&signed, issuer).await;
+            assert!(said.ends_with("it is not an HTTPS address"), "{issuer}: {said}");
+        }
+    }
 }

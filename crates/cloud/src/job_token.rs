@@ -92,3 +92,64 @@ pub(super) async fn from_file_or_runner(
         None => request(client, environment, Some(audience)).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(url: &str) -> CloudEnvironment {
+        CloudEnvironment::default()
+            .with("ACTIONS_ID_TOKEN_REQUEST_URL", url)
+            .with("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "bearer")
+    }
+
+    #[tokio::test]
+    async fn a_job_without_the_permission_has_no_token() {
+        let client = LoginClient::new().unwrap();
+        for name in ["ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"] {
+            let environment = offered("https://runner.example/").without(&[name]);
+            assert!(!is_offered(&environment), "without {name}");
+            assert_eq!(request(&client, &environment, None).await, Ok(None));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_bearer_of_the_runner_is_sent_over_https_alone() {
+        let client = LoginClient::new().unwrap();
+        for url in ["http://runner.example/", "ftp://runner.example/", "no URL"] {
+            let error = request(&client, &offered(url), Some("a")).await.unwrap_err();
+            assert!(matches!(error, CloudError::Setting { .. }), "{url}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_file_goes_before_the_runner() {
+        let client = LoginClient::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "of-the-file\n").unwrap();
+        let environment = offered("http://runner.example/").with("TOKEN_FILE", &path.display().to_string());
+        let read = from_file_or_runner(&client, &environment, "TOKEN_FILE", "a").await;
+        assert_eq!(read.unwrap().unwrap().as_str(), "of-the-file");
+        std::fs::remove_file(path).unwrap();
+        let error = from_file_or_runner(&client, &environment, "TOKEN_FILE", "a")
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().starts_with("TOKEN_FILE"),
+            "not the runner: {error}"
+        );
+    }
+
+    #[test]
+    fn claims_are_read_of_a_whole_token_alone() {
+        let payload = URL_SAFE_NO_PAD.encode(r#"{"sub": "repo:acme/konfig"}"#);
+        assert_eq!(
+            claims(&format!("h.{payload}.s")).unwrap()["sub"],
+            "repo:acme/konfig"
+        );
+        for wrong in ["", "h", "h.", "h.!!.s", "h.YWJj.s"] {
+            assert_eq!(claims(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -111,4 +111,62 @@ mod tests {
         assert_eq!(found("other:5000"), "a b");
         assert_eq!(found("docker.io"), "none");
     }
+
+    #[test]
+    fn half_a_login_of_our_own_falls_back_to_dockers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        let config = r#"{"auths": {"ghcr.io": {"username": "docker", "password": "p"}}}"#;
+        std::fs::write(&file, config).unwrap();
+        let mut environment = BTreeMap::from([
+            ("KONVERGE_OCI_REGISTRY".to_owned(), "ghcr.io".to_owned()),
+            ("KONVERGE_OCI_USERNAME".to_owned(), "own".to_owned()),
+            ("KONVERGE_OCI_PASSWORD".to_owned(), String::new()),
+            ("DOCKER_CONFIG".to_owned(), folder.path().display().to_string()),
+        ]);
+        let user = |environment: &BTreeMap<_, _>| {
+            RegistryLogin::find(environment, "ghcr.io").map(|login| login.user)
+        };
+        assert_eq!(user(&environment).as_deref(), Some("docker"));
+        environment.insert("KONVERGE_OCI_PASSWORD".to_owned(), "p".to_owned());
+        assert_eq!(user(&environment).as_deref(), Some("own"));
+        std::fs::remove_file(file).unwrap();
+        environment.remove("KONVERGE_OCI_REGISTRY");
+        assert_eq!(user(&environment), None, "no file is no login");
+    }
+
+    #[test]
+    fn a_config_of_docker_that_is_not_understood_gives_no_login() {
+        for text in [
+            "",
+            "[]",
+            r#"{"auths": []}"#,
+            r#"{"auths": {"ghcr.io": {}}}"#,
+            r#"{"auths": {"ghcr.io": {"auth": "not base64!"}}}"#,
+            r#"{"auths": {"ghcr.io": {"auth": "bm9jb2xvbg=="}}}"#,
+            r#"{"auths": {"ghcr.io.example.com": {"username": "a", "password": "b"}}}"#,
+        ] {
+            assert!(docker_auth(text, "ghcr.io").is_none(), "{text}");
+        }
+        let login = RegistryLogin {
+            user: "u".to_owned(),
+            password: "s3cret".to_owned(),
+        };
+        assert!(!format!("{login:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn plain_http_is_for_this_machine_alone() {
+        for (registry, is_local) in [
+            ("localhost", true),
+            ("localhost:5000", true),
+            ("127.0.0.1:5000", true),
+            ("[::1]:5000", true),
+            ("ghcr.io", false),
+            ("localhost.example.com", false),
+            ("127.0.0.1.example.com:80", false),
+        ] {
+            assert_eq!(is_local_registry(registry), is_local, "{registry}");
+        }
+    }
 }

@@ -195,4 +195,50 @@ mod tests {
              Signature=7f199f31b09539ff1fb10a9ad4398e67d6305a8c1f7165ca6e30942e66403da5"
         );
     }
+
+    /// The names of parameters and their order are a part of what is signed.
+    #[test]
+    fn a_presigned_query_is_sorted_and_ends_with_its_signature() {
+        let keys = |session: Option<&str>| AwsKeys {
+            access_key: "AKIDEXAMPLE".to_owned(),
+            secret_key: Zeroizing::new("s3cret".to_owned()),
+            session_token: session.map(|token| Zeroizing::new(token.to_owned())),
+        };
+        let get = PresignedGet {
+            service: "sts",
+            region: "eu-central-1",
+            host: "sts.eu-central-1.amazonaws.com",
+            query: &[("Version", "2011-06-15"), ("Action", "GetCallerIdentity")],
+            headers: &[("x-k8s-aws-id", "prod")],
+            expires: 60,
+        };
+        let now = "2026-11-22T12:00:00Z".parse().unwrap();
+        let query = get.signed_query(&keys(Some("a/b+c==")), now);
+        let (signed, signature) = query.rsplit_once("&X-Amz-Signature=").unwrap();
+        let pairs: Vec<_> = signed.split('&').collect();
+        assert!(pairs.is_sorted(), "{pairs:?}");
+        assert!(
+            pairs.contains(&"X-Amz-Security-Token=a%2Fb%2Bc%3D%3D"),
+            "{pairs:?}"
+        );
+        assert!(
+            pairs.contains(&"X-Amz-SignedHeaders=host%3Bx-k8s-aws-id"),
+            "{pairs:?}"
+        );
+        assert!(pairs.contains(&"X-Amz-Date=20261122T120000Z"), "{pairs:?}");
+        assert_eq!(signature.len(), 64);
+        let other = |get: &PresignedGet<'_>| {
+            let query = get.signed_query(&keys(None), now);
+            query.rsplit_once('=').unwrap().1.to_owned()
+        };
+        let cluster = PresignedGet {
+            headers: &[("x-k8s-aws-id", "dev")],
+            ..get
+        };
+        assert_ne!(
+            other(&get),
+            other(&cluster),
+            "the cluster is a part of what is signed"
+        );
+    }
 }

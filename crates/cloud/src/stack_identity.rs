@@ -181,4 +181,56 @@ mod tests {
             assert!(!identity.hides(seen), "{seen}");
         }
     }
+
+    #[test]
+    fn a_description_names_each_identity_once_and_escapes_it() {
+        let environment = CloudEnvironment::default;
+        let mut identity = StackIdentity {
+            alibaba: Some(AlibabaLogin::of_login("acs:ram::1:role/a", None, environment())),
+            google: Some(GoogleLogin::of_login("a@b\n".to_owned(), None, environment())),
+            ..StackIdentity::default()
+        };
+        assert_eq!(identity.describe(), "`a@b\\n`, `acs:ram::1:role/a`");
+        identity.azure = Some(AzureLogin::of_login("application", None, environment()));
+        assert_eq!(
+            identity.describe(),
+            "`a@b\\n`, `application`, `acs:ram::1:role/a`"
+        );
+        assert_eq!(StackIdentity::default().describe(), "");
+    }
+
+    /// One login that fails fails the whole: the provider of that cloud would look for another identity.
+    #[tokio::test]
+    async fn the_variables_of_providers_are_complete_or_an_error() {
+        let keys = CloudEnvironment::default()
+            .with(variables::AWS_ACCESS_KEY_ID, "AKIDEXAMPLE")
+            .with(variables::AWS_SECRET_ACCESS_KEY, "s3cret");
+        let mut identity = StackIdentity {
+            aws: Some(AwsLogin::new(keys)),
+            aws_region: Some("eu-central-1".to_owned()),
+            ..StackIdentity::default()
+        };
+        let (given, lifetime) = identity.provider_variables().await.unwrap();
+        let given: Vec<_> = given
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        assert_eq!(
+            given,
+            [
+                ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+                ("AWS_SECRET_ACCESS_KEY", "s3cret"),
+                ("AWS_REGION", "eu-central-1"),
+            ]
+        );
+        assert_eq!(lifetime, None, "these keys do not expire");
+        let nobody = CloudEnvironment::default();
+        identity.google = Some(GoogleLogin::of_login("a@b".to_owned(), None, nobody));
+        assert!(identity.provider_variables().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_job_that_may_not_ask_for_a_token_has_no_subject() {
+        assert_eq!(job_subject(&CloudEnvironment::default()).await, Ok(None));
+    }
 }

@@ -240,3 +240,66 @@ fn pull_request(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<P
         from_fork: raw.head.repo.is_none_or(|r| Some(r.full_name) != base),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(change: impl FnOnce(&mut Value)) -> Result<PullRequest, ForgeError> {
+        let mut body = json!({
+            "number": 12, "user": {"login": "ada"}, "state": "open", "merged_at": null, "merge_commit_sha": null,
+            "head": {"ref": "topic", "sha": "a".repeat(40), "repo": {"full_name": "acme/konfig"}},
+            "base": {"ref": "main", "sha": "b".repeat(40), "repo": {"full_name": "acme/konfig"}},
+        });
+        change(&mut body);
+        pull_request("/pulls/12", serde_json::from_value(body).unwrap())
+    }
+
+    /// What comes from a fork is trusted with nothing, so that what is not said for certain is a fork.
+    #[test]
+    fn a_head_that_is_not_known_to_be_of_this_repository_is_a_fork() {
+        let from_fork = |change: fn(&mut Value)| read(change).unwrap().from_fork;
+        assert!(!from_fork(|_| {}));
+        assert!(from_fork(
+            |pull| pull["head"]["repo"]["full_name"] = json!("mallory/konfig")
+        ));
+        assert!(from_fork(
+            |pull| pull["head"]["repo"]["full_name"] = json!("acme/konfig2")
+        ));
+        assert!(
+            from_fork(|pull| pull["head"]["repo"] = json!(null)),
+            "it was deleted"
+        );
+        assert!(from_fork(|pull| pull["base"]["repo"] = json!(null)));
+        assert!(from_fork(|pull| {
+            pull["base"]["repo"] = json!(null);
+            pull["head"]["repo"] = json!(null);
+        }));
+    }
+
+    #[test]
+    fn only_what_was_merged_is_merged() {
+        let closed = read(|pull| pull["state"] = json!("closed")).unwrap();
+        assert!(!closed.merged && !closed.open);
+        // GitHub gives an open pull request the commit of a trial merge.
+        let trial = read(|pull| pull["merge_commit_sha"] = json!("c".repeat(40))).unwrap();
+        assert!(!trial.merged && trial.open && trial.merge_commit.is_some());
+        let merged = read(|pull| {
+            pull["state"] = json!("closed");
+            pull["merged_at"] = json!("2026-11-20T10:00:00Z");
+            pull["merge_commit_sha"] = json!("not a commit");
+        });
+        let merged = merged.unwrap();
+        assert!(merged.merged && merged.merge_commit.is_none());
+    }
+
+    #[test]
+    fn a_head_that_is_no_commit_is_an_error_and_a_deleted_account_has_no_name() {
+        for sha in ["", "main", "../../x"] {
+            let error = read(|pull| pull["head"]["sha"] = json!(sha)).unwrap_err();
+            assert!(matches!(error, ForgeError::Malformed { .. }), "{sha}: {error}");
+        }
+        assert_eq!(read(|pull| pull["user"] = json!(null)).unwrap().author, "");
+    }
+}

@@ -135,3 +135,68 @@ fn annotation(note: &Annotation) -> Option<Value> {
 fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::check_run::Conclusion;
+
+    fn note() -> Annotation {
+        Annotation {
+            level: Level::Warning,
+            file: "appops/shop/dev/main.k".into(),
+            line: None,
+            column: None,
+            title: "KCL".into(),
+            message: "no such attribute".into(),
+        }
+    }
+
+    /// GitHub refuses the whole check run for one annotation without a file, a line or a message.
+    #[test]
+    fn an_annotation_is_complete_or_left_out() {
+        let shown = annotation(&note()).unwrap();
+        assert_eq!((&shown["start_line"], &shown["end_line"]), (&json!(1), &json!(1)));
+        assert_eq!(shown["annotation_level"], "warning");
+        assert!(shown.get("start_column").is_none());
+        let at = Annotation {
+            line: Some(7),
+            column: Some(3),
+            level: Level::Error,
+            ..note()
+        };
+        let shown = annotation(&at).unwrap();
+        assert_eq!((&shown["end_line"], &shown["end_column"]), (&json!(7), &json!(3)));
+        assert_eq!(shown["annotation_level"], "failure");
+        let nowhere = Annotation {
+            file: String::new(),
+            ..note()
+        };
+        let silent = Annotation {
+            message: String::new(),
+            ..note()
+        };
+        assert_eq!((annotation(&nowhere), annotation(&silent)), (None, None));
+    }
+
+    #[test]
+    fn a_text_is_cut_at_a_number_of_bytes_between_characters() {
+        assert_eq!(truncate("äöü", 6), "äöü");
+        assert_eq!(truncate("äöü", 5), "äö");
+        assert_eq!(truncate("äöü", 1), "");
+        let check = CheckRun {
+            name: "konverge: shop/dev".into(),
+            conclusion: Conclusion::Failure,
+            title: "é".repeat(200),
+            summary: "é".repeat(40_000),
+            text: "x".repeat(70_000),
+            annotations: Vec::new(),
+        };
+        let output = output(&check, &[]);
+        let length = |field: &str| output[field].as_str().unwrap().len();
+        assert_eq!(
+            (length("title"), length("summary"), length("text")),
+            (254, TEXT, TEXT)
+        );
+    }
+}

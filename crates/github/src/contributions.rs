@@ -104,4 +104,27 @@ mod tests {
         assert_eq!((found[0].parents.len(), found[1].parents.len()), (2, 0));
         assert_eq!(people(1), ["ada", "bob"]);
     }
+
+    /// A commit claims its addresses, so that only an address of GitHub's own names an account.
+    #[test]
+    fn only_a_private_address_names_a_login() {
+        for (address, login) in [
+            ("17+eve@users.noreply.github.com", Some("eve")),
+            ("eve@users.noreply.github.com", Some("eve")),
+            ("17+eve@users.noreply.ghes.example", Some("eve")),
+            ("eve@users.noreply", None),
+            ("eve@example.com", None),
+            ("17+eve@noreply.github.com", None),
+            ("eve", None),
+            ("users.noreply.github.com", None),
+        ] {
+            assert_eq!(login_of_address(address), login, "{address}");
+        }
+    }
+
+    #[test]
+    fn only_zeros_stand_for_no_commit() {
+        assert!(is_zero(&"0".repeat(40)));
+        assert!(!is_zero(&format!("{}1", "0".repeat(39))));
+    }
 }

@@ -185,4 +185,55 @@ mod tests {
         let said = login(&[token, (APP_ID, "x"), (APP_KEY, "pem")]);
         assert!(said.contains("is not a number"), "{said}");
     }
+
+    #[test]
+    fn the_page_of_a_run_is_that_of_its_attempt() {
+        let all = [
+            ("GITHUB_SERVER_URL", "https://ghes.example/"),
+            ("GITHUB_REPOSITORY", "acme/konfig"),
+            ("GITHUB_RUN_ID", "42"),
+            ("GITHUB_RUN_ATTEMPT", "3"),
+        ];
+        let page = |without: &str| {
+            let set = all.iter().filter(|(name, _)| *name != without);
+            let set = set.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Environment::new(&set.collect()).attempt_url()
+        };
+        let run = "https://ghes.example/acme/konfig/actions/runs/42";
+        assert_eq!(page(""), Some(format!("{run}/attempts/3")));
+        assert_eq!(page("GITHUB_RUN_ATTEMPT").as_deref(), Some(run));
+        for needed in ["GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"] {
+            assert_eq!(page(needed), None, "without {needed}");
+        }
+    }
+
+    /// Whoever starts a run again answers for it, and not whoever started it first.
+    #[test]
+    fn the_actor_is_who_started_this_attempt() {
+        let actor = |set: &[(&str, &str)]| {
+            let set = set
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Environment::new(&set.collect()).actor().map(str::to_owned)
+        };
+        let first = ("GITHUB_ACTOR", "ada");
+        assert_eq!(
+            actor(&[first, ("GITHUB_TRIGGERING_ACTOR", "bob")]).as_deref(),
+            Some("bob")
+        );
+        assert_eq!(
+            actor(&[first, ("GITHUB_TRIGGERING_ACTOR", "")]).as_deref(),
+            Some("ada")
+        );
+    }
+
+    #[test]
+    fn a_run_that_is_no_number_is_no_run() {
+        let set = [("GITHUB_RUN_ID", "42x"), ("GITHUB_RUN_ATTEMPT", "-1")];
+        let set = set
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let here = Environment::new(&set);
+        assert_eq!((here.run_id(), here.run_attempt()), (None, None));
+    }
 }

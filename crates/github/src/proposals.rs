@@ -234,3 +234,25 @@ fn says_moved(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("fast forward") || message.contains("already exists")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::says_moved;
+
+    /// The texts are GitHub's. What is no conflict is refused: the next run would not get further either.
+    #[test]
+    fn a_branch_that_moved_is_told_from_one_that_is_forbidden() {
+        for (message, moved) in [
+            ("Update is not a fast forward", true),
+            ("Reference already exists", true),
+            ("Reference update failed", false),
+            (
+                "Repository rule violations found\n\nCommits must have verified signatures.",
+                false,
+            ),
+            ("", false),
+        ] {
+            assert_eq!(says_moved(message), moved, "{message}");
+        }
+    }
+}

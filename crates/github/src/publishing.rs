@@ -199,3 +199,38 @@ fn into_issue(raw: IssueBody) -> Option<Issue> {
         marker: CommentMarker::parse(raw.body.as_deref()?)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_base::model::comment_marker::MarkerKind;
+
+    /// Anybody may copy a marker into a pull request or an issue.
+    #[test]
+    fn an_issue_is_ours_to_judge_with_a_marker_and_an_author_alone() {
+        let marker = CommentMarker::new(MarkerKind::Drift, "shop/prod");
+        let body = json!({
+            "number": 5, "state": "open", "created_at": "2026-11-20T10:00:00Z",
+            "body": format!("{}\ndrift", marker.line()), "user": {"login": "konverge[bot]"}, "pull_request": null,
+        });
+        let read = |field: &str, value: Value| {
+            let mut body = body.clone();
+            body[field] = value;
+            into_issue(serde_json::from_value(body).unwrap())
+        };
+        let issue = read("number", json!(5)).unwrap();
+        assert_eq!(
+            (issue.marker, issue.author.as_str(), issue.open),
+            (marker, "konverge[bot]", true)
+        );
+        assert!(!read("state", json!("closed")).unwrap().open);
+        for (field, value) in [
+            ("pull_request", json!({"url": "https://api.github.com/x"})),
+            ("user", json!(null)),
+            ("body", json!(null)),
+            ("body", json!("no marker")),
+        ] {
+            assert!(read(field, value).is_none(), "{field}");
+        }
+    }
+}

@@ -194,4 +194,85 @@ mod tests {
             ForgeError::Refused { .. }
         ));
     }
+
+    #[test]
+    fn an_answer_without_an_error_is_none() {
+        for status in [200, 201, 204, 304] {
+            let answer = Answer {
+                status: StatusCode::from_u16(status).unwrap(),
+                headers: HeaderMap::new(),
+                body: r#"{"message":"rate limit"}"#.to_owned(),
+            };
+            assert!(
+                error_of("GET /x", &answer, TokenPermission("x: read")).is_none(),
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_status_has_its_error() {
+        assert!(matches!(error(401, &[], ""), ForgeError::Token { .. }));
+        assert!(
+            matches!(error(404, &[], ""), ForgeError::NotFound { permission, .. } if permission == "pull-requests: write")
+        );
+        for status in [500, 502, 599] {
+            let said = error(status, &[], r#"{"message":"rate limit"}"#);
+            assert!(matches!(said, ForgeError::Server { status: told, .. } if told == status));
+        }
+        assert!(matches!(error(429, &[], "not JSON"), ForgeError::Limited { wait, .. } if wait == UNSAID));
+        let used_up = [("x-ratelimit-remaining", "0")];
+        assert!(matches!(error(403, &used_up, ""), ForgeError::Limited { wait, .. } if wait == UNSAID));
+        let left = [("x-ratelimit-remaining", "1")];
+        assert!(matches!(error(403, &left, ""), ForgeError::Forbidden { .. }));
+        // A redirect that the client does not follow is no success.
+        assert!(matches!(
+            error(301, &[], ""),
+            ForgeError::Refused { status: 301, .. }
+        ));
+    }
+
+    /// The text is shown in a hint as a line of a workflow.
+    #[test]
+    fn a_permission_that_is_none_is_not_repeated() {
+        for named in [
+            "",
+            "issues",
+            "issues=write\x1b[31m",
+            "issues=`id`",
+            "contents=write<script>",
+            "a=b\u{e4}",
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static("x-accepted-github-permissions"),
+                http::HeaderValue::from_bytes(named.as_bytes()).unwrap_or_else(|_| "".parse().unwrap()),
+            )]);
+            assert_eq!(
+                permission(&headers, "checks: write"),
+                "checks: write",
+                "{named:?}"
+            );
+        }
+        let several = headers(&[("x-accepted-github-permissions", "contents=read; issues=write")]);
+        assert_eq!(permission(&several, "checks: write"), "contents: read");
+    }
+
+    #[test]
+    fn a_refusal_says_every_detail_and_no_more_than_500_characters() {
+        let text = |body: Value| error_text(&body, body["message"].as_str().unwrap_or_default());
+        let errors = serde_json::json!([
+            {"message": "too many"}, "plain", {"field": "title", "code": "missing_field"}, {"code": "invalid"}, 7,
+        ]);
+        assert_eq!(
+            text(serde_json::json!({"message": "Validation Failed", "errors": errors})),
+            "Validation Failed; too many; plain; title missing_field; invalid; "
+        );
+        assert_eq!(text(serde_json::json!({"message": "No", "errors": "none"})), "No");
+        assert_eq!(
+            text(serde_json::json!({"message": "ä".repeat(600)}))
+                .chars()
+                .count(),
+            500
+        );
+    }
 }

@@ -93,3 +93,28 @@ pub(super) fn unanswered(operation: String, error: octocrab::Error) -> ForgeErro
         cause,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphql_is_beside_the_rest_api_of_a_server_and_below_that_of_github_com() {
+        let address = |api: &str, path| address_of(&ApiAddress::parse(api, "a hint").unwrap(), path);
+        for (api, graphql, rest) in [
+            (
+                "https://api.github.com",
+                "https://api.github.com/graphql",
+                "https://api.github.com/repos/a/b?x=y",
+            ),
+            (
+                "https://ghes.example/api/v3/",
+                "https://ghes.example/api/graphql",
+                "https://ghes.example/api/v3/repos/a/b?x=y",
+            ),
+        ] {
+            assert_eq!(address(api, GRAPHQL), graphql);
+            assert_eq!(address(api, "/repos/a/b?x=y"), rest);
+        }
+    }
+}

@@ -156,3 +156,62 @@ fn refusal(stack: &StackPlan) -> UserError {
         stack.id
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, stack};
+    use konverge_base::model::{
+        plan::{Action, Basis, Plan, ResourcePlan},
+        spec::RuntimeKind,
+    };
+
+    fn planned(name: &str, action: Action) -> StackPlan {
+        let object = "v1:ConfigMap:shop:web".parse().unwrap();
+        let resource = ResourcePlan::new(&id(name), object, RuntimeKind::Kubernetes, action, Vec::new());
+        StackPlan::new(stack(name).folder, id(name), Basis::Live, vec![resource])
+    }
+
+    /// `konverge.adopt.yaml` promises that nothing changes, so that nobody looks at the plan.
+    #[test]
+    fn a_stack_that_would_change_is_not_taken_over() {
+        let mut preview = Preview {
+            plan: Plan {
+                version: 1,
+                stacks: vec![
+                    planned("shop/same", Action::Adopt),
+                    planned("shop/new", Action::Create),
+                    planned("shop/other", Action::Create),
+                ],
+            },
+            reviewed: Vec::new(),
+            hidden: Vec::new(),
+            declared: std::collections::BTreeMap::new(),
+        };
+        refuse_changes(&mut preview, &[id("shop/same"), id("shop/new")].into());
+        let errors = preview.plan.stacks.iter().map(|stack| stack.error.as_ref());
+        let errors: Vec<_> = errors
+            .map(|error| error.map(|error| error.message.as_str()))
+            .collect();
+        assert_eq!((errors[0], errors[2]), (None, None));
+        let refused = errors[1].unwrap();
+        assert!(
+            refused.contains("of `shop/new`") && refused.ends_with("and create 1"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn the_end_of_an_adoption_names_the_stacks_that_its_merge_applies() {
+        assert_eq!(end_of_adoption(&[]), None);
+        let released = [
+            Target::new(&stack("shop/prod"), None),
+            Target::new(&stack("pay/prod"), None),
+        ];
+        let change = end_of_adoption(&released).unwrap();
+        assert_eq!(
+            (change.key.as_str(), change.stacks),
+            (FILE_NAME, vec![id("pay/prod"), id("shop/prod")])
+        );
+    }
+}

@@ -169,4 +169,45 @@ mod tests {
         let error = Adoption::parse("stack: [shop/dev]\n").unwrap_err();
         assert!(error.message.contains(FILE_NAME), "{error:?}");
     }
+
+    use crate::test_fixture::{Files, backend, id, record, stack, state};
+
+    #[test]
+    fn an_empty_file_adopts_nothing_and_is_not_the_same_as_none() {
+        let load = |texts: &[(&str, &str)]| Adoption::load(&Files::new(texts));
+        assert_eq!(load(&[]).unwrap(), None);
+        assert_eq!(load(&[(FILE_NAME, "")]).unwrap(), Some(Adoption::default()));
+        assert_eq!(
+            load(&[("appops/konverge.adopt.yaml", "stacks: [shop/dev]\n")]).unwrap(),
+            None
+        );
+        let invalid = load(&[(FILE_NAME, "stacks: [..]\n")]).unwrap_err();
+        assert!(invalid.hints[0].contains("konverge adopt --write"), "{invalid:?}");
+        let (one, other) = (
+            Files::new(&[(FILE_NAME, "")]),
+            Files::new(&[(FILE_NAME, "stacks: []\n")]),
+        );
+        assert!(differs(&one, &other) && differs(&one, &Files::default()) && !differs(&one, &one));
+    }
+
+    #[tokio::test]
+    async fn a_stack_was_applied_under_its_present_or_its_earlier_identity() {
+        let backend = backend();
+        record(&backend, state("shop/prod", &["web"])).await;
+        record(&backend, state("shop/old", &["web"])).await;
+        let known = backend.states.known().await.unwrap();
+        let recorded = RecordedStacks {
+            known,
+            renamed: BTreeMap::from([(id("shop/renamed"), id("shop/old"))]),
+        };
+        assert!(recorded.has(&id("shop/prod")) && recorded.has(&id("shop/renamed")));
+        assert!(!recorded.has(&stack("shop/new").id));
+    }
+
+    #[test]
+    fn stacks_that_are_left_alone_are_counted() {
+        assert_eq!(left_alone_text(0), "");
+        assert!(left_alone_text(1).starts_with("1 stack was never applied"));
+        assert!(left_alone_text(2).starts_with("2 stacks were never applied"));
+    }
 }

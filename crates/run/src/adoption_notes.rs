@@ -71,3 +71,63 @@ fn missing_from(target: &Target, prior: Option<&Versioned>) -> String {
         _ => format!("the state of `{}` is empty", target.id),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{backend, record, stack, state};
+
+    #[tokio::test]
+    async fn an_adopted_object_is_told_by_the_state_that_lacks_it() {
+        let backend = backend();
+        let target = Target::new(&stack("shop/prod"), None);
+        let prior = async || backend.states.load(&target.id).await.unwrap().unwrap();
+        assert_eq!(missing_from(&target, None), "the state of `shop/prod` is empty");
+        record(&backend, state("shop/prod", &[])).await;
+        let blank = prior().await;
+        assert_eq!(
+            missing_from(&target, Some(&blank)),
+            "the state of `shop/prod` is empty"
+        );
+        record(&backend, state("shop/prod", &["web"])).await;
+        let applied = prior().await;
+        assert_eq!(
+            missing_from(&target, Some(&applied)),
+            "is not in the state of `shop/prod`"
+        );
+        let imported = |note: Option<&str>| {
+            let mut imported = applied.clone();
+            imported.reason = WriteReason::Import;
+            imported.note = note.map(str::to_owned);
+            imported
+        };
+        let unnamed = imported(None);
+        assert_eq!(
+            missing_from(&target, Some(&unnamed)),
+            "is not in the state that was imported"
+        );
+        let named = imported(Some("from release 3"));
+        assert!(missing_from(&target, Some(&named)).ends_with("that was imported (from release 3)"));
+    }
+
+    #[test]
+    fn only_a_creation_by_terraform_may_double_what_an_import_left_out() {
+        let resource = |action, runtime| {
+            let id = "shop/prod".parse().unwrap();
+            ResourcePlan::new(&id, "a:b:c:d".parse().unwrap(), runtime, action, Vec::new())
+        };
+        assert!(is_made_by_terraform(&resource(
+            Action::Create,
+            RuntimeKind::Terraform
+        )));
+        assert!(!is_made_by_terraform(&resource(
+            Action::Create,
+            RuntimeKind::Kubernetes
+        )));
+        assert!(!is_made_by_terraform(&resource(
+            Action::Update,
+            RuntimeKind::Terraform
+        )));
+        assert!(is_adopted(&resource(Action::Adopt, RuntimeKind::Kubernetes)));
+    }
+}

@@ -287,3 +287,35 @@ fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
         "fetch the commit from a clone that has it: `git fetch REMOTE {commit}`; if the clone is shallow: `git fetch --unshallow`"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, state};
+
+    #[test]
+    fn a_stack_that_cannot_be_restored_says_why_and_how_to_go_on() {
+        let prod = id("shop/prod");
+        let never = incomplete(&prod, &state("shop/prod", &[]));
+        assert!(never.message.contains("was never applied"), "{never}");
+        assert_eq!(never.hints, ["run `konverge apply shop/prod` to apply it"]);
+        let failed = incomplete(&prod, &state("shop/prod", &["web"]));
+        assert!(failed.message.contains("records no complete apply"), "{failed}");
+        assert!(
+            failed.hints[1].contains("konverge state rollback shop/prod"),
+            "{failed:?}"
+        );
+    }
+
+    /// Drift checks tell which commits are missing, but not which ones are there and do not open.
+    #[test]
+    fn a_missing_commit_is_told_from_one_that_cannot_be_opened() {
+        let error = UserError::new(ErrorKind::Layout, "no kcl.mod");
+        assert!(matches!(
+            PastFailure::from(error.clone()),
+            PastFailure::Unusable(_)
+        ));
+        let missing = PastFailure::Missing(error.clone());
+        assert_eq!(UserError::from(missing), error);
+    }
+}

@@ -71,3 +71,43 @@ fn given(reason: &str) -> Result<&str, UserError> {
         reason => Ok(reason),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::backend;
+
+    #[tokio::test]
+    async fn a_freeze_stops_every_apply_and_says_since_when_by_whom_and_why() {
+        let backend = backend();
+        check(&backend).await.unwrap();
+        begin(&backend, " an incident\n").await.unwrap();
+        begin(&backend, "the second one").await.unwrap();
+        let refused = check(&backend).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Policy);
+        let said = &refused.message;
+        assert!(said.starts_with("applies are frozen since "), "{said}");
+        assert!(said.contains(": an incident; since "), "{said}");
+        assert!(
+            said.ends_with(": the second one") && said.contains("ada"),
+            "{said}"
+        );
+        assert!(refused.hints[0].contains("konverge unfreeze"), "{refused:?}");
+        let EndedFreeze::Freeze(ended) = end(&backend, "it is over").await.unwrap() else {
+            panic!("there was a freeze")
+        };
+        assert_eq!(ended.reasons.len(), 2);
+        check(&backend).await.unwrap();
+        assert_eq!(end(&backend, "again").await.unwrap(), EndedFreeze::Nothing);
+    }
+
+    #[tokio::test]
+    async fn a_freeze_begins_and_ends_with_a_reason() {
+        let backend = backend();
+        for empty in ["", " ", "\n\t"] {
+            assert_eq!(begin(&backend, empty).await.unwrap_err().kind, ErrorKind::Usage);
+            assert_eq!(end(&backend, empty).await.unwrap_err().kind, ErrorKind::Usage);
+        }
+        check(&backend).await.unwrap();
+    }
+}

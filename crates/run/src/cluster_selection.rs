@@ -167,21 +167,11 @@ pub fn cluster_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::model::stack::CompileSetup;
 
     fn stack(kubeconfig: &str) -> Stack {
         Stack {
-            id: "shop/prod".parse().unwrap(),
-            names: "shop/prod".parse().unwrap(),
-            earlier_names: None,
-            named_by: konverge_base::model::stack::NamedBy::Names,
-            folder: konverge_base::model::RepoPath::normalize("appops/shop/prod").unwrap(),
-            project_folder: konverge_base::model::RepoPath::normalize("appops/shop").unwrap(),
-            manifest: konverge_base::model::RepoPath::normalize("appops/shop/prod/stack.yaml").unwrap(),
-            compile: Ok(CompileSetup::default()),
-            cluster: None,
             kubeconfig: Some(kubeconfig.to_owned()),
-            reads: std::collections::BTreeMap::new(),
+            ..crate::test_fixture::stack("shop/prod")
         }
     }
 
@@ -231,5 +221,55 @@ mod tests {
         assert!(refusal.message.contains("outside the repository"), "{refusal}");
         let refusal = select_name(&none, &other, &given, Live::Auto).unwrap_err();
         assert!(refusal.message.contains("/a/prod.yaml"), "{refusal}");
+    }
+
+    #[test]
+    fn konverge_yaml_decides_first_and_what_it_leaves_open_is_an_error() {
+        let unnamed = Stack {
+            kubeconfig: None,
+            ..stack("")
+        };
+        let named = Stack {
+            cluster: Some("blue".parse().unwrap()),
+            ..unnamed.clone()
+        };
+        let config = |text: &str| Config::parse(&format!("version: 1\n{text}")).unwrap();
+        let one = config("clusters: {blue: {}}\n");
+        let two = config("clusters: {blue: {}, green: {}}\n");
+        let given = GivenCluster {
+            context: Some("mine".to_owned()),
+            ..GivenCluster::default()
+        };
+        let choose = |config: &Config, stack: &Stack, given: &GivenCluster, live| {
+            select_name(config, stack, given, live).map_err(|error| (error.message, error.hints.join("\n")))
+        };
+        let none = Config::default();
+        let not_given = GivenCluster::default();
+        assert_eq!(choose(&one, &unnamed, &given, Live::Auto).as_deref(), Ok("blue"));
+        assert_eq!(
+            choose(&two, &named, &not_given, Live::Required).as_deref(),
+            Ok("blue")
+        );
+        assert_eq!(
+            choose(&none, &unnamed, &given, Live::Required).as_deref(),
+            Ok("default")
+        );
+        assert_eq!(choose(&none, &unnamed, &not_given, Live::Auto).as_deref(), Ok(""));
+        assert_eq!(choose(&two, &unnamed, &not_given, Live::Never).as_deref(), Ok(""));
+        let (message, hints) = choose(&none, &unnamed, &not_given, Live::Required).unwrap_err();
+        assert!(
+            message == "no cluster is configured" && hints.contains("--live never"),
+            "{hints}"
+        );
+        // The command line must not stand in for a cluster that the configuration does not have.
+        let (message, hints) = choose(&none, &named, &given, Live::Auto).unwrap_err();
+        assert!(message.contains("names the cluster `blue`"), "{message}");
+        assert!(hints.contains("define the cluster"), "{hints}");
+        let (message, hints) = choose(&two, &unnamed, &given, Live::Auto).unwrap_err();
+        assert!(message.contains("blue, green are defined"), "{message}");
+        assert!(
+            hints.contains("- {match: 'appops/shop/prod', cluster: …}"),
+            "{hints}"
+        );
     }
 }

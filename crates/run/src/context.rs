@@ -232,3 +232,64 @@ impl StepCounter {
 pub fn repository_root(dir: &Path) -> Result<PathBuf, UserError> {
     Ok(Repository::discover(dir)?.root().to_path_buf())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{noted_run, run};
+
+    #[test]
+    fn a_job_is_told_by_any_value_but_false() {
+        for (value, is_job) in [
+            ("true", true),
+            ("1", true),
+            ("False", true),
+            ("false", false),
+            ("", false),
+        ] {
+            for name in ["CI", "GITHUB_ACTIONS"] {
+                assert_eq!(run(&[(name, value)]).in_ci(), is_job, "{name}={value}");
+            }
+        }
+        assert!(run(&[("CI", "false"), ("GITHUB_ACTIONS", "true")]).in_ci());
+        assert!(!run(&[]).in_ci());
+    }
+
+    /// After the first write an interrupted run must end in order, and before it nothing may begin.
+    #[test]
+    fn an_interrupted_run_begins_no_write() {
+        let first = run(&[]);
+        first.begin_writes().unwrap();
+        assert!(first.writes.load(Ordering::SeqCst));
+        let late = run(&[]);
+        late.cancel.cancel();
+        assert_eq!(late.begin_writes().unwrap_err().kind, ErrorKind::Interrupted);
+        assert!(!late.writes.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn a_folder_of_our_own_needs_a_home() {
+        let folder = |variables: &[(&str, &str)]| run(variables).xdg_folder("XDG_CACHE_HOME", ".cache");
+        let home = ("HOME", "/home/ada");
+        assert_eq!(folder(&[home]).unwrap(), Path::new("/home/ada/.cache/konverge"));
+        assert_eq!(
+            folder(&[home, ("XDG_CACHE_HOME", "/c")]).unwrap(),
+            Path::new("/c/konverge")
+        );
+        let refused = folder(&[("XDG_CACHE_HOME", "relative")]).unwrap_err();
+        assert_eq!(refused.message, "neither XDG_CACHE_HOME nor HOME is set");
+    }
+
+    #[test]
+    fn a_warning_keeps_what_to_do() {
+        let (run, notes) = noted_run(&[]);
+        let failure = UserError::new(ErrorKind::Store, "no answer")
+            .hint("one")
+            .hint("two");
+        run.warn("the index is not written", failure);
+        assert_eq!(
+            notes.take(),
+            ["the index is not written: no answer\n  hint: one\n  hint: two"]
+        );
+    }
+}

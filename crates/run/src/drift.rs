@@ -402,3 +402,135 @@ fn drifted_resource(stack: &StackId, resource: &ResourcePlan) -> Option<Resource
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, stack, state};
+    use konverge_base::model::spec::RuntimeKind;
+    use serde_json::json;
+
+    fn change(origin: ChangeOrigin) -> FieldChange {
+        FieldChange {
+            path: "/data/note".into(),
+            from: Some(json!("by hand")),
+            to: Some(json!("applied")),
+            origin,
+        }
+    }
+
+    fn resource(name: &str, action: Action, origins: Vec<ChangeOrigin>) -> ResourcePlan {
+        let object = format!("v1:ConfigMap:shop:{name}").parse().unwrap();
+        let changes = origins.into_iter().map(change).collect();
+        ResourcePlan::new(&id("shop/prod"), object, RuntimeKind::Kubernetes, action, changes)
+    }
+
+    fn plan(resources: Vec<ResourcePlan>) -> StackPlan {
+        StackPlan::new(stack("shop/prod").folder, id("shop/prod"), Basis::Live, resources)
+    }
+
+    fn names(plan: &StackPlan) -> Vec<&str> {
+        let ids = plan.resources.iter().map(|resource| resource.id.as_str());
+        ids.map(|id| id.rsplit(':').next().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_the_server_sets_and_a_hook_that_would_run_again_is_no_drift() {
+        use ChangeOrigin::{Admission, Default, Drift};
+        let found = difference(&plan(vec![
+            resource("default", Action::Update, vec![Default, Admission]),
+            resource("hook", Action::Run, vec![]),
+            resource("drift", Action::Update, vec![Default, Drift]),
+            resource("gone", Action::Create, vec![]),
+            resource("more", Action::Delete, vec![]),
+        ]));
+        assert_eq!(names(&found), ["drift", "gone", "more"]);
+    }
+
+    /// The code changed since the last apply: what it changes is pending, and no drift.
+    #[test]
+    fn a_pending_change_of_the_code_neither_is_drift_nor_hides_it() {
+        use ChangeOrigin::{Change, Drift};
+        let recorded = state("shop/prod", &["gone"]);
+        let found = difference_besides_code(
+            &plan(vec![
+                resource("code", Action::Update, vec![Change]),
+                resource("both", Action::Update, vec![Change, Drift]),
+                resource("gone", Action::Create, vec![Change]),
+                resource("new", Action::Create, vec![Change]),
+                resource("hook", Action::Run, vec![Drift]),
+            ]),
+            &recorded,
+        );
+        assert_eq!(names(&found), ["both", "gone"]);
+        let by_name = |name| {
+            found
+                .resources
+                .iter()
+                .find(|one| one.id.as_str().ends_with(name))
+                .unwrap()
+        };
+        assert_eq!(by_name("both").changes, [change(Drift)]);
+        let whole = &by_name("gone").changes[0];
+        assert_eq!(whole.origin, Drift);
+        assert_eq!(
+            whole.to.as_ref().unwrap()["metadata"]["name"],
+            "gone",
+            "as it was applied"
+        );
+    }
+
+    /// A person approves this digest: it must not stand for another difference.
+    #[test]
+    fn the_digest_of_a_difference_covers_the_commit_and_both_values() {
+        let one = |from: &str, to: &str| {
+            let changed = FieldChange {
+                from: Some(json!(from)),
+                to: Some(json!(to)),
+                ..change(ChangeOrigin::Drift)
+            };
+            let mut resource = resource("web", Action::Update, vec![]);
+            resource = ResourcePlan::new(
+                &id("shop/prod"),
+                resource.id.clone(),
+                RuntimeKind::Kubernetes,
+                Action::Update,
+                vec![changed],
+            );
+            plan(vec![resource])
+        };
+        let commit: CommitId = "a".repeat(40).parse().unwrap();
+        let other: CommitId = "b".repeat(40).parse().unwrap();
+        let shown = digest(&one("x", "y"), Some(&commit));
+        assert_eq!(shown, digest(&one("x", "y"), Some(&commit)));
+        for different in [
+            digest(&one("z", "y"), Some(&commit)),
+            digest(&one("x", "z"), Some(&commit)),
+            digest(&one("x", "y"), Some(&other)),
+            digest(&one("x", "y"), None),
+        ] {
+            assert_ne!(different, shown);
+        }
+        let mut elsewhere = one("x", "y");
+        elsewhere.id = id("shop/dev");
+        assert_ne!(digest(&elsewhere, Some(&commit)), shown);
+    }
+
+    #[test]
+    fn a_controller_that_is_not_healthy_is_shown_and_cannot_be_restored() {
+        let controller = || resource("controller", Action::Update, vec![ChangeOrigin::Drift]);
+        let mut with_drift = StackDrift::new(plan(vec![resource("web", Action::Delete, vec![])]), None);
+        let of_objects = with_drift.plan.digest;
+        with_drift.add_controller(controller(), None);
+        assert_eq!(
+            with_drift.plan.digest, of_objects,
+            "an apply restores the objects only"
+        );
+        assert!(with_drift.obstacle.is_none() && !with_drift.is_left_to_controller);
+        let mut alone = StackDrift::new(plan(vec![]), None);
+        let nothing = alone.plan.digest;
+        alone.add_controller(controller(), None);
+        assert_ne!(alone.plan.digest, nothing);
+        assert!(alone.obstacle.is_some() && alone.is_left_to_controller);
+    }
+}

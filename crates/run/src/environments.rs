@@ -166,28 +166,11 @@ fn environment_of(rules: &StackRules<'_>, target: &Target) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::model::RepoPath;
 
     const RULES: &str = "stacks:\n- {match: 'appops/*/dev', environment: dev}\n- {match: 'appops/*/prod', environment: production, after: ['appops/*/dev']}\n- {match: 'appops/last/prod', after: ['appops/shop/prod']}\n- {match: 'appops/alone/prod', after: []}\n";
 
     fn stack(id: &str) -> Target {
-        let folder = RepoPath::normalize(&format!("appops/{id}")).unwrap();
-        Target {
-            head: Some(konverge_base::model::stack::Stack {
-                id: id.parse().unwrap(),
-                names: id.parse().unwrap(),
-                earlier_names: None,
-                named_by: konverge_base::model::stack::NamedBy::Names,
-                project_folder: folder.parent().unwrap(),
-                manifest: folder.child("stack.yaml"),
-                folder: folder.clone(),
-                compile: Ok(konverge_base::model::stack::CompileSetup::default()),
-                cluster: None,
-                kubeconfig: None,
-                reads: std::collections::BTreeMap::new(),
-            }),
-            ..Target::forgotten(id.parse().unwrap(), folder)
-        }
+        Target::new(&crate::test_fixture::stack(id), None)
     }
 
     fn selected(environment: Option<&str>, pending: &[&str]) -> (Vec<String>, Vec<String>) {

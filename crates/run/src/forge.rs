@@ -275,3 +275,114 @@ impl RunContext {
         started.map_or_else(|| self.account(), str::to_owned)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::run;
+
+    const GITHUB: [(&str, &str); 6] = [
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_SERVER_URL", "https://github.com"),
+        ("GITHUB_REPOSITORY", "acme/konfig"),
+        ("GITHUB_RUN_ID", "42"),
+        ("GITHUB_RUN_ATTEMPT", "2"),
+        ("GITHUB_ACTOR", "ada"),
+    ];
+    const GITLAB: [(&str, &str); 5] = [
+        ("GITLAB_CI", "true"),
+        ("CI_SERVER_URL", "https://gitlab.example"),
+        ("CI_PROJECT_PATH", "acme/konfig"),
+        ("CI_PIPELINE_ID", "7"),
+        ("GITLAB_USER_LOGIN", "bob"),
+    ];
+
+    #[test]
+    fn a_run_is_that_of_its_forge() {
+        let github = run(&GITHUB);
+        assert_eq!((github.job_run(), github.job_attempt()), (42, 2));
+        assert_eq!(
+            (github.forge_repository(), github.actor().as_str()),
+            (Some("acme/konfig"), "ada")
+        );
+        assert_eq!(
+            github.job_url().as_deref(),
+            Some("https://github.com/acme/konfig/actions/runs/42/attempts/2")
+        );
+        assert_eq!(github.url(), github.job_url().unwrap());
+        let gitlab = run(&GITLAB);
+        assert_eq!((gitlab.job_run(), gitlab.job_attempt()), (7, 1));
+        assert_eq!(
+            (gitlab.forge_repository(), gitlab.actor().as_str()),
+            (Some("acme/konfig"), "bob")
+        );
+        let own = run(&[("USER", "eve"), ("HOSTNAME", "laptop")]);
+        assert_eq!((own.job_run(), own.job_attempt(), own.job_url()), (0, 0, None));
+        assert!(own.url().starts_with("eve@laptop (process "), "{}", own.url());
+        assert!(own.repository_pages().is_none());
+    }
+
+    /// A token of one forge must not be sent to another one.
+    #[test]
+    fn the_variables_of_two_forges_open_none() {
+        let both = run(&[
+            &GITHUB[..],
+            &GITLAB[..],
+            &[("GITHUB_TOKEN", "ghs_x"), ("GITLAB_TOKEN", "glpat-x")],
+        ]
+        .concat());
+        assert!(connect(&both, "acme/konfig").is_err());
+        assert!(open_job(&both.env).is_err());
+        assert!(current_job(&both.env).is_err());
+        assert!(matches!(current_job(&run(&[]).env), Ok(None)));
+    }
+
+    #[tokio::test]
+    async fn without_a_token_there_is_no_login() {
+        for (forge, token) in [(&GITHUB[..], "GITHUB_TOKEN"), (&GITLAB[..], "GITLAB_TOKEN")] {
+            let without = run(forge);
+            assert!(
+                !without.has_forge_login() && without.clone_credentials().is_none(),
+                "{token}"
+            );
+            assert!(connect(&without, "acme/konfig").unwrap().is_none());
+            assert!(without.git_credentials().await.unwrap().is_none());
+            let empty = run(&[forge, &[(token, "")]].concat());
+            assert!(!empty.has_forge_login(), "{token}");
+            let with = run(&[forge, &[(token, "the-token-of-this-job")]].concat());
+            assert!(
+                with.has_forge_login() && with.clone_credentials().is_some(),
+                "{token}"
+            );
+            assert!(connect(&with, "acme/konfig").unwrap().is_some());
+            assert!(
+                !with
+                    .secrets
+                    .mask("a the-token-of-this-job b")
+                    .contains("the-token"),
+                "{token}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn half_an_app_is_an_error_and_not_no_login() {
+        let half = run(&[&GITHUB[..], &[("KONVERGE_GITHUB_APP_ID", "12")]].concat());
+        assert!(half.has_forge_login(), "the first request says what is wrong");
+        assert!(connect(&half, "acme/konfig").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_forge_whose_address_nobody_says_is_not_guessed() {
+        for (forge, token, variable) in [
+            ("GITEA_ACTIONS", "GITEA_TOKEN", "GITHUB_API_URL"),
+            ("GITLAB_CI", "GITLAB_TOKEN", "CI_API_V4_URL"),
+        ] {
+            let lost = run(&[(forge, "true"), (token, "the-token-of-this-job")]);
+            let Err(refused) = connect(&lost, "acme/konfig") else {
+                panic!("{forge}: there is no address")
+            };
+            assert!(refused.to_string().contains(variable), "{refused}");
+        }
+    }
+}

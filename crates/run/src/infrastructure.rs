@@ -346,4 +346,63 @@ mod tests {
             )
         );
     }
+
+    use crate::test_fixture::{run, secrets};
+    use konverge_base::model::spec::Spec;
+    use serde_json::json;
+
+    #[test]
+    fn a_cluster_is_reached_by_what_its_configuration_names_alone() {
+        let access = |cluster: &str, variables: &[(&str, &str)]| {
+            let config = Config::parse(&format!("version: 1\nclusters: {{prod: {{{cluster}}}}}\n")).unwrap();
+            let (name, cluster) = config.clusters.first_key_value().unwrap();
+            let access = access(&run(variables), name.clone(), cluster)?;
+            Ok::<_, UserError>(match access.credentials {
+                ClusterCredentials::InCluster => "in the cluster".to_owned(),
+                ClusterCredentials::Text { .. } => "a text".to_owned(),
+                ClusterCredentials::Kubeconfig { path, .. } => format!("{path:?}"),
+            })
+        };
+        let text = ("KONVERGE_KUBECONFIG", "apiVersion: v1");
+        let file = ("PROD", "/kube/prod");
+        assert_eq!(
+            access("in_cluster: true", &[text, file]).unwrap(),
+            "in the cluster"
+        );
+        assert_eq!(
+            access("kubeconfig_env: PROD", &[text, file]).unwrap(),
+            r#"Some("/kube/prod")"#
+        );
+        assert_eq!(access("", &[text, file]).unwrap(), "a text");
+        assert_eq!(access("", &[file]).unwrap(), "None");
+        // Another kubeconfig would be that of another cluster.
+        let unset = access("kubeconfig_env: PROD", &[text]).unwrap_err();
+        assert!(unset.message.contains("the variable PROD is not set"), "{unset}");
+    }
+
+    #[test]
+    fn a_spec_does_not_choose_the_identity_of_its_provider() {
+        let config = Config::parse("version: 1\n").unwrap();
+        let check = |provider: serde_json::Value| {
+            let resource = json!({
+                "id": "hashicorp:aws:aws_s3_bucket:web", "type": "Terraform", "attributes": {"bucket": "web"},
+                "extensions": {"provider": "registry.terraform.io/hashicorp/aws/5.0.0", "providerMeta": provider,
+                               "resourceType": "aws_s3_bucket"},
+            });
+            let spec = Spec {
+                resources: vec![serde_json::from_value(resource).unwrap()],
+                ..Spec::default()
+            };
+            let rules = config.for_stack(&crate::test_fixture::stack("shop/prod"));
+            check_provider_settings(&config, &rules, secrets(), &spec)
+        };
+        check(json!({"region": "eu-central-1"})).unwrap();
+        for chosen in [
+            json!({"region": "eu-central-1", "profile": "admin"}),
+            json!({"assume_role": [{"role_arn": "arn:aws:iam::111122223333:role/admin"}]}),
+            json!({"endpoints": [{"s3": "https://evil.example"}]}),
+        ] {
+            assert!(check(chosen.clone()).is_err(), "{chosen}");
+        }
+    }
 }

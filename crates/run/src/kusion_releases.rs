@@ -240,3 +240,26 @@ impl ReleaseTurn {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_releases_keeps_the_query_of_its_store_at_the_end() {
+        let release: KusionRelease = serde_json::from_value(serde_json::json!({
+            "project": "shop", "workspace": "prod", "stack": "prod", "revision": 3,
+        }))
+        .unwrap();
+        for (url, folder) in [
+            ("s3://bucket/kusion", "s3://bucket/kusion/releases/shop/prod/"),
+            (
+                "s3://bucket/kusion/?region=eu",
+                "s3://bucket/kusion/releases/shop/prod/?region=eu",
+            ),
+            ("file:///srv/kusion/", "file:///srv/kusion/releases/shop/prod/"),
+        ] {
+            assert_eq!(folder_url(url, &release), folder, "{url}");
+        }
+    }
+}

@@ -138,3 +138,83 @@ impl LeaseWatch for HolderWatch {
         self.run.cancel.cancelled().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, noted_run};
+    use konverge_state::DocumentWriter;
+
+    fn holder() -> Holder {
+        Holder {
+            id: "lease-1".to_owned(),
+            epoch: 1,
+            writer: DocumentWriter {
+                run: "https://github.com/acme/konfig/actions/runs/7".to_owned(),
+                actor: "ada".to_owned(),
+            },
+            since: jiff::Timestamp::UNIX_EPOCH,
+            term: Duration::from_secs(90),
+            quiet: Duration::from_secs(5),
+        }
+    }
+
+    #[test]
+    fn an_action_is_due_at_once_and_then_after_its_interval() {
+        let seconds = Duration::from_secs;
+        let mut last = None;
+        let due = [0, 29, 30, 31, 60].map(|now| is_due(&mut last, seconds(now), seconds(30)));
+        assert_eq!(due, [true, false, true, false, true]);
+        assert!(
+            !is_due(&mut last, seconds(1), seconds(30)),
+            "a clock that goes back is no reason"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_holder_is_named_once_in_half_a_minute_and_never_taken_over_unasked() {
+        let (run, notes) = noted_run(&[]);
+        let watch = HolderWatch::new(&run, &id("shop/prod"));
+        let seconds = [0, 10, 20, 30];
+        for waited in seconds {
+            let verdict = watch.waiting(&holder(), Duration::from_secs(waited)).await;
+            assert_eq!(
+                verdict,
+                WaitVerdict::KeepWaiting,
+                "no forge says that the run is over"
+            );
+        }
+        let said = notes.take();
+        assert_eq!(said.len(), 2, "{said:?}");
+        for word in ["lease-1", "ada", "runs/7", "0 s so far"] {
+            assert!(said[0].contains(word), "{word}: {said:?}");
+        }
+        run.cancel.cancel();
+        let verdict = watch.waiting(&holder(), Duration::from_secs(90)).await;
+        assert_eq!((verdict, notes.take()), (WaitVerdict::GiveUp, Vec::new()));
+    }
+
+    #[test]
+    fn a_forge_that_does_not_answer_is_told_with_the_permission_that_it_misses() {
+        let denied = ForgeError::Forbidden {
+            forge: ForgeKind::Github,
+            operation: "GET /x".to_owned(),
+            permission: "actions: read".to_owned(),
+        };
+        let text = unanswered(ForgeKind::Github, &denied, &holder());
+        assert!(
+            text.contains("(`permissions: actions: read` allows the request)"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("its lease expires 90 s after its last renewal"),
+            "{text}"
+        );
+        let broken = ForgeError::Server {
+            forge: ForgeKind::Github,
+            operation: "GET /x".to_owned(),
+            status: 502,
+        };
+        assert!(!unanswered(ForgeKind::Github, &broken, &holder()).contains("permissions"));
+    }
+}

@@ -97,3 +97,6 @@ pub use stack_runtimes::StackRuntimes;
 pub use stack_secrets::StackSecrets;
 pub use state_backend::{KeyUse, StateBackend, repository_id};
 pub use target::{Selection, StackSelector, Target};
+
+#[cfg(test)]
+mod test_fixture;

@@ -262,3 +262,94 @@ impl ProviderLogin for StackLogin {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{noted_run, run, secrets, stack};
+
+    const CONFIG: &str = "version: 1\nlogins:\n  prod:\n    aws: {role: 'arn:aws:iam::111122223333:role/apply', \
+        preview_role: 'arn:aws:iam::111122223333:role/plan', region: eu-central-1}\n  \
+        apply-only: {google: {service_account: apply@prod.iam.gserviceaccount.com}}\n\
+        stacks: [{match: 'appops/shop/prod', login: prod}, {match: 'appops/shop/dev', login: apply-only}]\n";
+
+    fn choose(run: &RunContext, name: &str, usage: LoginUse) -> String {
+        let config = Config::parse(CONFIG).unwrap();
+        let logins = Logins::new(run, &config, secrets());
+        match logins.choose(&config.for_stack(&stack(name)), usage).unwrap() {
+            StackLoginChoice::Job => "the job".to_owned(),
+            StackLoginChoice::Login(login) => login.describe(),
+            StackLoginChoice::NoPreview(why) => why,
+        }
+    }
+
+    /// A preview of a pull request must not get the identity of applies.
+    #[test]
+    fn a_preview_has_its_own_identity_or_none() {
+        let job = run(&[("CI", "true")]);
+        let (preview, apply) = (LoginUse::Preview, LoginUse::Apply);
+        assert_eq!(
+            choose(&job, "shop/prod", preview),
+            "`arn:aws:iam::111122223333:role/plan`"
+        );
+        assert_eq!(
+            choose(&job, "shop/prod", apply),
+            "`arn:aws:iam::111122223333:role/apply`"
+        );
+        assert_eq!(
+            choose(&job, "shop/dev", preview),
+            "the login `apply-only` has no identity for previews (`google.preview_service_account`)"
+        );
+        assert_eq!(
+            choose(&job, "shop/dev", apply),
+            "`apply@prod.iam.gserviceaccount.com`"
+        );
+        assert_eq!(choose(&job, "shop/other", apply), "the job");
+    }
+
+    #[test]
+    fn outside_of_a_job_logins_are_not_used_which_is_said_once() {
+        let (own, notes) = noted_run(&[]);
+        let config = Config::parse(CONFIG).unwrap();
+        let logins = Logins::new(&own, &config, secrets());
+        for _ in 0..2 {
+            let chosen = logins.choose(&config.for_stack(&stack("shop/prod")), LoginUse::Apply);
+            assert!(matches!(chosen, Ok(StackLoginChoice::Job)));
+        }
+        assert_eq!(notes.take().len(), 1);
+    }
+
+    #[test]
+    fn a_login_is_opened_once_for_each_use_and_an_unknown_one_is_an_error() {
+        let config = Config::parse(CONFIG).unwrap();
+        let logins = Logins::new(&run(&[("CI", "true")]), &config, secrets());
+        let names: Vec<_> = logins.all().iter().map(|login| login.name().to_owned()).collect();
+        assert_eq!(names, ["apply-only", "prod, for previews", "prod"]);
+        let (one, other) = (logins.all(), logins.all());
+        assert!(one.iter().zip(&other).all(|(one, other)| Arc::ptr_eq(one, other)));
+        let mut rules = config.for_stack(&stack("shop/prod"));
+        rules.login = Some("gone".to_owned());
+        let Err(unknown) = logins.choose(&rules, LoginUse::Apply) else {
+            panic!("there is no such login")
+        };
+        assert!(unknown.message.contains("there is no login `gone`"), "{unknown}");
+    }
+
+    /// Both roles of a login stand for it in a kubeconfig, whichever is used.
+    #[test]
+    fn an_identity_has_the_region_and_all_roles_of_its_login() {
+        let config = Config::parse(CONFIG).unwrap();
+        let environment = CloudEnvironment::default();
+        let preview = identity("prod", &config.logins["prod"], LoginUse::Preview, &environment);
+        assert_eq!(preview.aws_region.as_deref(), Some("eu-central-1"));
+        assert_eq!(preview.aws_roles.len(), 2);
+        assert!(preview.google.is_none() && preview.azure.is_none() && preview.alibaba.is_none());
+        let none = identity(
+            "apply-only",
+            &config.logins["apply-only"],
+            LoginUse::Preview,
+            &environment,
+        );
+        assert!(none.google.is_none(), "not that of applies");
+    }
+}

@@ -153,3 +153,103 @@ impl NewerCommitCheck for NewerCommits {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{backend, id, noted_run, record, stack, state};
+    use konverge_base::error::ErrorKind;
+
+    fn commit(letter: char) -> CommitId {
+        letter.to_string().repeat(40).parse().unwrap()
+    }
+
+    /// A branch that had these commits after the applied one, and has others when it is read again.
+    struct Branch {
+        newer: &'static str,
+        later: Option<&'static str>,
+    }
+
+    #[async_trait]
+    impl BranchHistory for Branch {
+        async fn newer_commits(&self) -> Result<BTreeSet<CommitId>, UserError> {
+            Ok(self.newer.chars().map(commit).collect())
+        }
+
+        async fn newer_commits_now(&self, _: &[CommitId]) -> Result<BTreeSet<CommitId>, UserError> {
+            let later = self
+                .later
+                .ok_or_else(|| UserError::new(ErrorKind::Github, "no answer"))?;
+            Ok(later.chars().map(commit).collect())
+        }
+    }
+
+    fn applied(name: &str, letter: char) -> konverge_base::model::state::StackState {
+        konverge_base::model::state::StackState {
+            commit: Some(commit(letter)),
+            ..state(name, &["web"])
+        }
+    }
+
+    /// A repeated run of an older commit would put the older one back.
+    #[tokio::test]
+    async fn a_stack_with_a_newer_commit_is_left_out_and_said() {
+        let backend = backend();
+        record(&backend, applied("shop/dev", 'a')).await;
+        record(&backend, applied("shop/prod", 'c')).await;
+        record(&backend, applied("shop/old", 'c')).await;
+        let (run, notes) = noted_run(&[]);
+        let known = backend.states.known().await.unwrap();
+        let branch = Branch {
+            newer: "bc",
+            later: None,
+        };
+        let newer = NewerCommits::find(&run, known, Box::new(branch)).await.unwrap();
+        let targets = ["shop/dev", "shop/prod", "shop/new", "shop/renamed"];
+        let targets = targets.map(|name| Target::new(&stack(name), None)).to_vec();
+        let renamed = BTreeMap::from([(id("shop/renamed"), id("shop/old"))]);
+        let kept = newer.without(&backend, targets, &renamed).await.unwrap();
+        let kept: Vec<_> = kept.iter().map(|target| target.id.as_str()).collect();
+        assert_eq!(kept, ["shop/dev", "shop/new"]);
+        let skipped = newer.superseded_stacks();
+        assert_eq!(
+            skipped,
+            [(id("shop/prod"), commit('c')), (id("shop/renamed"), commit('c'))].into()
+        );
+        let said = notes.take();
+        assert!(
+            said.len() == 2 && said[0].contains("has the newer commit"),
+            "{said:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_state_that_another_run_wrote_meanwhile_is_compared_with_the_branch_of_now() {
+        let backend = backend();
+        let serial = record(&backend, applied("shop/prod", 'a')).await;
+        let (run, _) = noted_run(&[]);
+        let known = backend.states.known().await.unwrap();
+        let find = async |newer, later| {
+            let branch = Box::new(Branch { newer, later });
+            NewerCommits::find(&run, known, branch).await.unwrap()
+        };
+        let prod = id("shop/prod");
+        let asked = find("", Some("d")).await;
+        let has = async |newer: &NewerCommits, serial, letter| {
+            newer.has_newer(&prod, serial, &[commit(letter)]).await
+        };
+        assert!(!has(&asked, serial, 'd').await.unwrap(), "nobody wrote it since");
+        assert!(has(&asked, serial + 1, 'd').await.unwrap());
+        assert!(!asked.has_newer(&prod, serial + 1, &[]).await.unwrap());
+        assert!(!has(&find("", Some("d")).await, serial + 1, 'e').await.unwrap());
+        // Without an answer nothing is applied: the plan would show a rollback.
+        let unknown = has(&find("", None).await, serial + 1, 'd').await.unwrap_err();
+        assert!(
+            unknown
+                .message
+                .contains("it is unknown which commit is newer: no answer"),
+            "{unknown}"
+        );
+        assert_eq!(unknown.kind, ErrorKind::Github);
+    }
+}

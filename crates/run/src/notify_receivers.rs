@@ -65,3 +65,30 @@ pub async fn send_sample(run: &RunContext, notify: &Notify) -> Result<(), UserEr
     };
     send(run, &Sender::new(run.secrets.clone())?, notify, &message).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::run;
+    use konverge_config::Config;
+
+    #[test]
+    fn a_receiver_whose_address_is_not_set_is_told_by_its_variable() {
+        let config = "version: 1\nnotify: [{kind: slack, url_env: CHAT_URL, on: [apply-failed]}]\n";
+        let config = Config::parse(config).unwrap();
+        let target = |variables: &[(&str, &str)]| target(&run(variables), &config.notify[0]);
+        for unset in [&[][..], &[("CHAT_URL", "")]] {
+            let error = target(unset).err().unwrap();
+            assert!(
+                matches!(&error, NotifyError::NotSet { name } if name == "CHAT_URL"),
+                "{error}"
+            );
+        }
+        let address = "https://hooks.slack.com/services/T/B/s3cret";
+        assert_eq!(target(&[("CHAT_URL", address)]).unwrap().url, address);
+        let error = target(&[("CHAT_URL", "http://hooks.slack.com/services/T/B/s3cret")])
+            .err()
+            .unwrap();
+        assert!(!konverge_base::error::chain(&error).contains("s3cret"), "{error}");
+    }
+}

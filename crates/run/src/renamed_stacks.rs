@@ -86,3 +86,64 @@ pub async fn renamed_stacks(
     }
     Ok(renamed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{backend, id, record, stack, state};
+    use konverge_base::model::stack::NamedBy;
+
+    /// `shop/new` is in the folder that `shop/old` was applied from.
+    fn layout(named_by: NamedBy) -> Layout {
+        let stack = Stack {
+            folder: stack("shop/old").folder,
+            named_by,
+            ..stack("shop/new")
+        };
+        Layout {
+            stacks: vec![stack],
+            ..Layout::default()
+        }
+    }
+
+    async fn renamed(backend: &StateBackend, layout: &Layout) -> BTreeMap<StackId, StackId> {
+        let known = backend.states.known().await.unwrap();
+        renamed_stacks(backend, layout, known).await.unwrap()
+    }
+
+    /// Else the objects of the old identity would be deleted and made again.
+    #[tokio::test]
+    async fn a_stack_that_konverge_yaml_names_anew_continues_its_record() {
+        let backend = backend();
+        record(&backend, state("shop/old", &["web"])).await;
+        let found = renamed(&backend, &layout(NamedBy::Config)).await;
+        assert_eq!(found, [(id("shop/new"), id("shop/old"))].into());
+        let earlier = Renamed::default();
+        let layout = layout(NamedBy::Config);
+        let of = async |name: &str| earlier.earlier(&backend, &layout, &id(name)).await.unwrap();
+        assert_eq!(
+            (of("shop/new").await, of("shop/other").await),
+            (Some(id("shop/old")), None)
+        );
+    }
+
+    #[tokio::test]
+    async fn another_name_in_the_same_folder_is_another_stack() {
+        let backend = backend();
+        record(&backend, state("shop/old", &["web"])).await;
+        assert!(renamed(&backend, &layout(NamedBy::Names)).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_recorded_stack_continues_no_other_and_a_spec_of_a_file_is_continued_by_none() {
+        let recorded = backend();
+        record(&recorded, state("shop/old", &["web"])).await;
+        record(&recorded, state("shop/new", &["api"])).await;
+        assert!(renamed(&recorded, &layout(NamedBy::Config)).await.is_empty());
+        let of_file = backend();
+        let mut state = state("shop/old", &["web"]);
+        state.folder = konverge_base::model::StackFolder::none();
+        record(&of_file, state).await;
+        assert!(renamed(&of_file, &layout(NamedBy::Config)).await.is_empty());
+    }
+}

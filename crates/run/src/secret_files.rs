@@ -63,3 +63,66 @@ impl SecretFiles {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{Files, stack};
+    use konverge_config::Config;
+
+    const RULES: &str = "version: 1\nsecrets:\n  stores:\n    \
+        files: {kind: sops, allow: [{stacks: 'appops/shop/*', paths: 'secrets/shop/*'}, {stacks: '**', paths: 'secrets/all.yaml'}]}\n    \
+        job: {kind: env, allow: [{stacks: '**', paths: '**'}]}\n";
+
+    fn input(texts: &[(&str, &str)], name: &str) -> Option<WorkspaceInput> {
+        let config = Config::parse(RULES).unwrap().secrets;
+        SecretFiles::select(&config, &Files::new(texts)).added_to(None, &stack(name))
+    }
+
+    fn paths(input: &WorkspaceInput) -> Vec<&str> {
+        input.secret_files.iter().map(RepoPath::as_str).collect()
+    }
+
+    #[test]
+    fn the_inputs_of_a_stack_are_the_files_that_a_rule_of_a_sops_store_allows() {
+        let texts = [
+            ("secrets/all.yaml", "a"),
+            ("secrets/shop/db.yaml", "b"),
+            ("secrets/pay/db.yaml", "c"),
+        ];
+        let shop = input(&texts, "shop/prod").unwrap();
+        assert_eq!(paths(&shop), ["secrets/all.yaml", "secrets/shop/db.yaml"]);
+        assert_eq!(paths(&input(&texts, "pay/prod").unwrap()), ["secrets/all.yaml"]);
+        assert!(
+            input(&texts[1..], "pay/prod").is_none(),
+            "another kind of store has no files"
+        );
+    }
+
+    /// A changed secret is a change of the stack, and no other file is.
+    #[test]
+    fn the_digest_covers_the_content_and_the_path_of_each_file() {
+        let digest = |texts: &[(&str, &str)]| input(texts, "shop/prod").unwrap().digest;
+        let first = digest(&[("secrets/shop/db.yaml", "a")]);
+        assert_eq!(
+            digest(&[("secrets/shop/db.yaml", "a"), ("secrets/pay/db.yaml", "x")]),
+            first
+        );
+        for other in [
+            digest(&[("secrets/shop/db.yaml", "b")]),
+            digest(&[("secrets/shop/other.yaml", "a")]),
+            digest(&[("secrets/shop/db.yaml", "a"), ("secrets/all.yaml", "a")]),
+        ] {
+            assert_ne!(other, first);
+        }
+        let config = Config::parse(RULES).unwrap().secrets;
+        let files = SecretFiles::select(&config, &Files::new(&[("secrets/shop/db.yaml", "a")]));
+        let before = WorkspaceInput {
+            files: Vec::new(),
+            secret_files: Vec::new(),
+            digest: konverge_base::model::Digest::of_bytes(b"workspace"),
+        };
+        let both = files.added_to(Some(before), &stack("shop/prod")).unwrap();
+        assert_ne!(both.digest, first, "the workspace is a part of the inputs");
+    }
+}

@@ -74,3 +74,52 @@ fn reason(layout: &Layout) -> Option<UserError> {
             .hint("fix this error first; the next run then destroys the stack, or finds it again"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::stack;
+    use konverge_base::model::stack::SetupError;
+
+    fn targets() -> Vec<Target> {
+        vec![
+            Target::new(&stack("shop/prod"), None),
+            Target::removed(&stack("shop/old")),
+        ]
+    }
+
+    /// A file that cannot be read hides stacks: their objects would be deleted.
+    #[test]
+    fn no_stack_is_removed_while_a_part_of_the_repository_cannot_be_read() {
+        let file = stack("shop/old").manifest;
+        let broken = Layout {
+            unseen: vec![
+                SetupError::new(file.clone(), "it is not YAML"),
+                SetupError::new(stack("pay/old").manifest, "it has no name"),
+            ],
+            ..Layout::default()
+        };
+        let mut left = targets();
+        let skipped = SkippedRemovals::split_off(&broken, &mut left).unwrap();
+        assert_eq!(left.len(), 1);
+        assert_eq!(
+            skipped.stacks().map(StackId::as_str).collect::<Vec<_>>(),
+            ["shop/old"]
+        );
+        let reason = &skipped.reason;
+        assert!(
+            reason.message.contains("it is not YAML") && reason.message.contains("it has no name"),
+            "{reason}"
+        );
+        assert_eq!(reason.location.as_ref().unwrap().file, file.to_string());
+        let outcomes: Vec<_> = skipped.outcomes().collect();
+        assert_eq!((outcomes.len(), outcomes[0].result), (1, StackResult::Failed));
+    }
+
+    #[test]
+    fn a_repository_that_was_read_whole_removes_what_it_no_longer_has() {
+        let mut left = targets();
+        assert!(SkippedRemovals::split_off(&Layout::default(), &mut left).is_none());
+        assert_eq!(left.len(), 2);
+    }
+}

@@ -172,3 +172,71 @@ fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
     }
     Ok(encrypted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{Files, id, stack};
+    use konverge_config::Config;
+    use konverge_secrets::SecretTemplate;
+
+    fn fixture(name: &str) -> String {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sops");
+        std::fs::read_to_string(folder.join(name)).unwrap()
+    }
+
+    /// May stack `shop/prod`, which reads `secrets/shop/*`, read `secrets/shop/db.yaml` among these files?
+    fn check(files: Files) -> Result<(), UserError> {
+        let config = "version: 1\nsecrets: {stores: {files: {kind: sops, allow: [{stacks: 'appops/shop/*', paths: 'secrets/shop/*'}]}}}\n";
+        let config = Config::parse(config).unwrap().secrets;
+        let template = SecretTemplate::parse("ref+files://secrets/shop/db.yaml#/password");
+        let template = template.unwrap().unwrap();
+        let reference = template.whole().unwrap();
+        let (stack, folder) = (id("shop/prod"), stack("shop/prod").folder);
+        let reader = SecretReader {
+            stack: &stack,
+            folder: &folder,
+        };
+        SopsCopies::new(Some(Arc::new(files))).check(&config, reader, [reference])
+    }
+
+    #[test]
+    fn a_copy_of_a_file_that_the_stack_may_not_read_is_refused_wherever_the_original_is() {
+        let text = fixture("db-1.yaml");
+        let own = ("secrets/shop/db.yaml", text.as_str());
+        check(Files::new(&[own])).unwrap();
+        let copied = check(Files::new(&[own, ("secrets/pay/db.yaml", &text)])).unwrap_err();
+        assert_eq!(copied.kind, ErrorKind::Secret);
+        assert!(copied.message.contains("has the same data key as "), "{copied}");
+        assert!(copied.message.contains("secrets/pay/db.yaml"), "{copied}");
+        // Somebody changed or deleted the original since.
+        let earlier = check(Files::new(&[own]).with_earlier("secrets/pay/db.yaml", &text)).unwrap_err();
+        assert!(
+            earlier.message.contains("which stack `shop/prod` may not read"),
+            "{earlier}"
+        );
+        // Its name does not say that SOPS encrypted it.
+        let renamed = check(Files::new(&[own, ("docs/notes.txt", &text)])).unwrap_err();
+        assert!(renamed.message.contains("docs/notes.txt"), "{renamed}");
+    }
+
+    #[test]
+    fn a_file_of_its_own_and_a_copy_that_the_stack_may_read_are_no_foreign_copy() {
+        let (one, other) = (fixture("db-1.yaml"), fixture("all.yaml"));
+        let own = ("secrets/shop/db.yaml", one.as_str());
+        check(Files::new(&[own, ("secrets/shop/copy.yaml", &one)])).unwrap();
+        check(Files::new(&[own, ("secrets/pay/db.yaml", &other)])).unwrap();
+        check(Files::new(&[])).unwrap();
+    }
+
+    /// It states its own path, which is checked when it is decrypted.
+    #[test]
+    fn a_file_with_its_own_path_is_not_compared() {
+        let text = fixture("own.yaml");
+        let files = [
+            ("secrets/shop/db.yaml", text.as_str()),
+            ("secrets/pay/db.yaml", &text),
+        ];
+        check(Files::new(&files)).unwrap();
+    }
+}

@@ -152,3 +152,49 @@ pub(crate) async fn recorded(
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{backend, id, record, state};
+
+    #[tokio::test]
+    async fn outside_of_a_repository_the_states_have_the_stacks() {
+        let backend = backend();
+        record(&backend, state("shop/dev", &["web"])).await;
+        record(&backend, state("shop/prod", &["web"])).await;
+        record(&backend, state("pay/prod", &["web"])).await;
+        let known = backend.states.known().await.unwrap();
+        let find = async |text: &str| {
+            let selector: StackSelector = text.parse().unwrap();
+            let found = recorded(&backend, known, &selector).await?;
+            Ok::<_, UserError>(
+                found
+                    .into_iter()
+                    .map(|target| target.id.to_string())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(find("shop/prod").await.unwrap(), ["shop/prod"]);
+        assert_eq!(find("shop").await.unwrap(), ["shop/dev", "shop/prod"]);
+        let unknown = find("shop/none\u{1b}").await.unwrap_err();
+        assert_eq!(unknown.kind, ErrorKind::Usage);
+        assert!(!unknown.message.contains('\u{1b}'), "{unknown}");
+    }
+
+    /// The rules for a stack depend on its folder, and the index may be older than the state.
+    #[tokio::test]
+    async fn a_stack_that_only_the_state_has_is_in_the_folder_of_its_state() {
+        let backend = backend();
+        record(&backend, state("shop/prod", &["web"])).await;
+        let entry = &backend.states.known().await.unwrap().entries[&id("shop/prod")];
+        let of_index = forgotten(&id("shop/prod"), entry, None);
+        assert_eq!(of_index.folder().as_str(), "appops/shop/prod");
+        let newer = state("shop/moved", &[]);
+        assert_eq!(
+            forgotten(&id("shop/prod"), entry, Some(&newer)).folder().as_str(),
+            "appops/shop/moved"
+        );
+        assert!(recorded_state(&backend, &id("shop/none")).await.is_none());
+    }
+}

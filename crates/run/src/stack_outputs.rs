@@ -779,3 +779,217 @@ pub(crate) async fn check_removal(
         .hint("remove the stack from their `reads` first, or confirm with `--without STACK` for each of them")
         .caused_by(OthersFirst(readers)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, secrets, stack};
+    use serde_json::json;
+
+    /// `web/prod` reads outputs of `db/prod` as `db`.
+    fn reader() -> Stack {
+        Stack {
+            reads: [("db".parse().unwrap(), id("db/prod"))].into(),
+            ..stack("web/prod")
+        }
+    }
+
+    fn spec(resource: Value) -> Spec {
+        Spec {
+            resources: vec![serde_json::from_value(resource).unwrap()],
+            ..Spec::default()
+        }
+    }
+
+    fn config_map(change: impl FnOnce(&mut Value)) -> Spec {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "web"},
+            "data": {"note": "plain"},
+        });
+        change(&mut object);
+        spec(json!({"id": "v1:ConfigMap:web:web", "type": "Kubernetes", "attributes": object}))
+    }
+
+    fn wanted(spec: &Spec) -> Result<Vec<String>, String> {
+        let found = wanted_outputs(&secrets(), &reader(), spec).map_err(|error| error.message)?;
+        Ok(found.iter().map(OutputId::to_string).collect())
+    }
+
+    fn output(name: &str) -> OutputId {
+        OutputId {
+            stack: id("db/prod"),
+            name: name.parse().unwrap(),
+        }
+    }
+
+    fn read(name: &str, digest: &str) -> RecordedRead {
+        RecordedRead {
+            output: output(name),
+            digest: digest.to_owned(),
+            serial: 1,
+            epoch: 1,
+        }
+    }
+
+    #[test]
+    fn an_output_is_read_wherever_a_reviewer_sees_it() {
+        let twice = config_map(|object| {
+            object["data"]["note"] = json!("host $stack_output.db.host");
+            object["data"]["list"] = json!("$stack_output.db.port and $stack_output.db.host");
+        });
+        let found = wanted(&twice).unwrap();
+        assert_eq!(found, [output("host").to_string(), output("port").to_string()]);
+        assert_eq!(wanted(&config_map(|_| {})), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_output_in_a_place_where_nobody_could_review_it_is_refused() {
+        let mark = || json!("$stack_output.db.host");
+        for (change, why) in [
+            (
+                Box::new(|object: &mut Value| object["metadata"]["name"] = mark())
+                    as Box<dyn FnOnce(&mut Value)>,
+                "identifies the object",
+            ),
+            (
+                Box::new(|object| object["kind"] = mark()),
+                "identifies the object",
+            ),
+            (
+                Box::new(|object| object["metadata"]["annotations"] = json!({"konverge/order": mark()})),
+                "identifies the object",
+            ),
+            (
+                Box::new(|object| object["data"] = json!({"$stack_output.db.host": "x"})),
+                "but not a key",
+            ),
+            (
+                Box::new(|object| object["data"]["password"] = mark()),
+                "is a masked field",
+            ),
+            (
+                Box::new(|object| object["data"]["note"] = json!("$stack_output.other.host")),
+                "other",
+            ),
+        ] {
+            let refused = wanted(&config_map(change)).unwrap_err();
+            assert!(
+                refused.starts_with("`v1:ConfigMap:web:web`: ") && refused.contains(why),
+                "{why}: {refused}"
+            );
+        }
+        let secret = spec(json!({
+            "id": "v1:Secret:web:web", "type": "Kubernetes",
+            "attributes": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "web"},
+                           "stringData": {"note": mark()}},
+        }));
+        assert!(wanted(&secret).unwrap_err().contains("is a masked field"));
+        for (field, value) in [
+            ("extensions", json!({"note": mark()})),
+            ("dependsOn", json!(["a:b:$stack_output.db.host"])),
+        ] {
+            let mut resource =
+                json!({"id": "hashicorp:random:random_pet:web", "type": "Terraform", "attributes": {}});
+            resource[field] = value;
+            let refused = wanted(&spec(resource)).unwrap_err();
+            assert!(refused.contains("only in `attributes`"), "{field}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_given_by_hand_is_used_missed_or_unused() {
+        let spec = config_map(|object| {
+            object["data"]["note"] = json!("$stack_output.db.host:$stack_output.db.port");
+        });
+        let given = [
+            ("db.host".to_owned(), json!("db.example")),
+            ("db.user".to_owned(), json!("app")),
+        ];
+        let filled = fill_given(&secrets(), &reader(), &spec, &given.into()).unwrap();
+        assert_eq!(filled.missing, ["db.port".to_owned()].into());
+        assert_eq!(filled.unused, ["db.user".to_owned()].into());
+        let both = [
+            ("db.host".to_owned(), json!("db.example")),
+            ("db.port".to_owned(), json!(5432)),
+        ];
+        let filled = fill_given(&secrets(), &reader(), &spec, &both.into()).unwrap();
+        assert_eq!(
+            filled.spec.resources[0].attributes["data"]["note"],
+            "db.example:5432"
+        );
+        assert!(filled.missing.is_empty() && filled.unused.is_empty());
+    }
+
+    /// A stack must not hand on what another one published: a reader of both would be allowed by the wrong one.
+    #[test]
+    fn an_output_of_another_stack_is_not_published_again() {
+        let publishing = |value: Value| {
+            let mut spec = config_map(|object| object["data"]["host"] = value);
+            let path = json!({"host": "data.host"});
+            spec.resources[0]
+                .extensions
+                .insert(stack_output::OUTPUTS_KEY.to_owned(), path);
+            published(&spec)
+        };
+        let own = publishing(json!("web.example")).unwrap();
+        assert_eq!(own.keys().map(OutputName::as_str).collect::<Vec<_>>(), ["host"]);
+        let copied = publishing(json!("$stack_output.db.host")).unwrap_err();
+        assert!(copied.message.contains("the output `host` is copied"), "{copied}");
+    }
+
+    #[test]
+    fn only_a_plan_that_is_shown_may_have_unknown_values() {
+        let target = Target::new(&reader(), None);
+        let leaving = BTreeSet::new();
+        let recorded = Target {
+            recorded: Some(Arc::new(crate::target::RecordedSpec {
+                spec: Spec::default(),
+                input_digest: konverge_base::model::Digest::of_set([]),
+                commit: None,
+                core: None,
+            })),
+            ..target.clone()
+        };
+        for (purpose, target, rolls_back, usage, needs_values) in [
+            (
+                PlanPurpose::Show { leaving: &leaving },
+                &target,
+                false,
+                OutputUse::Show,
+                false,
+            ),
+            (PlanPurpose::Drift, &target, false, OutputUse::Recorded, true),
+            (PlanPurpose::Apply, &target, false, OutputUse::Apply, true),
+            (PlanPurpose::Apply, &target, true, OutputUse::Recorded, true),
+            (PlanPurpose::Apply, &recorded, false, OutputUse::Restore, true),
+        ] {
+            let found = OutputUse::for_plan(purpose, target, rolls_back);
+            assert!(found == usage && found.needs_values() == needs_values);
+        }
+        assert!(!OutputUse::Names.needs_values());
+    }
+
+    #[test]
+    fn a_value_moved_if_its_last_apply_had_another_one() {
+        let applied = [read("host", "a"), read("port", "b")];
+        let now = [read("host", "a"), read("port", "c"), read("new", "d")];
+        assert_eq!(moved_since(&now, &applied), [output("port")].into());
+        assert_eq!(
+            moved_since(&now, &[]),
+            BTreeSet::new(),
+            "nothing was applied with it"
+        );
+        let refused = moved_error(&[output("port")].into());
+        assert_eq!(refused.kind, ErrorKind::Policy);
+        assert!(refused.message.ends_with("port of db/prod"), "{refused}");
+    }
+
+    #[test]
+    fn an_apply_that_waits_says_for_which_outputs() {
+        let refused = held_back(&[output("host"), output("port")].into());
+        assert_eq!(refused.kind, ErrorKind::Policy);
+        for name in ["host", "port"] {
+            assert!(refused.message.contains(&output(name).to_string()), "{refused}");
+        }
+    }
+}

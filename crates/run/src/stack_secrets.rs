@@ -251,3 +251,146 @@ impl SecretResolver for StackSecrets {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, noted_run, stack};
+    use konverge_config::Config;
+    use serde_json::json;
+
+    const STORES: &str = "version: 1\nsecrets:\n  stores:\n    \
+        job: {kind: env, allow: [{stacks: 'appops/shop/*', paths: 'PAY_*'}]}\n    \
+        other: {kind: env, allow: [{stacks: 'appops/pay/*', paths: '**'}]}\n";
+
+    fn references(variables: &[(&str, &str)]) -> Arc<SecretReferences> {
+        let (run, _) = noted_run(variables);
+        let config = Config::parse(STORES).unwrap().secrets;
+        let no_cluster = |_: Option<&_>| unreachable!("no store of a cluster is configured");
+        Arc::new(SecretReferences::new(
+            &run,
+            &config,
+            run.secrets.clone(),
+            None,
+            no_cluster,
+        ))
+    }
+
+    fn secrets(variables: &[(&str, &str)]) -> StackSecrets {
+        StackSecrets::new(references(variables), &Target::new(&stack("shop/prod"), None))
+    }
+
+    fn spec(reference: &str) -> Spec {
+        let secret = json!({
+            "id": "v1:Secret:shop:pay", "type": "Kubernetes",
+            "attributes": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pay", "namespace": "shop"},
+                           "stringData": {"token": reference}},
+        });
+        Spec {
+            resources: vec![serde_json::from_value(secret).unwrap()],
+            ..Spec::default()
+        }
+    }
+
+    fn the_reference(secrets: &StackSecrets) -> SecretReference {
+        secrets.admitted.first().unwrap().clone()
+    }
+
+    const PAY: [(&str, &str); 2] = [("PAY_TOKEN", "the-token-of-pay"), ("PAY_OTHER", "another-token")];
+
+    #[test]
+    fn a_stack_uses_what_a_rule_of_its_folder_allows() {
+        for (reference, allowed) in [
+            ("ref+job://PAY_TOKEN", true),
+            ("ref+job://SHOP_TOKEN", false),
+            ("ref+other://PAY_TOKEN", false),
+            ("ref+gone://PAY_TOKEN", false),
+        ] {
+            let mut secrets = secrets(&PAY);
+            let admitted = secrets.admit(spec(reference));
+            assert_eq!(admitted.is_ok(), allowed, "{reference}: {admitted:?}");
+            assert_eq!(secrets.admitted.len(), usize::from(allowed), "{reference}");
+        }
+    }
+
+    /// A preview runs the code of a pull request.
+    #[tokio::test]
+    async fn a_value_is_read_in_an_apply_alone() {
+        let mut preview = secrets(&PAY);
+        preview.admit(spec("ref+job://PAY_TOKEN")).unwrap();
+        let reference = the_reference(&preview);
+        assert!(!preview.has_values());
+        assert_eq!(
+            preview.version(&reference).await.unwrap(),
+            None,
+            "this store has no versions"
+        );
+        for refused in [
+            preview.value(&reference).await.err(),
+            preview.recorded_value(&reference).await.err(),
+        ] {
+            let refused = refused.expect("a preview reads no value");
+            assert!(
+                refused.message.contains("the stack is not being applied"),
+                "{refused}"
+            );
+        }
+        let apply = secrets(&PAY)
+            .with_values(&spec("ref+job://PAY_TOKEN"))
+            .await
+            .unwrap();
+        let (value, version) = apply.value(&reference).await.unwrap();
+        assert!(apply.has_values());
+        assert_eq!(value.expose_text(), Some("the-token-of-pay"));
+        let hash = apply.run.secrets.hash(b"the-token-of-pay");
+        assert_eq!(
+            version,
+            Some(format!("{VALUE_VERSION}{hash}")),
+            "its content is its version"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_stops_an_apply_before_it_begins() {
+        let missing = secrets(&[]).with_values(&spec("ref+job://PAY_TOKEN")).await;
+        let refused = missing.err().expect("the variable is not set");
+        assert_eq!(refused.kind, ErrorKind::Secret);
+        assert!(
+            refused.message.contains("`PAY_TOKEN` is not set in this job"),
+            "{refused}"
+        );
+        let empty = secrets(&[("PAY_TOKEN", "{}")])
+            .with_values(&spec("ref+job://PAY_TOKEN#/key"))
+            .await;
+        assert!(
+            empty
+                .err()
+                .expect("there is no such key")
+                .message
+                .contains("has no key `key`")
+        );
+    }
+
+    /// What another object holds, or a secret itself, may look like a reference.
+    #[tokio::test]
+    async fn a_reference_that_is_not_in_the_spec_is_not_resolved() {
+        let apply = secrets(&PAY)
+            .with_values(&spec("ref+job://PAY_TOKEN"))
+            .await
+            .unwrap();
+        let mut other = secrets(&PAY);
+        other.admit(spec("ref+job://PAY_OTHER")).unwrap();
+        let reference = the_reference(&other);
+        for refused in [
+            apply.version(&reference).await.err(),
+            apply.value(&reference).await.err(),
+        ] {
+            let refused = refused.expect("it is not in the Spec");
+            assert!(
+                refused.message.contains("is not in the Spec of `shop/prod`"),
+                "{refused}"
+            );
+        }
+        assert_eq!(apply.stack, id("shop/prod"));
+    }
+}

@@ -249,3 +249,104 @@ fn options(run: &RunContext, config: &Config) -> Result<StoreOptions, UserError>
     }
     Ok(options)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{noted_run, run};
+
+    fn config(folder: &Path, more: &str) -> Config {
+        let text = format!(
+            "version: 1\nstate: {{id: shop, url: 'file://{}'{more}}}\n",
+            folder.display()
+        );
+        Config::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_shared_store_needs_an_id_that_every_clone_has() {
+        let named = Config::parse("version: 1\nstate: {id: shop, url: 's3://bucket'}\n").unwrap();
+        assert_eq!(repository_id(&named, None).unwrap().as_str(), "shop");
+        let unnamed = Config::parse("version: 1\nstate: {url: 's3://bucket'}\n").unwrap();
+        let refused = repository_id(&unnamed, None).unwrap_err();
+        assert!(refused.hints[0].contains("konverge init"), "{refused:?}");
+        let local = repository_id(&Config::default(), None).unwrap();
+        assert_eq!(local.as_str(), "no-repository");
+    }
+
+    #[test]
+    fn the_folder_of_this_machine_is_in_the_state_home_of_the_user() {
+        let id = RepositoryId::new("no-repository");
+        let folder = |variables: &[(&str, &str)]| default_folder(&run(variables), &id).ok();
+        let of_home = folder(&[("HOME", "/home/ada")]).unwrap();
+        assert!(
+            of_home.starts_with("file:///home/ada/.local/state/konverge/"),
+            "{of_home}"
+        );
+        let own = folder(&[("HOME", "/home/ada"), ("XDG_STATE_HOME", "/var/ada")]).unwrap();
+        assert!(own.starts_with("file:///var/ada/konverge/"), "{own}");
+        let relative = folder(&[("HOME", "/home/ada"), ("XDG_STATE_HOME", "state")]);
+        assert_eq!(
+            relative,
+            Some(of_home),
+            "the folder of a relative path depends on where a command runs"
+        );
+        assert_eq!(folder(&[]), None);
+    }
+
+    /// A hash of one key is compared with one of another key as if the value had changed.
+    #[tokio::test]
+    async fn a_look_reads_the_key_of_hashes_and_only_a_write_makes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "");
+        let hash = async |key| {
+            let backend = open(&run(&[]), &config, None, key).await.unwrap();
+            assert!(backend.is_shared && !backend.is_encrypted);
+            backend.secrets.hash(b"value")
+        };
+        let of_run = run(&[]).secrets.hash(b"value");
+        assert_eq!(hash(KeyUse::Look).await, of_run, "no key was made");
+        let of_store = hash(KeyUse::Make).await;
+        assert_ne!(of_store, of_run);
+        assert_eq!(
+            [hash(KeyUse::Look).await, hash(KeyUse::Make).await],
+            [of_store.clone(), of_store]
+        );
+        let given = run(&[(variables::KONVERGE_REVIEW_KEY, "given")]);
+        let backend = open(&given, &config, None, KeyUse::Look).await.unwrap();
+        assert_eq!(
+            backend.secrets.hash(b"value"),
+            given.secrets.with_key(HashKey::derive("given")).hash(b"value")
+        );
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_store_know_nothing_of_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "");
+        let part = async |name: &str| {
+            let key = Key::from_components(&["tests", name]);
+            open_part(&run(&[]), &config, None, KeyUse::Make, Some(key))
+                .await
+                .unwrap()
+        };
+        let (one, other) = (part("one").await, part("other").await);
+        crate::test_fixture::record(&one, crate::test_fixture::state("shop/prod", &["web"])).await;
+        assert_eq!(one.states.list().await.unwrap().len(), 1);
+        assert!(other.states.list().await.unwrap().is_empty());
+    }
+
+    #[test]
+    fn documents_can_be_marked_where_whole_states_are_not_encrypted_or_an_identity_is_there() {
+        let recipient = "age1zl0cp7wtcxk93hkgclsdm35wkxskphhvyfg5y73v5cwu6fvlkppsfyzmd2";
+        let identity = "AGE-SECRET-KEY-12J9EUZVD5S520V7ALKAX36ZNH49CEV566EGR48NJP2KHNNNXGZ3SNCHMQ7";
+        let sealed = config(Path::new("/x"), &format!(", encrypt_to: ['{recipient}']"));
+        let plain = config(Path::new("/x"), "");
+        assert!(can_mark(&run(&[]), &plain).unwrap());
+        assert!(!can_mark(&run(&[]), &sealed).unwrap());
+        assert!(can_mark(&run(&[(IDENTITY_VARIABLE, identity)]), &sealed).unwrap());
+        let (wrong, _) = noted_run(&[(IDENTITY_VARIABLE, "no identity")]);
+        let refused = can_mark(&wrong, &sealed).unwrap_err();
+        assert!(!chain(&refused).contains("no identity"), "{refused}");
+    }
+}

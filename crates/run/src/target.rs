@@ -98,3 +98,24 @@ impl Target {
         self.head.as_ref().or(self.base.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, stack};
+
+    /// The rules of the folder must hold for the removal, too.
+    #[test]
+    fn a_destroyed_stack_keeps_the_rules_that_it_had() {
+        let (head, base) = (stack("shop/prod"), stack("shop/old"));
+        let both = Target::new(&head, Some(&base));
+        assert_eq!(both.rules(), Some(&head));
+        let destroyed = both.destroyed();
+        assert_eq!((&destroyed.head, destroyed.rules()), (&None, Some(&head)));
+        assert_eq!((&destroyed.id, destroyed.folder()), (&head.id, &head.folder));
+        let removed = Target::removed(&base).destroyed();
+        assert_eq!(removed.rules(), Some(&base));
+        let forgotten = Target::forgotten(id("shop/gone"), StackFolder::none());
+        assert_eq!((forgotten.rules(), forgotten.folder()), (None, &RepoPath::root()));
+    }
+}

@@ -19,7 +19,6 @@ pub mod drift_job;
 mod environments;
 pub mod event_payloads;
 pub mod event_results;
-pub mod github;
 pub mod github_faults;
 mod held_readers;
 mod hooks;

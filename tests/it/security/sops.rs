@@ -1,9 +1,8 @@
-//! Files that SOPS encrypted: SOPS itself made what is read here. A preview needs no key; an apply decrypts with the
-//! age identity of the job, or with the keys that the default branch names.
+//! Files that SOPS encrypted, as secrets of a stack. A preview needs no key; an apply decrypts with the age identity of
+//! the job, or with the keys that the default branch names.
 
-use std::{path::PathBuf, process::Command, sync::Arc};
+use std::{path::PathBuf, process::Command};
 
-use konverge_cloud::secret_stores::{RevisionFiles, SecretQuery, SecretStore as _, SopsStore};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -23,153 +22,6 @@ pub(super) const CANARY: &str = "c4nary-Sp2s!Zk";
 pub(super) fn fixture(name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sops");
     std::fs::read_to_string(folder.join(name)).unwrap()
-}
-
-struct OneFile(String);
-
-impl RevisionFiles for OneFile {
-    fn read(&self, _: &str) -> Result<Option<Arc<[u8]>>, String> {
-        Ok(Some(self.0.as_bytes().into()))
-    }
-}
-
-/// The value at these keys in the text of a file, or why there is none.
-async fn select(path: &str, text: &str, keys: &[&str]) -> Result<String, String> {
-    let store = SopsStore::new(
-        Arc::new(OneFile(text.to_owned())),
-        Some(&fixture("identity.txt")),
-        Vec::new(),
-    );
-    let query = SecretQuery {
-        path: path.to_owned(),
-        version: None,
-    };
-    let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
-    let found = store.read(&query).await.map_err(|problem| problem.to_string())?;
-    let value = found
-        .document
-        .select(&keys)
-        .map_err(|problem| problem.to_string())?;
-    Ok(value.expose_text().unwrap().to_owned())
-}
-
-/// All values of a file are those of the clear document that SOPS encrypted.
-async fn holds(path: &str, text: &str, clear: &Value) {
-    for (key, value) in clear.as_object().unwrap() {
-        let found = select(path, text, &[key]).await;
-        match value {
-            Value::Null => assert!(found.is_err(), "{key}"),
-            Value::String(text) if text.is_empty() => assert!(found.is_err(), "{key}"),
-            Value::String(text) => assert_eq!(found.as_ref(), Ok(text), "{path}: {key}"),
-            other => {
-                let found: Value = serde_json::from_str(&found.expect(key)).unwrap();
-                assert_eq!(&found, other, "{path}: {key}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_sops_encrypted_is_read() {
-    let clear: Value = serde_json::from_str(&fixture("clear.json")).unwrap();
-    for name in ["all.yaml", "only.yaml", "names.yaml", "tree.json"] {
-        holds(name, &fixture(name), &clear).await;
-    }
-    assert_eq!(
-        select("db-1.yaml", &fixture("db-1.yaml"), &["password"]).await,
-        Ok(format!("{CANARY}-1"))
-    );
-}
-
-/// The text of the value of a key, in a file of SOPS.
-fn sealed<'a>(text: &'a str, key: &str) -> &'a str {
-    let after = text.split_once(&format!("{key}: ")).unwrap().1;
-    after.lines().next().unwrap()
-}
-
-#[tokio::test]
-async fn a_changed_file_gives_nothing() {
-    let all = fixture("all.yaml");
-    let (port, ratio) = (sealed(&all, "port"), sealed(&all, "ratio"));
-    let only = fixture("only.yaml");
-    let changed = [
-        // Each value belongs to its place.
-        all.replace(port, ratio),
-        all.replace(port, "5432"),
-        // Values that were taken out, added or put in another order.
-        all.replace(&format!("port: {port}\n"), ""),
-        all.replace("empty: \"\"", "empty: \"\"\nmore: \"\"\nport_unencrypted: 1"),
-        all.replace(
-            &format!("port: {port}\nratio: {ratio}"),
-            &format!("ratio: {ratio}\nport: {port}"),
-        ),
-        only.replace(sealed(&only, "password"), "hunter2222"),
-        only.replace("mac_only_encrypted: true\n", ""),
-        fixture("names.yaml").replace("port: 5432", "port: 5433"),
-        // What is not understood.
-        all.replace("sops:\n", "sops:\n    shamir_threshold: 2\n"),
-        all.replace("sops:\n", "sops:\n    encrypted_comment_regex: x\n"),
-        all.replace("sops:\n", "more:\n"),
-        format!("{all}---\na: b\n"),
-    ];
-    for (index, text) in changed.iter().enumerate() {
-        assert_ne!(text, &all, "{index}");
-        let found = select("all.yaml", text, &["plain_unencrypted"]).await;
-        let why = found.expect_err(&format!("{index}: {text}"));
-        assert!(
-            why.contains("cannot be decrypted") && !why.contains(CANARY),
-            "{index}: {why}"
-        );
-    }
-    let other = "AGE-SECRET-KEY-1QQQSYQCYQ5RQWZQFPG9SCRGWPUGPZYSNZS23V9CCRYDPK8QARC0SHY6Z2X";
-    assert!(!fixture("identity.txt").contains(other));
-    let store = SopsStore::new(Arc::new(OneFile(all)), Some(other), Vec::new());
-    let query = SecretQuery {
-        path: "all.yaml".to_owned(),
-        version: None,
-    };
-    let refused = store
-        .read(&query)
-        .await
-        .err()
-        .expect("it has another recipient")
-        .to_string();
-    assert!(refused.contains("its recipients: age"), "{refused}");
-}
-
-/// A file that says its own path is read there and nowhere else.
-#[tokio::test]
-async fn a_file_with_its_own_path_is_read_there_alone() {
-    let (own, loose) = (fixture("own.yaml"), fixture("loose.yaml"));
-    assert_eq!(
-        select("secrets/db.yaml", &own, &["password"]).await,
-        Ok(format!("{CANARY}-3"))
-    );
-    let line = own.lines().next().unwrap();
-    let refused = [
-        ("secrets/copy.yaml", own.clone(), "so the file is a copy"),
-        (
-            "secrets/copy.yaml",
-            own.replace(&format!("{line}\n"), ""),
-            "changed by hand",
-        ),
-        (
-            "secrets/copy.yaml",
-            own.replace(line, "konverge_path: secrets/copy.yaml"),
-            "`konverge_path`",
-        ),
-        // Its MAC has the encrypted values alone.
-        ("secrets/db.yaml", loose.clone(), "its MAC does not cover"),
-        (
-            "secrets/copy.yaml",
-            loose.replace("secrets/db.yaml", "secrets/copy.yaml"),
-            "its MAC does not cover",
-        ),
-    ];
-    for (path, text, why) in refused {
-        let found = select(path, &text, &["password"]).await.unwrap_err();
-        assert!(found.contains(why) && !found.contains(CANARY), "{found}");
-    }
 }
 
 pub(super) struct Encrypted {
@@ -414,43 +266,5 @@ async fn sops_encrypts_with_a_key_service_and_an_apply_decrypts() {
             Some(format!("{CANARY}-7")),
             "{subject}"
         );
-    }
-}
-
-/// SOPS refuses what is refused here, and reads what is read here.
-#[tokio::test]
-#[ignore = "needs `scripts/parts install all`; `make test-all` runs it"]
-async fn sops_says_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    let identity = fixture("identity.txt");
-    let recipient = identity
-        .lines()
-        .find_map(|line| line.strip_prefix("# public key: "))
-        .unwrap();
-    let key = identity.lines().last().unwrap();
-    let variables = [("SOPS_AGE_KEY", key), ("HOME", folder.path().to_str().unwrap())];
-    for (name, text) in [
-        (
-            "one.yaml",
-            "a: b\nn: 17\nf: 1.5e3\nt: true\nlist:\n    - x\n    - {y: z}\n# c\ndeep: {er: {est: \"1\"}}\n",
-        ),
-        (
-            "two.json",
-            r#"{"a": "b", "n": 17, "f": 0.001, "t": false, "list": ["x", {"y": "z"}], "e": ""}"#,
-        ),
-        (
-            "three.yaml",
-            "kind: Secret\nstringData:\n    a: |\n        two\n        lines\n    b: \"ä€😀\"\n",
-        ),
-    ] {
-        std::fs::write(folder.path().join(name), text).unwrap();
-        let file = sops(folder.path(), &["encrypt", "--age", recipient, name], &variables);
-        std::fs::write(folder.path().join(name), &file).unwrap();
-        let clear = sops(
-            folder.path(),
-            &["decrypt", "--output-type", "json", name],
-            &variables,
-        );
-        holds(name, &file, &serde_json::from_str(&clear).unwrap()).await;
     }
 }

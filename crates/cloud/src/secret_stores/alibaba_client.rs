@@ -158,3 +158,105 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
         _ => SecretProblem::Unexpected { status, why },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_secrets::HashKey;
+    use reqwest::StatusCode;
+    use serde_json::json;
+    use zeroize::Zeroizing;
+
+    fn answer(status: u16, body: &Value) -> SecretHttpAnswer {
+        SecretHttpAnswer {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: Zeroizing::new(body.to_string().into_bytes()),
+        }
+    }
+
+    fn client(region: Option<&str>, address: Option<&str>) -> AlibabaClient {
+        let settings = AlibabaSettings {
+            region: region.map(str::to_owned),
+            address: address.map(str::to_owned),
+            login: AlibabaLogin::new(crate::CloudEnvironment::default()),
+        };
+        AlibabaClient::new(settings, Secrets::new(HashKey::derive("k")))
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_code_and_then_by_its_status() {
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let problem =
+            |status, code: &str| problem(&http, &answer(status, &json!({"Code": code, "Message": "said"})));
+        for (status, code) in [
+            (404, "Anything"),
+            (403, "Forbidden.ResourceNotFound"),
+            (400, "EntityNotExist.Role"),
+        ] {
+            assert_eq!(
+                problem(status, code),
+                SecretProblem::Missing(Some(status)),
+                "{code}"
+            );
+        }
+        for (status, code) in [
+            (400, "InvalidAccessKeyId.NotFound"),
+            (403, "InvalidSecurityToken.Expired"),
+        ] {
+            let found = problem(status, code);
+            assert!(
+                matches!(found, SecretProblem::Login { .. }) && found.is_of_store(),
+                "{code}"
+            );
+        }
+        let denied = SecretProblem::Denied {
+            status: Some(403),
+            why: "Forbidden.NoPermission: said".into(),
+        };
+        assert_eq!(problem(403, "Forbidden.NoPermission"), denied);
+        assert!(matches!(
+            problem(400, "Rejected"),
+            SecretProblem::Unexpected { .. }
+        ));
+    }
+
+    /// The message of that error repeats the request.
+    #[test]
+    fn the_words_about_a_wrong_signature_are_not_shown() {
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let body = json!({"Code": "SignatureDoesNotMatch", "Message": "server string to sign is:s3cret"});
+        let expected = SecretProblem::Login {
+            status: Some(400),
+            why: "SignatureDoesNotMatch".into(),
+        };
+        assert_eq!(problem(&http, &answer(400, &body)), expected);
+    }
+
+    #[test]
+    fn only_a_throttled_call_is_repeated() {
+        for (status, code, is_busy) in [
+            (400, "Throttling", true),
+            (400, "Throttling.User", true),
+            (400, "Rejected.Throttling", false),
+            (403, "Throttling", false),
+        ] {
+            assert_eq!(
+                is_throttled(&answer(status, &json!({"Code": code}))),
+                is_busy,
+                "{status} {code}"
+            );
+        }
+        assert!(!is_throttled(&answer(400, &json!("Throttling"))));
+    }
+
+    #[test]
+    fn a_call_goes_to_the_root_of_the_service() {
+        let url = |region, address| client(region, address).url().map(String::from);
+        let of_region = url(Some("cn-shanghai"), None);
+        assert_eq!(of_region.as_deref(), Ok("https://kms.cn-shanghai.aliyuncs.com/"));
+        let private = url(Some("cn-shanghai"), Some("https://kms.example/some/path"));
+        assert_eq!(private.as_deref(), Ok("https://kms.example/"));
+        assert!(matches!(url(None, None), Err(SecretProblem::NoCredentials(_))));
+        assert!(url(None, Some("https://me:s3cret@kms.example")).is_err());
+    }
+}

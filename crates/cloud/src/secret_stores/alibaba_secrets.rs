@@ -109,3 +109,27 @@ fn version_of(answer: &Value) -> Result<String, SecretProblem> {
     let version = version.ok_or_else(|| unexpected("the answer names no version"))?;
     Ok(version.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_stages_and_the_version_are_read_or_missing() {
+        let version = json!({"VersionId": "v1", "VersionStages": {"VersionStage": ["ACSPrevious", CURRENT]}});
+        assert_eq!(stages(&version).collect::<Vec<_>>(), ["ACSPrevious", CURRENT]);
+        assert_eq!(version_of(&version).as_deref(), Ok("v1"));
+        for without in [
+            json!({}),
+            json!({"VersionId": ""}),
+            json!({"VersionId": 1, "VersionStages": []}),
+        ] {
+            assert_eq!(stages(&without).count(), 0);
+            assert_eq!(
+                version_of(&without),
+                Err(unexpected("the answer names no version"))
+            );
+        }
+    }
+}

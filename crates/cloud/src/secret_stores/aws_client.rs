@@ -181,3 +181,119 @@ fn problem(http: &SecretHttpClient, answer: &SecretHttpAnswer) -> SecretProblem 
         _ => SecretProblem::Unexpected { status, why },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_secrets::HashKey;
+    use reqwest::StatusCode;
+    use serde_json::json;
+    use zeroize::Zeroizing;
+
+    fn answer(status: u16, body: &Value) -> SecretHttpAnswer {
+        SecretHttpAnswer {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: Zeroizing::new(body.to_string().into_bytes()),
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_code_and_then_by_its_status() {
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let problem = |status, code: &str| {
+            problem(
+                &http,
+                &answer(status, &json!({"__type": code, "Message": "said"})),
+            )
+        };
+        let why = |text: &str| text.to_owned().into();
+        let status = Some(400);
+        assert_eq!(
+            problem(400, "com.amazonaws.secretsmanager#ResourceNotFoundException"),
+            SecretProblem::Missing(status)
+        );
+        assert_eq!(
+            problem(400, "ParameterVersionNotFound"),
+            SecretProblem::Missing(status)
+        );
+        assert_eq!(
+            problem(400, "ExpiredTokenException"),
+            SecretProblem::Login {
+                status,
+                why: why("ExpiredTokenException: said")
+            }
+        );
+        assert_eq!(
+            problem(400, "AccessDeniedException"),
+            SecretProblem::Denied {
+                status,
+                why: why("AccessDeniedException: said")
+            }
+        );
+        assert_eq!(
+            problem(403, ""),
+            SecretProblem::Denied {
+                status: Some(403),
+                why: why("said")
+            }
+        );
+        assert_eq!(
+            problem(400, "ValidationException"),
+            SecretProblem::Unexpected {
+                status,
+                why: why("ValidationException: said")
+            }
+        );
+    }
+
+    #[test]
+    fn only_a_throttled_call_is_repeated() {
+        for (status, code, is_busy) in [
+            (400, "ThrottlingException", true),
+            (400, "com.amazonaws.ssm#TooManyRequestsException", true),
+            (400, "AccessDeniedException", false),
+            (403, "ThrottlingException", false),
+        ] {
+            let answer = answer(status, &json!({"__type": code}));
+            assert_eq!(is_throttled(&answer), is_busy, "{status} {code}");
+        }
+    }
+
+    /// The keys of a preview read versions only, so that a value that a preview asks for is denied by AWS.
+    #[tokio::test]
+    async fn a_preview_logs_in_with_its_own_keys() {
+        let login = |key: &str| {
+            let environment = crate::CloudEnvironment::default()
+                .with("AWS_ACCESS_KEY_ID", key)
+                .with("AWS_SECRET_ACCESS_KEY", "s3cret-of-a-login");
+            AwsLogin::new(environment)
+        };
+        for (preview_login, of_versions) in [(Some(login("preview")), "preview"), (None, "apply")] {
+            let settings = AwsSettings {
+                region: None,
+                address: None,
+                login: login("apply"),
+                preview_login,
+            };
+            let secrets = Secrets::new(HashKey::derive("k"));
+            let client = AwsClient::new("ssm", settings, secrets.clone());
+            let versions = client.keys(SecretRights::Versions).await.unwrap();
+            let values = client.keys(SecretRights::Values).await.unwrap();
+            assert_eq!(
+                (versions.access_key.as_str(), values.access_key.as_str()),
+                (of_versions, "apply")
+            );
+            assert!(
+                !secrets
+                    .mask("a s3cret-of-a-login b")
+                    .contains("s3cret-of-a-login")
+            );
+            let request = json!({});
+            let unnamed = client.call("AmazonSSM.GetParameter", &request, SecretRights::Values);
+            assert!(
+                matches!(unnamed.await, Err(SecretProblem::NoCredentials(_))),
+                "no region"
+            );
+        }
+    }
+}

@@ -85,3 +85,41 @@ fn account(arn: &str) -> &str {
 fn own_context(context: &str) -> Map<String, Value> {
     Map::from_iter([("konverge".to_owned(), Value::from(context))])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AwsLogin, CloudEnvironment};
+    use konverge_secrets::HashKey;
+
+    /// The ciphertext is stored where more people may write than may use the key.
+    #[tokio::test]
+    async fn a_key_of_another_account_or_region_is_not_asked() {
+        let settings = AwsSettings {
+            region: Some("eu-central-1".to_owned()),
+            address: None,
+            login: AwsLogin::new(CloudEnvironment::default()),
+            preview_login: None,
+        };
+        let arn = "arn:aws:kms:eu-central-1:111122223333:alias/konverge";
+        let key = AwsKmsKey::new(arn.to_owned(), settings, Secrets::new(HashKey::derive("k")));
+        for other in [
+            "arn:aws:kms:eu-central-1:999999999999:key/1",
+            "arn:aws:kms:us-east-1:111122223333:key/1",
+            "arn:aws-cn:kms:eu-central-1:111122223333:key/1",
+            "key/1",
+            "",
+        ] {
+            let refused = key.unwrap_key(&format!("{other} AAAA"), "context").await;
+            let expected = unexpected("it was wrapped by a key of another account");
+            assert_eq!(refused, Err(expected), "{other}");
+        }
+        for own in ["AAAA", "arn:aws:kms:eu-central-1:111122223333:key/1 AAAA"] {
+            let asked = key.unwrap_key(own, "context").await;
+            assert!(
+                matches!(asked, Err(SecretProblem::NoCredentials(_))),
+                "{own}: {asked:?}"
+            );
+        }
+    }
+}

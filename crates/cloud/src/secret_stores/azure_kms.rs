@@ -127,3 +127,35 @@ fn with_version(mut url: url::Url) -> url::Url {
 fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CloudEnvironment;
+    use konverge_secrets::HashKey;
+
+    /// The version is a part of the address, and it comes from what is stored.
+    #[tokio::test]
+    async fn a_version_that_leads_elsewhere_is_refused_before_the_login() {
+        let place = AzureKeyPlace {
+            vault: "https://a.vault.azure.net".to_owned(),
+            name: "konverge".to_owned(),
+        };
+        let login = AzureLogin::new(CloudEnvironment::default());
+        let key = AzureKey::new(place, login, Secrets::new(HashKey::derive("k")));
+        for version in ["", "..", "../other/1", "1?x", "1/2", "1%2f"] {
+            let refused = key.unwrap_key(&format!("{version}:AAAA"), "context").await;
+            let expected = unexpected("the wrapped secret names no version of the key");
+            assert_eq!(refused, Err(expected), "{version}");
+            let refused = key.unwrap_without_context(version, "AAAA").await;
+            assert_eq!(
+                refused,
+                Err(unexpected("the key version is not valid")),
+                "{version}"
+            );
+        }
+        assert!(key.unwrap_key("no separator", "context").await.is_err());
+        let asked = key.unwrap_key("0123abc:AAAA", "context").await;
+        assert!(matches!(asked, Err(SecretProblem::NoCredentials(_))), "{asked:?}");
+    }
+}

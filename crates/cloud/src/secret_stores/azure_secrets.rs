@@ -130,3 +130,64 @@ fn version_of(item: &Value) -> Result<String, SecretProblem> {
         _ => Err(unexpected("the answer names no version")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CloudEnvironment;
+    use konverge_secrets::HashKey;
+    use serde_json::json;
+
+    #[test]
+    fn a_token_is_asked_for_the_cloud_of_the_vault() {
+        for (address, scope) in [
+            ("https://a.vault.azure.net", "https://vault.azure.net/.default"),
+            ("https://a.vault.azure.cn/", "https://vault.azure.cn/.default"),
+            (
+                "https://a.vault.usgovcloudapi.net",
+                "https://vault.usgovcloudapi.net/.default",
+            ),
+        ] {
+            assert_eq!(scope_of(address), scope, "{address}");
+        }
+    }
+
+    #[test]
+    fn the_version_of_a_secret_is_the_last_part_of_its_id() {
+        let version = |id: &str| version_of(&json!({ "id": id })).ok();
+        let known = version("https://a.vault.azure.net/secrets/db/0123");
+        assert_eq!(known.as_deref(), Some("0123"));
+        for id in [
+            "",
+            "https://a.vault.azure.net/secrets/db",
+            "https://a.vault.azure.net/secrets/db/",
+        ] {
+            assert_eq!(version(id), None, "{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_token_is_not_sent_to_the_server_of_a_link() {
+        let store = AzureSecretsStore::new(
+            "https://a.vault.azure.net".to_owned(),
+            AzureLogin::new(CloudEnvironment::default()),
+            Secrets::new(HashKey::derive("k")),
+        );
+        for link in [
+            "https://b.vault.azure.net/secrets?page=2",
+            "http://a.vault.azure.net/secrets?page=2",
+            "https://a.vault.azure.net:8443/secrets?page=2",
+            "https://a.vault.azure.net.example.com/",
+        ] {
+            let refused = store.next(link).await;
+            assert_eq!(
+                refused,
+                Err(unexpected("the next page is on another server")),
+                "{link}"
+            );
+        }
+        assert!(store.next("/secrets?page=2").await.is_err());
+        let own = store.next("https://a.vault.azure.net/secrets?page=2").await;
+        assert!(matches!(own, Err(SecretProblem::NoCredentials(_))), "{own:?}");
+    }
+}

@@ -104,3 +104,54 @@ pub(super) fn url_of(address: &str, segments: &[&str]) -> Result<url::Url, Secre
         .extend(segments);
     Ok(url)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konverge_secrets::HashKey;
+    use std::cell::Cell;
+
+    #[tokio::test]
+    async fn a_token_is_kept_until_shortly_before_its_end_and_masked() {
+        for (lifetime, logins) in [(3600, 1), (121, 1), (120, 3), (0, 3)] {
+            let secrets = Secrets::new(HashKey::derive("k"));
+            let (client, asked) = (BearerClient::new(secrets.clone()), Cell::new(0));
+            for _ in 0..3 {
+                let bearer = client.token(async || {
+                    asked.set(asked.get() + 1);
+                    Ok(AccessToken {
+                        bearer: "the-bearer-of-this-run".to_owned(),
+                        lifetime: Duration::from_secs(lifetime),
+                    })
+                });
+                assert_eq!(bearer.await.unwrap(), "the-bearer-of-this-run");
+            }
+            assert_eq!(asked.get(), logins, "{lifetime} s");
+            assert!(!secrets.mask("a the-bearer-of-this-run b").contains("the-bearer"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_login_is_of_the_store_and_not_repeated_by_itself() {
+        let client = BearerClient::new(Secrets::new(HashKey::derive("k")));
+        let asked = Cell::new(0);
+        let refused = client.token(async || {
+            asked.set(asked.get() + 1);
+            Err(CloudError::refused("a token", "no"))
+        });
+        assert!(refused.await.unwrap_err().is_of_store());
+        assert_eq!(asked.get(), 1);
+    }
+
+    #[test]
+    fn a_segment_stays_one_segment() {
+        let url = |segments: &[&str]| url_of("https://a.example/base/", segments).unwrap().to_string();
+        assert_eq!(url(&["secrets", "db"]), "https://a.example/base/secrets/db");
+        assert_eq!(
+            url(&["a/b?c#d", "ü"]),
+            "https://a.example/base/a%2Fb%3Fc%23d/%C3%BC"
+        );
+        assert!(!url(&["..", "..", "other"]).contains(".."));
+        assert!(url_of("mailto:a@example.com", &["x"]).is_err());
+    }
+}

@@ -172,3 +172,79 @@ impl From<SecretStoreError> for UserError {
         UserError::from_error(ErrorKind::Secret, error).hint(hint)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_login_stops_the_store_and_a_denied_secret_only_itself() {
+        let refused = CloudError::refused("a token", "no");
+        let busy = CloudError::Unavailable {
+            what: "a token".to_owned(),
+            why: "busy".into(),
+        };
+        let nobody = CloudError::NoIdentity {
+            cloud: "AWS",
+            expected: "AWS_ROLE_ARN",
+        };
+        let status = Some(403);
+        for (problem, is_of_store) in [
+            (SecretProblem::from(refused), true),
+            (SecretProblem::from(busy), true),
+            (SecretProblem::from(nobody), true),
+            (SecretProblem::from(CloudError::setting("AWS_REGION", "no")), true),
+            (
+                SecretProblem::Denied {
+                    status,
+                    why: "no".into(),
+                },
+                false,
+            ),
+            (
+                SecretProblem::Unexpected {
+                    status,
+                    why: "no".into(),
+                },
+                false,
+            ),
+            (SecretProblem::Missing(status), false),
+            (SecretProblem::NoKeyOfFile("age".to_owned()), false),
+        ] {
+            assert_eq!(problem.is_of_store(), is_of_store, "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_the_store_the_path_the_cause_and_what_to_do() {
+        let said = |problem| {
+            let error = UserError::from(SecretStoreError::new("team", "pay/db", problem));
+            assert_eq!(error.kind, ErrorKind::Secret);
+            (error.message, error.hints.join("\n"))
+        };
+        let (message, hint) = said(SecretProblem::Denied {
+            status: Some(403),
+            why: "no reason given".into(),
+        });
+        assert!(
+            message.starts_with("secret store `team`: `pay/db` was denied (HTTP 403)")
+                && message.ends_with(": no reason given"),
+            "{message}"
+        );
+        assert!(hint.ends_with("`secrets.stores.team`"), "{hint}");
+        let (_, hint) = said(SecretProblem::NotSet);
+        assert!(hint.contains("`env: {pay/db: ${{ secrets.pay/db }}}`"), "{hint}");
+        let (_, hint) = said(SecretProblem::NoKeyOfFile("age".to_owned()));
+        assert!(hint.contains("`secrets.stores.team.keys`"), "{hint}");
+    }
+
+    /// The keys come from the secret: a hostile one must not fill the log or write to the terminal.
+    #[test]
+    fn at_most_ten_keys_are_named_and_escaped() {
+        let keys = (0..30).map(|at| format!("key\u{1b}-{at}")).collect();
+        let error = SecretStoreError::new("team", "pay/db", SecretProblem::KeyNeeded(keys));
+        let hint = UserError::from(error).hints.remove(0);
+        assert_eq!(hint.matches("`#/").count(), 10, "{hint}");
+        assert!(!hint.contains('\u{1b}'), "{hint}");
+    }
+}

@@ -102,4 +102,37 @@ mod tests {
         assert_eq!(super::crc32c(b"123456789"), 0xE306_9283);
         assert_eq!(super::crc32c(b""), 0);
     }
+
+    use super::*;
+    use crate::CloudEnvironment;
+    use konverge_secrets::HashKey;
+    use serde_json::json;
+
+    #[test]
+    fn the_version_of_a_secret_is_the_number_at_the_end_of_its_name() {
+        let of = |name: &str| number(&json!({ "name": name })).ok();
+        assert_eq!(of("projects/1/secrets/db/versions/7").as_deref(), Some("7"));
+        for name in ["", "projects/1/secrets/db", "projects/1/secrets/db/versions/"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+        assert!(number(&json!({"name": 7})).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_path_without_a_project_is_missing_without_a_login() {
+        let login = GoogleLogin::new(CloudEnvironment::default());
+        let store = GoogleSecretsStore::new(None, login, Secrets::new(HashKey::derive("k")));
+        let query = SecretQuery {
+            path: "db".to_owned(),
+            version: None,
+        };
+        let missing = Err(SecretProblem::Missing(None));
+        assert_eq!(store.version(&query, SecretRights::Versions).await, missing);
+        assert!(
+            store
+                .read(&query)
+                .await
+                .is_err_and(|problem| !problem.is_of_store())
+        );
+    }
 }

@@ -274,4 +274,85 @@ mod tests {
         let words = http.words(&answer, |body| body["errors"][0].as_str().map(str::to_owned));
         assert!(!words.contains("hvs."), "{words}");
     }
+
+    /// The error page of a gateway may quote the request.
+    #[tokio::test]
+    async fn a_server_that_stays_broken_is_asked_five_times_and_not_quoted() {
+        for (head, times) in [
+            ("HTTP/1.1 503 no\r\n", 5),
+            ("HTTP/1.1 429 no\r\nretry-after: 0\r\n", 5),
+            ("HTTP/1.1 429 no\r\nretry-after: 3600\r\n", 1),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = format!("http://{}", listener.local_addr().unwrap());
+            tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let _ = stream.read(&mut [0; 4096]).await;
+                    let answer = format!("{head}content-length: 6\r\nconnection: close\r\n\r\ns3cret");
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                }
+            });
+            let mut http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+            http.retry.first = Duration::from_millis(1);
+            let asked = std::cell::Cell::new(0);
+            let answer = http.send(|client| {
+                asked.set(asked.get() + 1);
+                client.get(&address)
+            });
+            let Err(problem) = answer.await else {
+                panic!("{head}: the server is broken");
+            };
+            assert_eq!(asked.get(), times, "{head}");
+            assert!(matches!(
+                problem,
+                SecretProblem::Unavailable {
+                    status: Some(429 | 503),
+                    ..
+                }
+            ));
+            assert!(
+                !konverge_base::error::chain(&problem).contains("s3cret"),
+                "{problem:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_status() {
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let problem = |status: u16| {
+            let answer = SecretHttpAnswer {
+                status: StatusCode::from_u16(status).unwrap(),
+                body: Zeroizing::new(b"not JSON: s3cret".to_vec()),
+            };
+            http.problem(&answer, |body| body.as_str().map(str::to_owned))
+        };
+        let why = || SharedError::from("no reason given");
+        let of = |status| (Some(status), why());
+        assert_eq!(problem(404), SecretProblem::Missing(Some(404)));
+        for code in [401, 403] {
+            let (status, why) = of(code);
+            assert_eq!(problem(code), SecretProblem::Denied { status, why });
+        }
+        for code in [302, 400, 410] {
+            let (status, why) = of(code);
+            assert_eq!(problem(code), SecretProblem::Unexpected { status, why });
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_credential_is_refused_and_not_shown() {
+        for address in [
+            "https://me:s3cret@vault.example",
+            "https://vault.example/?key=s3cret",
+            "not a URL",
+        ] {
+            let problem = service_url(address).unwrap_err();
+            assert!(
+                !konverge_base::error::chain(&problem).contains("s3cret"),
+                "{problem:?}"
+            );
+        }
+        assert!(service_url("https://vault.example").is_ok());
+    }
 }

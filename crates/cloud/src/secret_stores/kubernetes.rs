@@ -49,3 +49,38 @@ impl SecretStore for KubernetesStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cluster in which each Secret says its own namespace and name.
+    struct NamedSecrets;
+
+    #[async_trait]
+    impl ClusterSecrets for NamedSecrets {
+        async fn secret(
+            &self,
+            namespace: &str,
+            name: &str,
+        ) -> Result<BTreeMap<String, SecretValue>, SecretProblem> {
+            let place = SecretValue::from(format!("{namespace} {name}"));
+            Ok([("place".to_owned(), place)].into())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_without_a_namespace_is_in_the_default_one_and_has_no_version() {
+        let store = KubernetesStore::new(Arc::new(NamedSecrets));
+        for (path, place) in [("pay/db", "pay db"), ("db", "default db"), ("pay/a/b", "pay a/b")] {
+            let query = SecretQuery {
+                path: path.to_owned(),
+                version: None,
+            };
+            assert_eq!(store.version(&query, SecretRights::Versions).await, Ok(None));
+            let fetched = store.read(&query).await.unwrap();
+            let value = fetched.document.select(&["place".to_owned()]).unwrap();
+            assert_eq!(value.expose_text(), Some(place), "{path}");
+        }
+    }
+}

@@ -167,4 +167,46 @@ mod tests {
         assert_eq!(select(&whole, &["a", "b"]), Ok("c".to_owned()));
         assert_eq!(select(&whole, &[]), Ok(r#"{"a":{"b":"c"}}"#.to_owned()));
     }
+
+    /// Its hash is what a plan says of a secret.
+    #[test]
+    fn what_is_hashed_differs_whenever_a_key_or_a_value_does() {
+        let all = |fields: Value| {
+            let fields = SecretDocument::from_fields(fields.as_object().unwrap().clone());
+            fields.expose_all().to_vec()
+        };
+        let different = [
+            all(json!({})),
+            all(json!({"a": "bc"})),
+            all(json!({"ab": "c"})),
+            all(json!({"abc": ""})),
+            all(json!({"a": "b", "c": ""})),
+            all(json!({"a": "", "b": "c"})),
+        ];
+        for (at, one) in different.iter().enumerate() {
+            assert!(different[at + 1..].iter().all(|other| other != one), "{at}");
+        }
+        assert_eq!(all(json!({"a": "1", "b": "2"})), all(json!({"b": "2", "a": "1"})));
+        let whole = SecretDocument::Whole(SecretValue::from("abc".to_owned()));
+        assert_eq!(whole.expose_all().as_slice(), b"abc");
+    }
+
+    #[test]
+    fn a_secret_of_an_answer_is_base64_or_an_error_without_it() {
+        let secret = |value: Value| secret_in(json!({ "Plaintext": value }), "Plaintext");
+        assert_eq!(secret(json!("a2V5")).unwrap().as_slice(), b"key");
+        for wrong in [json!("s3cret!"), json!(7), json!(null), json!({"a": "a2V5"})] {
+            let problem = secret(wrong).unwrap_err();
+            assert_eq!(problem, unexpected("the answer has no `Plaintext` in base64"));
+        }
+        assert_eq!(text_in(&json!({"a": "b"}), "a"), Ok("b".to_owned()));
+        assert!(text_in(&json!({"a": 1}), "a").is_err());
+    }
+
+    #[test]
+    fn every_text_of_an_answer_is_overwritten() {
+        let mut answer = json!({"a": "s3cret", "list": ["s3cret", {"b": "s3cret"}], "number": 1});
+        zeroize_json(&mut answer);
+        assert_eq!(answer, json!({"a": "", "list": ["", {"b": ""}], "number": 1}));
+    }
 }

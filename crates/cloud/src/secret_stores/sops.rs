@@ -174,3 +174,7 @@ impl SecretStore for SopsStore {
         Ok(FetchedSecret::fields(values, Some(version_of(&bytes))))
     }
 }
+
+#[cfg(test)]
+#[path = "sops_tests.rs"]
+mod tests;

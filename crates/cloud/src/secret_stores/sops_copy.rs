@@ -109,3 +109,79 @@ fn key_text(key: &SopsDataKey) -> Option<String> {
         SopsDataKey::Unknown(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AQICAHhleGFtcGxla2V5AQ==";
+    const VALUE: &str = "data:aGVs,iv:bG8=,tag:dGFn";
+
+    fn mark() -> SopsFileMark {
+        SopsFileMark {
+            keys: vec![KEY.to_owned()],
+            values: [VALUE.to_owned()].into(),
+        }
+    }
+
+    fn common(text: &str) -> Option<SopsCommon> {
+        mark().in_common(&SopsText::read(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_copy_is_found_however_it_is_written() {
+        let (begin, end) = KEY.split_at(10);
+        for copy in [
+            format!("sops:\n  kms:\n    - enc: {KEY}\n"),
+            format!("enc: |-\n    {begin}\n    {end}\n"),
+            format!("enc: \"{begin}\\\n  {end}\"\n"),
+            format!("{{\"enc\": \"{begin}\\n{end}\"}}"),
+            format!("sops_kms__list_0__map_enc={begin}\\n{end}\n"),
+            // An escaped character of JSON and YAML.
+            format!("{{\"enc\": \"\\u0041{}\"}}", &KEY[1..]),
+            format!("not: [YAML: {KEY}"),
+        ] {
+            assert_eq!(common(&copy), Some(SopsCommon::DataKey), "{copy}");
+        }
+    }
+
+    /// A key service wraps the same key again, and the values stay.
+    #[test]
+    fn a_copy_whose_key_was_wrapped_again_is_found_by_a_value() {
+        let copy = |value: &str| format!("other: ENC[AES256_GCM,{value},type:str]\n");
+        assert_eq!(common(&copy(VALUE)), Some(SopsCommon::Value));
+        let (begin, end) = VALUE.split_at(9);
+        assert_eq!(
+            common(&copy(&format!("{begin}\n   {end}"))),
+            Some(SopsCommon::Value)
+        );
+        assert_eq!(common(&copy("data:b3RoZXI=,iv:bG8=,tag:dGFn")), None);
+        assert_eq!(common(VALUE), None, "it is no encrypted value");
+    }
+
+    #[test]
+    fn another_file_has_nothing_in_common() {
+        assert_eq!(common(""), None);
+        assert_eq!(common("enc: AQICAHhvdGhlcmtleQ==\n"), None);
+        let nothing = SopsFileMark {
+            keys: Vec::new(),
+            values: BTreeSet::new(),
+        };
+        assert_eq!(nothing.in_common(&SopsText::read(KEY.as_bytes())), None);
+        assert_eq!(SopsFileMark::read("a.yaml", b"a: 1\n"), None);
+    }
+
+    #[test]
+    fn a_key_of_vault_is_the_same_under_each_version_of_its_key() {
+        let key = |wrapped: &str| {
+            key_text(&SopsDataKey::VaultTransit {
+                mount: "transit".to_owned(),
+                key: "team".to_owned(),
+                wrapped: wrapped.to_owned(),
+            })
+        };
+        assert_eq!(key("vault:v1:AAAA"), Some("AAAA".to_owned()));
+        assert_eq!(key("vault:v12:AAAA"), key("vault:v1:AAAA"));
+        assert_eq!(key_text(&SopsDataKey::Unknown("pgp".to_owned())), None);
+    }
+}

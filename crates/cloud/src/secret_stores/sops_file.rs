@@ -474,3 +474,175 @@ pub(super) fn open_age(armoured: &str, identities: &[age::x25519::Identity]) -> 
     std::io::Read::read_to_end(&mut opened, &mut key).ok()?;
     Some(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn file(metadata: &Value) -> Result<SopsFile, String> {
+        let mut sops = json!({"lastmodified": "2026-11-23T03:51:47Z", "mac": ""});
+        for (key, value) in metadata.as_object().unwrap() {
+            sops[key] = value.clone();
+        }
+        SopsFile::parse("a.json", json!({"a": "b", "sops": sops}).to_string().as_bytes())
+    }
+
+    /// The table is that of `store.go` of SOPS: a later rule goes before an earlier one.
+    #[test]
+    fn the_rules_of_a_file_say_which_values_are_encrypted() {
+        for (metadata, encrypted, clear) in [
+            (json!({}), vec!["password", "a.b_unencrypted"], vec![]),
+            (
+                json!({"unencrypted_suffix": "_unencrypted"}),
+                vec!["password"],
+                vec!["a_unencrypted", "a_unencrypted.password"],
+            ),
+            (
+                json!({"encrypted_suffix": "_secret"}),
+                vec!["a_secret", "a_secret.b"],
+                vec!["a", "a_secrets"],
+            ),
+            (
+                json!({"encrypted_suffix": "_secret", "unencrypted_regex": "^public"}),
+                vec!["a_secret"],
+                vec!["public_secret", "public.a_secret"],
+            ),
+            (
+                json!({"unencrypted_suffix": "_x", "encrypted_regex": "^(data|stringData)$"}),
+                vec!["data.password", "data.a_x"],
+                vec!["metadata.name", "kind"],
+            ),
+            // SOPS writes an empty text for a rule that is not set.
+            (
+                json!({"encrypted_suffix": "", "encrypted_regex": ""}),
+                vec!["a"],
+                vec![],
+            ),
+        ] {
+            let rules = Rules::of(&file(&metadata).unwrap().metadata).unwrap();
+            let is_encrypted = |path: &str| {
+                let path: Vec<_> = path.split('.').map(str::to_owned).collect();
+                rules.is_encrypted(&path)
+            };
+            assert!(encrypted.iter().all(|path| is_encrypted(path)), "{metadata}");
+            assert!(!clear.iter().any(|path| is_encrypted(path)), "{metadata}");
+        }
+        let wrong = file(&json!({"encrypted_regex": "("})).unwrap();
+        assert!(
+            Rules::of(&wrong.metadata).is_err(),
+            "a rule that is not understood"
+        );
+    }
+
+    #[test]
+    fn a_recipient_with_an_option_that_is_not_supported_is_not_used() {
+        let kms = |role: Value| json!({"kms": [{"arn": "arn:a", "enc": "AAAA", "role": role}]});
+        let keys = |metadata: Value| file(&metadata).unwrap().wrapped_keys();
+        let known = SopsDataKey::AwsKms {
+            arn: "arn:a".to_owned(),
+            context: Map::new(),
+            wrapped: "AAAA".to_owned(),
+        };
+        assert_eq!(keys(kms(json!(null))), [known.clone()]);
+        assert_eq!(keys(kms(json!(""))), [known]);
+        let unknown = |text: &str| [SopsDataKey::Unknown(text.to_owned())];
+        assert_eq!(keys(kms(json!("arn:role"))), unknown("arn:a with a role"));
+        assert_eq!(
+            keys(json!({"pgp": [{"fp": "1"}], "hckms": [], "version": "3.13.3"})),
+            unknown("pgp")
+        );
+        assert_eq!(keys(json!({"kms": null, "age": null})), []);
+    }
+
+    /// By its text a copy is found, so that a text that SOPS does not write is no key.
+    #[test]
+    fn a_wrapped_key_that_is_written_otherwise_is_not_used() {
+        let is_known = |metadata: Value| {
+            let keys = file(&metadata).unwrap().wrapped_keys();
+            !matches!(keys[..], [SopsDataKey::Unknown(_)])
+        };
+        let google = |enc: &str| json!({"gcp_kms": [{"resource_id": "p", "enc": enc}]});
+        let vault = |enc: &str| json!({"hc_vault": [{"engine_path": "t", "key_name": "k", "enc": enc}]});
+        let azure = |enc: &str| json!({"azure_kv": [{"vault_url": "https://a", "name": "k", "version": "1", "enc": enc}]});
+        assert!(is_known(google("aGVs")) && is_known(vault("vault:v1:aGVs")) && is_known(azure("aGVs")));
+        for changed in ["aG Vs", "aGVs\n", "aGVs=", "aG+_"] {
+            assert!(!is_known(google(changed)), "{changed}");
+            assert!(!is_known(vault(&format!("vault:v1:{changed}"))), "{changed}");
+            assert!(!is_known(azure(changed)), "{changed}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_sops_did_not_encrypt_says_why() {
+        let refused = |path, bytes: &[u8]| SopsFile::parse(path, bytes).unwrap_err();
+        let large = vec![b' '; LARGEST + 1];
+        for (path, bytes, why) in [
+            ("a.yaml", large.as_slice(), "it has more than 1 MiB"),
+            ("a.yaml", b"\xff", "it is not UTF-8"),
+            ("a.json", b"{", "it is not JSON"),
+            ("a.yaml", b"a: 1\n---\nb: 2\n", "it is not one YAML document"),
+            ("a.yaml", b"- a\n", "it is not a map"),
+            (
+                "a.yaml",
+                b"a: 1\n",
+                "it is not encrypted by SOPS: it has no `sops`",
+            ),
+        ] {
+            assert_eq!(refused(path, bytes), why, "{path}");
+        }
+        for (metadata, why) in [
+            (json!({"mac": 1}), "its `sops` is not understood"),
+            (json!({"key_groups": [{}]}), "split over key groups"),
+            (json!({"shamir_threshold": 2}), "split over key groups"),
+            (json!({"unencrypted_comment_regex": "x"}), "its comments decide"),
+        ] {
+            let said = file(&metadata).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        assert!(file(&json!({"key_groups": [], "shamir_threshold": 0})).is_ok());
+    }
+
+    #[test]
+    fn a_value_that_lacks_a_part_is_no_encrypted_value() {
+        let whole = "ENC[AES256_GCM,data:aGVs,iv:bG8=,tag:dGFn,type:str]";
+        let (sealed, nonce, kind) = parts(whole).unwrap();
+        assert_eq!(
+            (sealed.as_slice(), nonce.as_slice(), kind),
+            (&b"heltag"[..], &b"lo"[..], "str")
+        );
+        let inner = "data:aGVs,iv:bG8=,tag:dGFn";
+        assert_eq!(sealed_text(whole).as_deref(), Some(inner));
+        for broken in [
+            "",
+            "plain",
+            "ENC[AES256_GCM,data:aGVs,iv:bG8=,tag:dGFn]",
+            "ENC[AES256_GCM,data:aGVs,iv:bG8=,type:str]",
+            "ENC[AES256_GCM,data:a!,iv:bG8=,tag:dGFn,type:str]",
+            "ENC[AES256_GCM,data:aGVs,iv:bG8=,tag:dGFn,type:str] ",
+        ] {
+            assert!(
+                parts(broken).is_none() && sealed_text(broken).is_none(),
+                "{broken}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_number_is_hashed_as_sops_writes_it() {
+        for (number, text) in [
+            ("1", "1"),
+            ("-7", "-7"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("1.5", "1.5"),
+            ("1e21", "1000000000000000000000"),
+            ("1e-7", "0.0000001"),
+        ] {
+            assert_eq!(
+                plain_number(&serde_json::from_str(number).unwrap()),
+                text,
+                "{number}"
+            );
+        }
+    }
+}

@@ -134,4 +134,42 @@ mod tests {
             assert_eq!(is_there(&about, now), there, "{about}");
         }
     }
+
+    use crate::secret_stores::VaultLogin;
+    use konverge_secrets::HashKey;
+
+    fn store(mount: Option<&str>, engine: KvVersion) -> VaultStore {
+        let settings = VaultSettings {
+            server: VaultServer {
+                address: "https://vault.invalid".to_owned(),
+                namespace: None,
+                login: VaultLogin::Token(None),
+            },
+            mount: mount.map(str::to_owned),
+            engine,
+        };
+        VaultStore::new(settings, Secrets::new(HashKey::derive("k")))
+    }
+
+    #[test]
+    fn the_mount_is_that_of_the_configuration_or_the_first_part_of_the_path() {
+        let named = store(Some("/team/kv/"), KvVersion::Two);
+        assert_eq!(named.place("/pay/db"), Ok(("team/kv", "pay/db")));
+        assert_eq!(named.place("db"), Ok(("team/kv", "db")));
+        let unnamed = store(None, KvVersion::Two);
+        assert_eq!(unnamed.place("/secret/pay/db"), Ok(("secret", "pay/db")));
+        assert_eq!(unnamed.place("db"), Err(SecretProblem::NoMount));
+    }
+
+    #[tokio::test]
+    async fn an_engine_without_versions_is_not_asked_for_one() {
+        let query = SecretQuery {
+            path: "secret/db".to_owned(),
+            version: None,
+        };
+        let version = async |engine| store(None, engine).version(&query, SecretRights::Versions).await;
+        assert_eq!(version(KvVersion::One).await, Ok(None));
+        let asked = version(KvVersion::Two).await;
+        assert!(matches!(asked, Err(SecretProblem::NoCredentials(_))), "{asked:?}");
+    }
 }

@@ -302,3 +302,112 @@ fn errors(body: &Value) -> Option<String> {
     let errors: Vec<_> = errors.iter().filter_map(Value::as_str).collect();
     (!errors.is_empty()).then(|| errors.join("; "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CloudEnvironment;
+    use konverge_secrets::HashKey;
+
+    fn client(login: VaultLogin) -> VaultClient {
+        let server = VaultServer {
+            address: "https://vault.invalid/".to_owned(),
+            namespace: None,
+            login,
+        };
+        VaultClient::new(server, Secrets::new(HashKey::derive("k")))
+    }
+
+    fn jwt(preview_role: Option<&str>) -> VaultLogin {
+        VaultLogin::Jwt {
+            mount: "jwt".to_owned(),
+            role: "apply".to_owned(),
+            preview_role: preview_role.map(str::to_owned),
+            identity: JobIdentity::new(None, CloudEnvironment::default()),
+        }
+    }
+
+    fn app_role(role_id: Option<&str>, secret_id: Option<&str>) -> VaultLogin {
+        let owned = |text: Option<&str>| text.map(|text| Zeroizing::new(text.to_owned()));
+        VaultLogin::AppRole {
+            mount: "approle".to_owned(),
+            role_id: owned(role_id),
+            secret_id: owned(secret_id),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_without_credentials_is_told_which_and_sends_nothing() {
+        for (login, missing) in [
+            (VaultLogin::Token(None), "VAULT_TOKEN is not set in this job"),
+            (jwt(None), "this job gets no OIDC token"),
+            (app_role(Some("id"), None), "VAULT_ROLE_ID or VAULT_SECRET_ID"),
+            (app_role(None, Some("secret")), "VAULT_ROLE_ID or VAULT_SECRET_ID"),
+        ] {
+            let client = client(login);
+            for _ in 0..2 {
+                let problem = client
+                    .get("secret/data/db", SecretRights::Values)
+                    .await
+                    .unwrap_err();
+                let said = konverge_base::error::chain(&problem);
+                assert!(
+                    matches!(problem, SecretProblem::NoCredentials(_)) && said.contains(missing),
+                    "{said}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_login_by_a_role_has_one_of_previews() {
+        assert!(client(jwt(Some("preview"))).has_preview_role());
+        assert!(!client(jwt(None)).has_preview_role());
+        assert!(!client(VaultLogin::Token(None)).has_preview_role());
+        assert!(!client(app_role(None, None)).has_preview_role());
+    }
+
+    #[test]
+    fn a_token_is_used_within_its_time_and_its_number_of_uses() {
+        let session = |age: u64, uses| Session {
+            token: Zeroizing::new("hvs.token".to_owned()),
+            since: Instant::now().checked_sub(Duration::from_secs(age)).unwrap(),
+            lasts: Some(Duration::from_secs(60)),
+            uses,
+        };
+        let mut twice = session(0, Some(2));
+        assert_eq!(
+            [twice.take_use(), twice.take_use(), twice.take_use()],
+            [true, true, false]
+        );
+        assert!(session(50, None).take_use());
+        assert!(!session(60, None).take_use());
+        assert!(!session(60, Some(2)).take_use());
+        let mut endless = Session {
+            lasts: None,
+            ..session(600, None)
+        };
+        assert!(endless.take_use() && endless.take_use());
+    }
+
+    #[test]
+    fn an_answer_without_data_is_a_problem() {
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let answer = |status, body: &str| SecretHttpAnswer {
+            status: StatusCode::from_u16(status).unwrap(),
+            body: Zeroizing::new(body.as_bytes().to_vec()),
+        };
+        let data = data_of(&http, &answer(200, r#"{"data": {"a": "b"}}"#)).unwrap();
+        assert_eq!(Value::Object(data), json!({"a": "b"}));
+        for body in ["{}", r#"{"data": null}"#, r#"{"data": []}"#, "s3cret"] {
+            assert!(data_of(&http, &answer(200, body)).is_err(), "{body}");
+        }
+        let denied = SecretProblem::Denied {
+            status: Some(403),
+            why: "permission denied; on a".into(),
+        };
+        let body = r#"{"errors": ["permission denied", 7, "on a"]}"#;
+        assert_eq!(data_of(&http, &answer(403, body)), Err(denied));
+        assert_eq!(errors(&json!({"errors": []})), None);
+    }
+}

@@ -212,3 +212,62 @@ impl LateApprover for AutoApprove {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(name: &str) -> BTreeSet<StackId> {
+        [name.parse().unwrap()].into()
+    }
+
+    /// What one approver decided must not be lost because another one decided, too.
+    #[test]
+    fn decisions_of_two_approvers_are_both_kept() {
+        let decisions = |name: &str, digest: &str| Decisions {
+            findings: BTreeSet::new(),
+            matched: [Digest::of_bytes(digest.as_bytes())].into(),
+            stopped: vec![StoppedPlan {
+                plan: StackPlan::failed(
+                    konverge_base::model::RepoPath::root(),
+                    name.parse().unwrap(),
+                    konverge_base::model::plan::Basis::Live,
+                    UserError::new(konverge_base::error::ErrorKind::Unreviewed, name).body(),
+                ),
+                units: Vec::new(),
+            }],
+            denied: ids(name),
+            failed_workflows: ids(name),
+            rotated: ids(name),
+            waits_for: ids(name),
+        };
+        let (first, second) = (decisions("shop/dev", "a"), decisions("shop/prod", "b"));
+        let mut both = first.clone();
+        both.extend(second.clone());
+        let union = |a: &BTreeSet<StackId>, b: &BTreeSet<StackId>| a | b;
+        let expected = Decisions {
+            findings: BTreeSet::new(),
+            matched: &first.matched | &second.matched,
+            stopped: [first.stopped, second.stopped].concat(),
+            denied: union(&first.denied, &second.denied),
+            failed_workflows: union(&first.failed_workflows, &second.failed_workflows),
+            rotated: union(&first.rotated, &second.rotated),
+            waits_for: union(&first.waits_for, &second.waits_for),
+        };
+        assert_eq!(both, expected);
+        let mut nothing = Decisions::default();
+        nothing.extend(expected.clone());
+        assert_eq!(nothing, expected);
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_decisions_so_far() {
+        let denied = Decisions {
+            denied: ids("shop/prod"),
+            ..Decisions::default()
+        };
+        let error = UserError::new(konverge_base::error::ErrorKind::Policy, "frozen");
+        assert_eq!(denied.clone().refuse(error.clone()).decisions, denied);
+        assert_eq!(Refusal::from(error).decisions, Decisions::default());
+    }
+}

@@ -203,3 +203,56 @@ pub(super) fn join(first: StackOutcome, next: StackOutcome) -> StackOutcome {
         ..next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::stack;
+    use konverge_base::model::apply_result::{ResourceOutcome, ResourceResult};
+
+    fn outcome(result: StackResult, resources: &[(&str, ResourceResult)]) -> StackOutcome {
+        let target = Target::new(&stack("shop/prod"), None);
+        let error = UserError::new(ErrorKind::Kubernetes, "why");
+        let resources = resources.iter().map(|(name, result)| ResourceOutcome {
+            id: format!("v1:ConfigMap:shop:{name}").parse().unwrap(),
+            action: Action::Create,
+            result: *result,
+            written: false,
+            message: None,
+            is_stack_error: false,
+        });
+        StackOutcome {
+            result,
+            resources: resources.collect(),
+            error: None,
+            ..not_started(&target, &error)
+        }
+    }
+
+    /// The first round already changed objects, so that the stack is not unchanged because the second one had nothing to do.
+    #[test]
+    fn the_outcome_of_two_rounds_has_the_changes_of_both_and_the_last_word_on_each() {
+        use ResourceResult::{Done, Failed};
+        let first = outcome(StackResult::Failed, &[("a", Done), ("b", Failed)]);
+        let both = join(first.clone(), outcome(StackResult::Applied, &[("b", Done)]));
+        let results: Vec<_> = both.resources.iter().map(|resource| resource.result).collect();
+        assert_eq!((both.result, results), (StackResult::Applied, vec![Done, Done]));
+        let nothing_more = join(first.clone(), outcome(StackResult::Unchanged, &[]));
+        assert_eq!(nothing_more.result, StackResult::Applied);
+        let nothing = outcome(StackResult::Unchanged, &[]);
+        assert_eq!(join(nothing.clone(), nothing).result, StackResult::Unchanged);
+    }
+
+    #[test]
+    fn a_stop_after_a_first_round_is_a_failure_since_something_was_changed() {
+        let first = || outcome(StackResult::Applied, &[("a", ResourceResult::Done)]);
+        for (next, result) in [
+            (StackResult::Stopped, StackResult::Failed),
+            (StackResult::HeldBack, StackResult::Failed),
+            (StackResult::Failed, StackResult::Failed),
+            (StackResult::Waiting, StackResult::Waiting),
+        ] {
+            assert_eq!(join(first(), outcome(next, &[])).result, result, "{next:?}");
+        }
+    }
+}

@@ -331,3 +331,169 @@ pub async fn unlock(
     }
     Ok(backend.states.unlock(stack, lease, reason).await?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{backend, id, record, state};
+    use konverge_state::Versioned;
+
+    async fn load(backend: &StateBackend, stack: &str) -> Versioned {
+        backend.states.load(&id(stack)).await.unwrap().unwrap()
+    }
+
+    fn pulled(serial: u64, state: StackState) -> PulledState {
+        PulledState {
+            version: 1,
+            repository: "shop".to_owned(),
+            serial,
+            state,
+        }
+    }
+
+    fn digest() -> konverge_base::model::Digest {
+        konverge_base::model::Digest::of_bytes(b"inputs")
+    }
+
+    #[tokio::test]
+    async fn what_was_pulled_is_written_back_in_order_and_makes_the_stack_pending() {
+        let backend = backend();
+        let prod = id("shop/prod");
+        let serial = record(&backend, state("shop/prod", &["a"])).await;
+        let mut edited = state("shop/prod", &["b", "a"]);
+        edited.input_digest = Some(digest());
+        let at = NewestDocument::AsPulled;
+        let next = push(&backend, "shop", &prod, pulled(serial, edited), at)
+            .await
+            .unwrap();
+        let written = load(&backend, "shop/prod").await;
+        let ids: Vec<_> = written
+            .state
+            .resources
+            .iter()
+            .map(|resource| resource.id.as_str())
+            .collect();
+        assert_eq!((next, written.serial), (serial + 1, serial + 1));
+        assert!(ids.is_sorted() && ids.len() == 2, "{ids:?}");
+        assert_eq!(written.state.input_digest, None);
+        assert_eq!(written.note.as_deref(), Some("pushed from serial 1"));
+    }
+
+    #[tokio::test]
+    async fn a_file_of_elsewhere_or_of_before_another_run_is_not_written() {
+        let backend = backend();
+        let prod = id("shop/prod");
+        let serial = record(&backend, state("shop/prod", &["a"])).await;
+        record(&backend, state("shop/prod", &["a", "b"])).await;
+        let own = || pulled(serial, state("shop/prod", &[]));
+        for (file, why) in [
+            (PulledState { version: 2, ..own() }, "only version 1"),
+            (
+                PulledState {
+                    repository: "other".to_owned(),
+                    ..own()
+                },
+                "belongs to repository `other`",
+            ),
+            (
+                pulled(serial, state("shop/dev", &[])),
+                "is the state of `shop/dev`",
+            ),
+            (own(), "serial 2 has been written since"),
+        ] {
+            let refused = push(&backend, "shop", &prod, file, NewestDocument::AsPulled)
+                .await
+                .unwrap_err();
+            assert!(refused.message.contains(why), "{why}: {refused}");
+        }
+        assert_eq!(load(&backend, "shop/prod").await.serial, 2);
+        // The lease was given back, so that the next one gets it at once.
+        record(&backend, state("shop/prod", &["a"])).await;
+    }
+
+    #[tokio::test]
+    async fn a_stack_moves_with_its_guards_and_never_over_another_one() {
+        let backend = backend();
+        let (old, new) = (id("shop/old"), id("shop/new"));
+        let mut recorded = state("shop/old", &["web"]);
+        recorded.input_digest = Some(digest());
+        record(&backend, recorded).await;
+        record(&backend, state("shop/taken", &["api"])).await;
+        let taken = move_to(&backend, &old, &id("shop/taken")).await.unwrap_err();
+        assert!(
+            taken.message.contains("`shop/taken` already has 1 resource"),
+            "{taken}"
+        );
+        let same = move_to(&backend, &old, &old).await.unwrap_err();
+        assert_eq!(same.kind, ErrorKind::Usage);
+        move_to(&backend, &id("shop/none"), &new).await.unwrap_err();
+        move_to(&backend, &old, &new).await.unwrap();
+        let (there, left) = (
+            load(&backend, "shop/new").await.state,
+            load(&backend, "shop/old").await.state,
+        );
+        assert_eq!((there.resources.len(), left.resources.len()), (1, 0));
+        assert_eq!(
+            (there.earlier_identities, there.input_digest),
+            (vec![old.clone()], None)
+        );
+        assert!(
+            there.guarded_as.ids.contains(&old),
+            "rules that name the old one still hold"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_forgotten_is_what_was_named() {
+        let backend = backend();
+        let prod = id("shop/prod");
+        let mut recorded = state("shop/prod", &["a", "b"]);
+        recorded.input_digest = Some(digest());
+        recorded.guarded_as.ids.insert(id("shop/old"));
+        record(&backend, recorded).await;
+        let resource = |name: &str| format!("v1:ConfigMap:shop:{name}").parse().unwrap();
+        let unknown = forget(&backend, &prod, &[resource("a"), resource("c")])
+            .await
+            .unwrap_err();
+        assert!(
+            unknown.message.contains("`v1:ConfigMap:shop:c` is not recorded"),
+            "{unknown}"
+        );
+        assert_eq!(
+            load(&backend, "shop/prod").await.state.resources.len(),
+            2,
+            "nothing of it"
+        );
+        forget(&backend, &prod, &[resource("a")]).await.unwrap();
+        let left = load(&backend, "shop/prod").await.state;
+        assert_eq!((left.resources.len(), left.input_digest), (1, None));
+        forget(&backend, &prod, &[]).await.unwrap();
+        let left = load(&backend, "shop/prod").await.state;
+        assert!(left.resources.is_empty() && left.guarded_as.ids.contains(&id("shop/old")));
+        let never = forget(&backend, &id("shop/never"), &[]).await.unwrap_err();
+        assert_eq!(never, unknown_stack("shop/never"));
+    }
+
+    fn unknown_stack(name: &str) -> UserError {
+        unknown(&id(name))
+    }
+
+    #[tokio::test]
+    async fn a_lease_of_another_run_is_ended_with_a_reason_alone() {
+        let backend = backend();
+        let prod = id("shop/prod");
+        record(&backend, state("shop/prod", &["a"])).await;
+        let lease = acquire(&backend, &prod).await.unwrap();
+        let held = acquire(&backend, &prod).await.err().unwrap();
+        assert_eq!(held.kind, ErrorKind::LeaseHeld);
+        for empty in ["", " \n"] {
+            let refused = unlock(&backend, &prod, lease.id(), empty).await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Usage);
+        }
+        unlock(&backend, &prod, "another lease", "why").await.unwrap_err();
+        let ended = unlock(&backend, &prod, lease.id(), "the runner is gone")
+            .await
+            .unwrap();
+        assert_eq!(ended.id, lease.id());
+    }
+}

@@ -159,3 +159,84 @@ fn stack_of_state<'a>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, stack};
+
+    fn kusion(tenant: Option<&str>) -> KusionState {
+        KusionState {
+            tenant: tenant.map(str::to_owned),
+            project: "shop".to_owned(),
+            stack: "prod".to_owned(),
+            revision: 1,
+            workspace: None,
+            under_way: None,
+            resources: Vec::new(),
+        }
+    }
+
+    fn layout(folders: &[&str]) -> Layout {
+        let stacks = folders.iter().map(|folder| Stack {
+            folder: RepoPath::normalize(folder).unwrap(),
+            id: format!("shop/{}", folder.replace('/', "-")).parse().unwrap(),
+            ..stack("shop/prod")
+        });
+        Layout {
+            stacks: stacks.chain([stack("pay/prod")]).collect(),
+            ..Layout::default()
+        }
+    }
+
+    fn found(
+        layout: &Layout,
+        folder: Option<&str>,
+        kusion: &KusionState,
+    ) -> Result<Option<String>, UserError> {
+        let folder = folder.map(|folder| RepoPath::normalize(folder).unwrap());
+        let found = stack_of_state(layout, folder.as_ref(), kusion)?;
+        Ok(found.map(|stack| stack.folder.to_string()))
+    }
+
+    #[test]
+    fn a_state_belongs_to_the_stack_of_its_names_and_of_several_to_that_of_the_folder() {
+        let one = layout(&["a"]);
+        assert_eq!(found(&one, None, &kusion(None)).unwrap().as_deref(), Some("a"));
+        assert_eq!(found(&layout(&[]), None, &kusion(None)).unwrap(), None);
+        let four = layout(&["a", "b", "c", "d"]);
+        assert_eq!(
+            found(&four, Some("b/ci-test"), &kusion(None)).unwrap().as_deref(),
+            Some("b")
+        );
+        // Importing into the wrong one would delete the objects of the right one.
+        let ambiguous = found(&four, Some("elsewhere"), &kusion(None)).unwrap_err();
+        assert!(
+            ambiguous
+                .message
+                .contains("4 stacks have these names: `a`, `b`, `c`, and 1 more"),
+            "{ambiguous}"
+        );
+        assert!(ambiguous.hints[0].contains("--folder"), "{ambiguous:?}");
+    }
+
+    #[test]
+    fn tenants_are_compared_where_both_have_one() {
+        let mut layout = layout(&["a"]);
+        assert!(found(&layout, None, &kusion(Some("acme"))).unwrap().is_some());
+        layout.stacks[0].names = id("acme/shop/prod");
+        assert!(found(&layout, None, &kusion(None)).unwrap().is_some());
+        assert!(found(&layout, None, &kusion(Some("acme"))).unwrap().is_some());
+        assert!(found(&layout, None, &kusion(Some("other"))).unwrap().is_none());
+    }
+
+    #[test]
+    fn names_that_form_no_identity_ask_for_one() {
+        let wrong = KusionState {
+            stack: "a/../b".to_owned(),
+            ..kusion(None)
+        };
+        assert!(names(&wrong).unwrap_err().hints[0].contains("--stack IDENTITY"));
+        assert_eq!(names(&kusion(Some("acme"))).unwrap(), id("acme/shop/prod"));
+    }
+}

@@ -222,3 +222,43 @@ impl Rollback {
         Ok((ended.report, findings))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fixture::{id, state};
+
+    #[test]
+    fn only_a_complete_apply_of_one_commit_can_be_brought_back() {
+        let whole = StackState {
+            commit: Some("a".repeat(40).parse().unwrap()),
+            spec_digest: Some(Digest::of_bytes(b"spec")),
+            ..state("shop/prod", &["web"])
+        };
+        let prod = id("shop/prod");
+        let (commit, digest) = applied(&whole, &prod, 7).unwrap();
+        assert_eq!(
+            (Some(commit), Some(digest)),
+            (whole.commit.clone(), whole.spec_digest)
+        );
+        let uncommitted = StackState {
+            commit: None,
+            ..whole.clone()
+        };
+        let failed = StackState {
+            spec_digest: None,
+            ..whole
+        };
+        for incomplete in [uncommitted, failed] {
+            let refused = applied(&incomplete, &prod, 7).unwrap_err();
+            assert!(
+                refused.message.starts_with("serial 7 of `shop/prod`"),
+                "{refused}"
+            );
+            assert!(
+                refused.hints[0].contains("konverge state history shop/prod"),
+                "{refused:?}"
+            );
+        }
+    }
+}

@@ -4,13 +4,11 @@ use konverge_base::{
     error::chain,
     model::comment_marker::{CommentMarker, MarkerKind},
 };
-use konverge_forge::{StickyComments as _, Upsert};
-use konverge_report::{COMMENT_BUDGET, markdown};
+use konverge_forge::{BUDGETS, StickyComments as _, Upsert};
 use serde_json::json;
 
 use super::{body, client, client_with, marker};
 use crate::support::github::{Act, FakeGithub, Hold, World};
-use crate::support::sample_plans;
 
 #[tokio::test]
 async fn one_comment_is_made_then_edited_in_place() {
@@ -187,27 +185,23 @@ async fn what_is_too_long_is_packed_smaller() {
     };
     fake.next("POST", "/comments", refuse());
     fake.next("POST", "/comments", refuse());
-    let large = sample_plans::large(300);
-    let github = client(&fake);
-    github
-        .upsert_packed(12, &large.marker, |budget| {
-            markdown::comment(&large.input(budget)).body
-        })
-        .await
-        .unwrap();
-    let length = fake.world(|world| world.comments[0].body.len());
-    assert!(length <= 20_000, "{length}");
+    let (github, marker) = (client(&fake), marker(1));
+    let packed = github.upsert_packed(12, &marker, |budget| {
+        let text = body(&marker, "");
+        format!("{text}{}", "x".repeat(budget - text.len()))
+    });
+    let packed = packed.await.unwrap();
+    assert_eq!(packed.text.len(), BUDGETS[2]);
+    assert_eq!(fake.world(|world| world.comments[0].body.clone()), packed.text);
 }
 
+/// The largest comment that is rendered is below GitHub's limit.
 #[tokio::test]
-async fn a_comment_at_the_limit_is_taken() {
+async fn a_comment_at_the_largest_budget_is_taken() {
     let fake = FakeGithub::start(World::new()).await;
-    let large = sample_plans::large(2_000);
-    let comment = markdown::comment(&large.input(COMMENT_BUDGET));
-    client(&fake)
-        .upsert_comment(12, &large.marker, &comment.body)
-        .await
-        .unwrap();
+    let text = body(&marker(1), "");
+    let text = format!("{text}{}", "x".repeat(BUDGETS[0] - text.len()));
+    client(&fake).upsert_comment(12, &marker(1), &text).await.unwrap();
     assert_eq!(fake.writes(), 1);
 }
 

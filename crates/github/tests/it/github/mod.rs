@@ -1,8 +1,9 @@
-//! The client against the fake GitHub, a story a file.
+//! What the client does at GitHub, a story a file.
 
 mod app_login;
 mod comment;
 mod error_answers;
+mod people;
 mod read_requests;
 mod write_requests;
 
