@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_session_token_is_signed_and_what_parameters_hold_is_encoded() {
-        let mut keys = AlibabaKeys {
+        let mut keys = AccessKeys {
             access_key: "id".to_owned(),
             secret_key: Zeroizing::new("secret".to_owned()),
             session_token: None,
@@ -124,7 +124,7 @@ mod tests {
             "KeyId=%C3%A4&Plaintext=a%2B%2F%3D%26b%20%2A~"
         );
         let now = "2026-11-22T12:00:00Z".parse().unwrap();
-        let signature = |keys: &AlibabaKeys| {
+        let signature = |keys: &AccessKeys| {
             let headers = call.headers(keys, now, "nonce");
             assert!(
                 headers.iter().all(|(name, _)| *name != "host"),

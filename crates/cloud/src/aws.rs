@@ -279,7 +279,7 @@ mod tests {
     fn environment(variables: &[(&str, &str)]) -> CloudEnvironment {
         let all = variables.iter();
         all.fold(CloudEnvironment::default(), |all, (name, value)| {
-            all.with(name, value)
+            all.with(name, *value)
         })
     }
 
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(remaining(Some("2001-01-01T00:00:00Z")), Duration::ZERO);
         assert_eq!(remaining(Some("soon")), Duration::from_secs(3600));
         assert_eq!(remaining(None), Duration::from_secs(3600));
-        let end = (Timestamp::now() + Duration::from_secs(600)).to_string();
+        let end = (jiff::Timestamp::now() + Duration::from_secs(600)).to_string();
         let left = remaining(Some(&end));
         assert!(
             left <= Duration::from_secs(600) && left > Duration::from_secs(500),

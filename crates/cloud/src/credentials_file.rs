@@ -169,7 +169,7 @@ mod tests {
             _ => None,
         };
         let both = CloudEnvironment::default()
-            .with(VARIABLE, &of_file.path().display().to_string())
+            .with(VARIABLE, of_file.path().display().to_string().as_str())
             .with(variables::GOOGLE_CREDENTIALS, key);
         assert_eq!(email(&both).as_deref(), Some("of-the-file"));
         assert_eq!(

@@ -128,7 +128,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "of-the-file\n").unwrap();
-        let environment = offered("http://runner.example/").with("TOKEN_FILE", &path.display().to_string());
+        let environment =
+            offered("http://runner.example/").with("TOKEN_FILE", path.display().to_string().as_str());
         let read = from_file_or_runner(&client, &environment, "TOKEN_FILE", "a").await;
         assert_eq!(read.unwrap().unwrap().as_str(), "of-the-file");
         std::fs::remove_file(path).unwrap();

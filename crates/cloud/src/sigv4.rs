@@ -199,7 +199,7 @@ mod tests {
     /// The names of parameters and their order are a part of what is signed.
     #[test]
     fn a_presigned_query_is_sorted_and_ends_with_its_signature() {
-        let keys = |session: Option<&str>| AwsKeys {
+        let keys = |session: Option<&str>| AccessKeys {
             access_key: "AKIDEXAMPLE".to_owned(),
             secret_key: Zeroizing::new("s3cret".to_owned()),
             session_token: session.map(|token| Zeroizing::new(token.to_owned())),

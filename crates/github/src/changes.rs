@@ -244,6 +244,8 @@ fn pull_request(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Login;
+    use konverge_secrets::{HashKey, Secrets};
     use serde_json::{Value, json};
 
     fn read(change: impl FnOnce(&mut Value)) -> Result<PullRequest, ForgeError> {
@@ -253,7 +255,20 @@ mod tests {
             "base": {"ref": "main", "sha": "b".repeat(40), "repo": {"full_name": "acme/konfig"}},
         });
         change(&mut body);
-        pull_request("/pulls/12", serde_json::from_value(body).unwrap())
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _entered = runtime.enter();
+        let secrets = Secrets::new(HashKey::random());
+        let client = Client::new(
+            "https://api.github.com",
+            "acme/konfig",
+            Login::Token("a-token"),
+            secrets,
+        );
+        pull_request(
+            &client.unwrap().rest,
+            "/pulls/12",
+            serde_json::from_value(body).unwrap(),
+        )
     }
 
     /// What comes from a fork is trusted with nothing, so that what is not said for certain is a fork.

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn keys_lead_to_a_value_inside() {
         let fields = json!({"password": "p", "port": 5432, "tls": {"key": "k"}, "none": null, "empty": ""});
-        let fields = SecretDocument::from_fields(fields.as_object().unwrap().clone());
+        let fields = FetchedSecret::fields(fields.as_object().unwrap().clone(), None).document;
         assert_eq!(select(&fields, &["password"]), Ok("p".to_owned()));
         assert_eq!(select(&fields, &["port"]), Ok("5432".to_owned()));
         assert_eq!(select(&fields, &["tls", "key"]), Ok("k".to_owned()));
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_hashed_differs_whenever_a_key_or_a_value_does() {
         let all = |fields: Value| {
-            let fields = SecretDocument::from_fields(fields.as_object().unwrap().clone());
+            let fields = FetchedSecret::fields(fields.as_object().unwrap().clone(), None).document;
             fields.expose_all().to_vec()
         };
         let different = [

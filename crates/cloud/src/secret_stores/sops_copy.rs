@@ -175,8 +175,10 @@ mod tests {
     fn a_key_of_vault_is_the_same_under_each_version_of_its_key() {
         let key = |wrapped: &str| {
             key_text(&SopsDataKey::VaultTransit {
-                mount: "transit".to_owned(),
-                key: "team".to_owned(),
+                place: crate::secret_stores::TransitKeyPlace {
+                    mount: "transit".to_owned(),
+                    key: "team".to_owned(),
+                },
                 wrapped: wrapped.to_owned(),
             })
         };

@@ -139,16 +139,13 @@ mod tests {
     use konverge_secrets::HashKey;
 
     fn store(mount: Option<&str>, engine: KvVersion) -> VaultStore {
-        let settings = VaultSettings {
-            server: VaultServer {
-                address: "https://vault.invalid".to_owned(),
-                namespace: None,
-                login: VaultLogin::Token(None),
-            },
-            mount: mount.map(str::to_owned),
-            engine,
+        let server = VaultServer {
+            address: "https://vault.invalid".to_owned(),
+            namespace: None,
+            login: VaultLogin::Token(None),
         };
-        VaultStore::new(settings, Secrets::new(HashKey::derive("k")))
+        let mount = mount.map(str::to_owned);
+        VaultStore::new(server, mount, engine, Secrets::new(HashKey::derive("k")))
     }
 
     #[test]
