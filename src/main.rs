@@ -6,6 +6,9 @@
 //! git ─► konfig ─► affected ─► kcl ─► spec ─► engine ─► runtime ─► state ─► report ─► github
 //! ```
 
+// The futures of a job are nested more deeply than rustc's default of 128 allows.
+#![recursion_limit = "256"]
+
 pub mod cli;
 pub mod ops;
 
