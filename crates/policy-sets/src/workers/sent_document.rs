@@ -73,7 +73,7 @@ struct SentResource<'a> {
 
 #[derive(Serialize, Deserialize)]
 struct SentChange<'a> {
-    path: Cow<'a, str>,
+    path: Cow<'a, FieldPath>,
     from: SentValue<'a>,
     to: SentValue<'a>,
     origin: Cow<'a, ChangeOrigin>,
@@ -203,17 +203,17 @@ mod tests {
                 kind: "ConfigMap".to_owned(),
                 cluster: Some("prod".parse().unwrap()),
                 action: Action::Update,
-                replace: vec!["data".to_owned()],
+                replace: vec!["data".into()],
                 data_loss: true,
                 before: before.cloned(),
                 after: after.cloned(),
                 changes,
-                unknown: vec!["a".to_owned()],
-                secret: vec!["b".to_owned()],
+                unknown: vec!["a".into()],
+                secret: vec!["b".into()],
                 known_before_write: true,
             };
         let change = |path: &str, from: Option<&Value>, to: Option<&Value>| DocumentChange {
-            path: path.to_owned(),
+            path: path.into(),
             from: from.cloned(),
             to: to.cloned(),
             origin: ChangeOrigin::Manager("kubectl".to_owned()),
@@ -275,7 +275,7 @@ mod tests {
         for look in &looks {
             for other in looks.iter().map(Some).chain([None]) {
                 let change = DocumentChange {
-                    path: String::new(),
+                    path: FieldPath::root(),
                     from: None,
                     to: Some(look.clone()),
                     origin: ChangeOrigin::Change,
