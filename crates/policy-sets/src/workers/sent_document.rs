@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::PolicySet;
 use konverge_base::model::{
+    FieldPath,
     plan::ChangeOrigin,
     plan_document::{DocumentChange, DocumentResource, StackDocument},
 };
