@@ -6,6 +6,8 @@ use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::ResourceId;
+
 /// The kind of an error, which scripts can match on. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -106,7 +108,8 @@ pub struct UserError {
     pub hints: Vec<String>,
     /// The single errors, if the message combines several.
     pub causes: Box<[Cause]>,
-    /// The typed error that this one was made from. Code decides by this error, never by the message.
+    /// The typed error that this one was made from, and the resource that the message names. Code decides by these,
+    /// never by the message.
     pub source: RoomError,
 }
 
@@ -161,10 +164,23 @@ impl PartialEq for SharedError {
 
 impl Eq for SharedError {}
 
-/// The typed error that a [`UserError`] was made from. It may contain unmasked secrets, so it is never printed.
-/// Comparisons of errors ignore it. It is one pointer wide, so that results stay small.
+/// The typed error that a [`UserError`] was made from, and the resource that its message names. The error may contain
+/// unmasked secrets, so it is never printed. Comparisons of errors ignore both. It is one pointer wide, so that results
+/// stay small.
 #[derive(Clone, Default)]
-pub struct RoomError(Option<SharedError>);
+pub struct RoomError(Option<Arc<Origin>>);
+
+#[derive(Clone, Default)]
+struct Origin {
+    error: Option<SharedError>,
+    resource: Option<ResourceId>,
+}
+
+impl RoomError {
+    fn origin_mut(&mut self) -> &mut Origin {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+}
 
 impl fmt::Debug for RoomError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,23 +221,33 @@ impl UserError {
     /// Creates an error whose message is that of a typed error and its causes. The typed error becomes its source.
     pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
         let error = error.into();
-        let failure = Self::new(kind, chain(&*error));
-        Self {
-            source: RoomError(Some(error)),
-            ..failure
-        }
+        let mut failure = Self::new(kind, chain(&*error));
+        failure.source.origin_mut().error = Some(error);
+        failure
     }
 
     /// Sets the typed error that this error was made from.
     #[must_use]
     pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
-        self.source = RoomError(Some(error.into()));
+        self.source.origin_mut().error = Some(error.into());
         self
     }
 
     /// Returns the typed error that this error was made from, if it has this type.
     pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
-        self.source.0.as_ref()?.downcast_ref()
+        self.source.0.as_ref()?.error.as_ref()?.downcast_ref()
+    }
+
+    /// Sets the resource that the message names.
+    #[must_use]
+    pub fn with_resource(mut self, id: &ResourceId) -> Self {
+        self.source.origin_mut().resource = Some(id.clone());
+        self
+    }
+
+    /// Returns the resource that the message names, if it names one.
+    pub fn resource(&self) -> Option<&ResourceId> {
+        self.source.0.as_ref()?.resource.as_ref()
     }
 
     /// Adds a hint.

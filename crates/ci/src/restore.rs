@@ -11,7 +11,7 @@ use crate::{
     drift_job::{self, DriftResult},
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
-    news::ApplyDecisions,
+    news::{self, ApplyDecisions},
     notifications::Notifications,
     policy::{
         active_policies::CommitPolicy,
@@ -19,6 +19,7 @@ use crate::{
         review_gate::{ApprovedDrift, ReviewGate},
     },
     publisher::Publisher,
+    reconcile::{Restored, apply_recorded},
     trust::{
         approve_input::Approved,
         authority::{DispatchApprovers, Upstream},
@@ -38,8 +39,7 @@ use konverge_config::Config;
 use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
-    apply::{self, ApplyOptions, EndedRun},
+    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target, apply,
     drift::{self as drift_check, StackDrift},
     environments::EnvironmentScope,
     recorded_targets, renamed_stacks,
@@ -122,8 +122,10 @@ async fn restore_known(
         return Ok(None);
     }
     let policy = CommitPolicy::from_config(&config, Some(trusted.as_ref()));
-    let policy_check =
-        PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
+    let policy_check = PolicyCheck {
+        agreeing: agreeing.clone(),
+        ..PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets)
+    };
     let notices = Notifications::new(job, &config);
     let planning = job
         .protected_planning(config, head, revision, backend.clone())
@@ -134,33 +136,14 @@ async fn restore_known(
     let found = differences(&planning, &targets, publisher).await?;
     let differing = targets.iter().filter(|target| found.contains_key(&target.id));
     let differing: Vec<_> = differing.cloned().collect();
-    let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
-    let before = commits_before(&backend, &recorded).await?;
+    let recorded = recorded_targets(&planning, &differing).await?;
+    let before = commits_before(&backend, &recorded.0).await?;
     // Restore exactly the approved drift. Only the given digests count, and no review of a pull request does.
     let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
     let gate = gate.for_restoring(ApprovedDrift { found, before });
-    let options = ApplyOptions {
-        approver: Arc::new(gate),
-        newer: None,
-        commit: None,
-        merged: None,
-        pull_requests: Vec::new(),
-        restore: true,
-        allow_empty: false,
-        rolled_back_to: None,
-        workflows: None,
-    };
-    let EndedRun {
-        mut report,
-        decisions,
-    } = apply::run(&planning, &recorded, &options).await?;
-    report.stacks.extend(unavailable);
-    let mut findings: Vec<_> = decisions.findings.into_iter().collect();
-    redact::findings(&mut findings, planning.secrets());
-    let info = RunInfo {
-        head: Some(head.clone()),
-        ..job.info()
-    };
+    let (Restored { report, findings }, decisions) =
+        apply_recorded(&planning, recorded, Arc::new(gate)).await?;
+    let info = job.info(head);
     publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
     publisher.apply_outputs(&report, &findings);
     // Check again, so that the issues show the remaining drift, with new digests.
@@ -172,15 +155,16 @@ async fn restore_known(
         info: &info,
     };
     after.run(publisher, &targets, &report, history).await;
-    let news = ApplyDecisions {
-        unreviewed: &[],
-        denied: &decisions.denied,
-        rotated: &decisions.rotated,
-        failed_workflows: &decisions.failed_workflows,
-        rollouts: &[],
-        kept_back: &BTreeSet::new(),
-    };
-    notices.applied(&report, news).await;
+    let news = news::of_apply(
+        &report,
+        &ApplyDecisions {
+            unreviewed: &[],
+            plans: &decisions,
+            rollouts: &[],
+            kept_back: &BTreeSet::new(),
+        },
+    );
+    notices.send(&news).await;
     Ok(Some(Restoration {
         digests: drifted.into_values().chain(decisions.matched).collect(),
         result: JobResult {
