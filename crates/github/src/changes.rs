@@ -244,8 +244,6 @@ fn pull_request(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<P
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Login;
-    use konverge_secrets::{HashKey, Secrets};
     use serde_json::{Value, json};
 
     fn read(change: impl FnOnce(&mut Value)) -> Result<PullRequest, ForgeError> {
@@ -255,25 +253,15 @@ mod tests {
             "base": {"ref": "main", "sha": "b".repeat(40), "repo": {"full_name": "acme/konfig"}},
         });
         change(&mut body);
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let _entered = runtime.enter();
-        let secrets = Secrets::new(HashKey::random());
-        let client = Client::new(
-            "https://api.github.com",
-            "acme/konfig",
-            Login::Token("a-token"),
-            secrets,
-        );
-        pull_request(
-            &client.unwrap().rest,
-            "/pulls/12",
-            serde_json::from_value(body).unwrap(),
-        )
+        let login = crate::Login::Token("ghs_token");
+        let secrets = konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k"));
+        let client = Client::new("https://api.github.com", "acme/konfig", login, secrets).unwrap();
+        pull_request(&client.rest, "/pulls/12", serde_json::from_value(body).unwrap())
     }
 
     /// What comes from a fork is trusted with nothing, so that what is not said for certain is a fork.
-    #[test]
-    fn a_head_that_is_not_known_to_be_of_this_repository_is_a_fork() {
+    #[tokio::test]
+    async fn a_head_that_is_not_known_to_be_of_this_repository_is_a_fork() {
         let from_fork = |change: fn(&mut Value)| read(change).unwrap().from_fork;
         assert!(!from_fork(|_| {}));
         assert!(from_fork(
@@ -293,8 +281,8 @@ mod tests {
         }));
     }
 
-    #[test]
-    fn only_what_was_merged_is_merged() {
+    #[tokio::test]
+    async fn only_what_was_merged_is_merged() {
         let closed = read(|pull| pull["state"] = json!("closed")).unwrap();
         assert!(!closed.merged && !closed.open);
         // GitHub gives an open pull request the commit of a trial merge.
@@ -309,8 +297,8 @@ mod tests {
         assert!(merged.merged && merged.merge_commit.is_none());
     }
 
-    #[test]
-    fn a_head_that_is_no_commit_is_an_error_and_a_deleted_account_has_no_name() {
+    #[tokio::test]
+    async fn a_head_that_is_no_commit_is_an_error_and_a_deleted_account_has_no_name() {
         for sha in ["", "main", "../../x"] {
             let error = read(|pull| pull["head"]["sha"] = json!(sha)).unwrap_err();
             assert!(matches!(error, ForgeError::Malformed { .. }), "{sha}: {error}");
