@@ -106,8 +106,6 @@ pub struct UserError {
     pub hints: Vec<String>,
     /// The single errors, if the message combines several.
     pub causes: Box<[Cause]>,
-    /// The typed error that this one was made from. Code decides by this error, never by the message.
-    pub source: RoomError,
 }
 
 /// An error as the `#[source]` of another one. It can be cloned, and two of them are equal if their texts are equal.
@@ -161,25 +159,6 @@ impl PartialEq for SharedError {
 
 impl Eq for SharedError {}
 
-/// The typed error that a [`UserError`] was made from. It may contain unmasked secrets, so it is never printed.
-/// Comparisons of errors ignore it. It is one pointer wide, so that results stay small.
-#[derive(Clone, Default)]
-pub struct RoomError(Option<SharedError>);
-
-impl fmt::Debug for RoomError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
-
-impl PartialEq for RoomError {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for RoomError {}
-
 /// One of several errors that a message combines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
@@ -198,30 +177,12 @@ impl UserError {
             location: None,
             hints: Vec::new(),
             causes: Box::default(),
-            source: RoomError::default(),
         }
     }
 
-    /// Creates an error whose message is that of a typed error and its causes. The typed error becomes its source.
+    /// Creates an error whose message is that of a typed error and its causes.
     pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
-        let error = error.into();
-        let failure = Self::new(kind, chain(&*error));
-        Self {
-            source: RoomError(Some(error)),
-            ..failure
-        }
-    }
-
-    /// Sets the typed error that this error was made from.
-    #[must_use]
-    pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
-        self.source = RoomError(Some(error.into()));
-        self
-    }
-
-    /// Returns the typed error that this error was made from, if it has this type.
-    pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
-        self.source.0.as_ref()?.downcast_ref()
+        Self::new(kind, chain(&*error.into()))
     }
 
     /// Adds a hint.
@@ -358,22 +319,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_room_is_kept_for_decisions_and_never_printed() {
-        let kept =
-            |error: std::num::ParseIntError| UserError::new(ErrorKind::Usage, "no number").caused_by(error);
-        let failure = kept("hunter2".parse::<u8>().expect_err("no number"))
-            .hint("give one")
-            .context("x");
-        assert!(failure.room_error::<std::num::ParseIntError>().is_some());
-        assert!(failure.room_error::<fmt::Error>().is_none());
-        assert!(!format!("{failure:?} {failure}").contains("InvalidDigit"));
-        assert_eq!(
-            failure,
-            UserError::new(ErrorKind::Usage, "x: no number").hint("give one")
-        );
-    }
-
-    #[test]
     fn a_chain_says_each_cause_once_and_keeps_them_all() {
         let cause = "x".parse::<u8>().expect_err("no number");
         let shared = SharedError::from(cause.clone())
@@ -384,9 +329,8 @@ mod tests {
             failure.message,
             "the serial: `a`: the serial: invalid digit found in string"
         );
-        let room = failure.room_error::<Context>().and_then(Error::source);
-        let room = room.and_then(Error::source);
-        assert_eq!(room.and_then(|error| error.downcast_ref()), Some(&cause));
+        let source = shared.source().and_then(Error::source);
+        assert_eq!(source.and_then(|error| error.downcast_ref()), Some(&cause));
         assert_eq!(shared, "`a`: the serial: invalid digit found in string".into());
         assert_ne!(shared, "`a`".into());
         // The cause of a text that was rendered before.

@@ -211,6 +211,7 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use konverge_base::model::{ResourceId, state::Recorded};
+    use konverge_engine::runtime::RecordFailure;
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;
 
@@ -233,7 +234,7 @@ mod tests {
             Ok(())
         }
 
-        async fn runtime_data(&self, _: &str, _: Value) -> Result<(), UserError> {
+        async fn runtime_data(&self, _: &str, _: Value) -> Result<(), RecordFailure> {
             Ok(())
         }
 

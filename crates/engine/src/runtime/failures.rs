@@ -1,19 +1,53 @@
-//! The typed errors of failures that the engine and the runtimes decide on. A [`UserError`] keeps one as its source:
-//! [`UserError::caused_by`], [`UserError::room_error`].
-//!
-//! [`UserError`]: konverge_base::error::UserError
-//! [`UserError::caused_by`]: konverge_base::error::UserError::caused_by
-//! [`UserError::room_error`]: konverge_base::error::UserError::room_error
+//! The failures about which the engine and the runtimes decide. Each has its error as it is shown, and the fact that
+//! decides.
 
-/// A tool or a service outside the clusters failed: an executable, a provider's package, its credentials. Only this
-/// resource and its dependents need it, so the others can be applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a tool or a service outside the clusters failed")]
-pub struct ToolUnavailable;
+use konverge_base::error::UserError;
 
-/// The store refused the data that a runtime passed to its [`ApplySink`]. The same call may succeed later.
-///
-/// [`ApplySink`]: super::ApplySink
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store refused the write")]
-pub struct StoreUnavailable;
+/// The failure to plan a resource.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct PlanFailure {
+    /// The error as it is shown.
+    pub error: UserError,
+    /// True if nothing of the stack may be applied: a policy, the cluster or the Spec itself refuses the resource, which
+    /// must be fixed first. False if a tool or a service outside the clusters failed, such as an executable, a
+    /// provider's package or its credentials. Only this resource and its dependents need it, so the others can be
+    /// applied.
+    pub stops_stack: bool,
+}
+
+impl From<UserError> for PlanFailure {
+    fn from(error: UserError) -> Self {
+        let stops_stack = true;
+        Self { error, stops_stack }
+    }
+}
+
+impl From<PlanFailure> for UserError {
+    fn from(failure: PlanFailure) -> Self {
+        failure.error
+    }
+}
+
+/// The failure to record a result or the data of a runtime.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct RecordFailure {
+    /// The error as it is shown.
+    pub error: UserError,
+    /// True if only the store refused the data, so that the same call may succeed later.
+    pub may_retry: bool,
+}
+
+impl From<UserError> for RecordFailure {
+    fn from(error: UserError) -> Self {
+        let may_retry = false;
+        Self { error, may_retry }
+    }
+}
+
+impl From<RecordFailure> for UserError {
+    fn from(failure: RecordFailure) -> Self {
+        failure.error
+    }
+}
