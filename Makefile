@@ -94,8 +94,8 @@ mutants: parts ## break a sample of the code that decides, and show what no test
 
 bench: ## measure; writes benches/figures.md with the commit, and names what got more than 20 % worse (BENCHES="comment set")
 	scripts/parts install test bench minio
-	eval "$$(scripts/parts env)" && KONVERGE_WRITE_PERFORMANCE=1 $(CARGO) bench --locked $(BENCHES:%=--bench %)
-	scripts/bench-figures
+	eval "$$(scripts/parts env)" && KONVERGE_WRITE_PERFORMANCE=1 $(CARGO) bench --locked --no-fail-fast $(BENCHES:%=--bench %); \
+	  ended=$$?; scripts/bench-figures; exit $$ended
 
 build-times: ## measure what compiling costs; the figures go to benches/figures.md
 	scripts/build-times

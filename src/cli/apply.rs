@@ -110,10 +110,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 
 async fn open(args: &Args, run: &konverge_run::RunContext) -> Result<Session, UserError> {
     if args.recorded && !args.opened.names_stacks() {
-        return Err(
-            UserError::new(ErrorKind::Usage, "`--recorded` needs the stacks to restore")
-                .hint("name the stacks, or give `--all`"),
-        );
+        return Err(UserError::new(
+            ErrorKind::Usage,
+            "`--recorded` needs the names of the stacks to restore",
+        )
+        .hint("name the stacks, or give `--all`"));
     }
     args.opened
         .open(run, Live::Required, KeyUse::Make, args.no_wait)

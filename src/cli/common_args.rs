@@ -234,7 +234,7 @@ impl ClusterArg {
     }
 }
 
-/// Whether the live infrastructure is queried.
+/// The choice between live infrastructure and the compiled Specs of the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LiveArg {
     /// If a cluster is configured; else Spec is compared with Spec

@@ -77,7 +77,7 @@ async fn show_kind(
     let destroyed = demo.destroy().await?;
     print(&destroyed);
     if *kind == DemoKind::Terraform {
-        cli.note("left out: a change by hand, because `terraform_data` lies in the state alone");
+        cli.note("left out: a change by hand, because `terraform_data` exists only in the state");
     }
     Ok(shown? && apply::ended_well(&destroyed))
 }

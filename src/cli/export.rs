@@ -167,7 +167,7 @@ impl Args {
         }
         if self.source.is_some() {
             return Err(usage("an artifact does not hold the objects that point at it")
-                .hint("write them to a folder, with `--to DIR --source oci://HOST/NAME`"));
+                .hint("write the objects to a folder, with `--to DIR --source oci://HOST/NAME`"));
         }
         Ok(Some(self.to.parse()?))
     }
@@ -372,7 +372,7 @@ fn note_losses(context: &CliContext, document: &Document) {
     }
     for id in &document.without_namespace {
         note(format!(
-            "no namespace: {id} gets the one of the tool, if its kind has one"
+            "no namespace: {id} gets the namespace of the tool, if its kind is namespaced"
         ));
     }
     for id in &document.unprotected {

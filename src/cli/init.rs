@@ -40,7 +40,7 @@ pub struct Args {
     cluster: Option<NamedContext>,
 }
 
-/// A forge.
+/// A forge whose workflow `init` can write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ForgeArg {
     /// GitHub Actions: .github/workflows/konverge.yml
@@ -61,7 +61,7 @@ impl From<ForgeArg> for JobForge {
     }
 }
 
-/// A cloud.
+/// A cloud at which the jobs can log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum CloudArg {
     /// EKS and S3

@@ -92,7 +92,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             };
             let file = models::record(&run, &request).await?;
             context.print(&format!("{file}: {}\n", plural(resources.len(), "resource")));
-            context.note(&format!("`konverge models import {file}` makes models of it"));
+            context.note(&format!(
+                "`konverge models import {file}` makes models of the provider"
+            ));
             Ok(0)
         }
         Action::Check => {

@@ -44,7 +44,7 @@ enum Action {
     Abort(ChangeArgs),
 }
 
-/// How a result is printed.
+/// The option for the format of a result.
 #[derive(Debug, clap::Args)]
 struct FormArgs {
     /// The output format

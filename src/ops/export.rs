@@ -91,7 +91,7 @@ pub fn check_names<'a>(stacks: impl IntoIterator<Item = &'a StackId>) -> Result<
         if let Some(other) = names.insert(name.clone(), id) {
             let what = format!("`{other}` and `{id}` would both be written to `{name}`");
             return Err(UserError::new(ErrorKind::Usage, what)
-                .hint("export them one by one, with another `--to` for each"));
+                .hint("export the stacks one by one, with another `--to` for each"));
         }
     }
     Ok(())
@@ -164,7 +164,7 @@ fn check_replaced(place: &Path, document: &Document) -> Result<bool, UserError> 
     let refuse = |what: &str| {
         UserError::new(ErrorKind::Usage, format!("{what}, and it would be replaced"))
             .at(place.display().to_string(), None, None)
-            .hint("choose an empty folder with `--to`, or remove this one")
+            .hint("choose an empty folder with `--to`, or remove this folder")
     };
     match fs::symlink_metadata(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -7,9 +7,9 @@ use konverge_base::{atomic_file, variables};
 use konverge_run::RunContext;
 use konverge_secrets::{HashKey, Secrets};
 
-/// The registry of a run, with the key of this machine.
+/// The secrets of a run, and the key of this machine.
 pub struct MachineKey {
-    /// The registry.
+    /// The secrets of the run, marked by the key.
     pub secrets: Secrets,
     /// A new key, and the file for it.
     unwritten: Option<(PathBuf, HashKey)>,

@@ -39,9 +39,9 @@ struct OneRollout {
 /// The form of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutForm {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 

@@ -40,7 +40,7 @@ impl Runner {
         };
         let unusable = |name: &str, value: &str| ForgeError::Runner {
             message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-            hint: "remove it from the workflow's `env:`: the runner sets it".to_owned(),
+            hint: "remove the variable from the workflow's `env:`: the runner sets it".to_owned(),
         };
         let repository = required(variables::GITHUB_REPOSITORY)?;
         if repository.split('/').filter(|part| is_name(part)).count() != 2
@@ -232,7 +232,7 @@ fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), Forg
     written.map_err(|error| ForgeError::Unusable {
         message: format!("{} ({variable}) cannot be written", path.display()),
         cause: error.into(),
-        hint: "the user of the job's container must be able to write it: leave out `options: --user`, or name the runner's own"
+        hint: "the user of the job's container must be able to write this file: leave out `options: --user`, or name the runner's own"
             .to_owned(),
     })
 }

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     LeaseHeld,
     /// The plan contains a change that was not reviewed (exit code 3).
     Unreviewed,
-    /// A policy forbids it (exit code 3).
+    /// A policy forbids the operation (exit code 3).
     Policy,
     /// The person who was asked did not confirm.
     Declined,
@@ -164,7 +164,7 @@ impl Eq for SharedError {}
 pub struct Cause {
     /// The location, if there is one.
     pub location: Option<Location>,
-    /// The problem.
+    /// The message that describes the problem.
     pub message: String,
 }
 

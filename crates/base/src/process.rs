@@ -38,7 +38,7 @@ pub struct Program {
     pub most_memory: Option<u64>,
 }
 
-/// The result of a program.
+/// The exit and the output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessResult {
     /// The exit code; `None` if a signal ended it.

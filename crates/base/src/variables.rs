@@ -5,7 +5,7 @@
 /// A section of the list: variables that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct VariableSection {
-    /// The heading.
+    /// The heading of the section.
     pub title: &'static str,
     /// The introduction, as Markdown; may be empty.
     pub introduction: &'static str,
@@ -312,7 +312,7 @@ pub const SECTIONS: [VariableSection; 4] = [
             (&[PIP_INDEX_URL], "the package index of `konverge kcl install`"),
             (
                 &[KCL_REGISTRY],
-                "the registry of packages that name none. Default: `ghcr.io`",
+                "the registry of packages that name no registry. Default: `ghcr.io`",
             ),
             (
                 &[DOCKER_CONFIG],
@@ -376,7 +376,7 @@ pub const SECTIONS: [VariableSection; 4] = [
             ),
             (
                 &[KONVERGE_GITLAB_TOKEN, GITLAB_TOKEN],
-                "set by you: the tokens of [bots at GitLab](../guides/gitlab.md#the-tokens): that of protected branches, which comes first, and that of merge requests; that of the job is not taken",
+                "set by you: the tokens of [bots at GitLab](../guides/gitlab.md#the-tokens): that of protected branches, which comes first, and that of merge requests; the token of the job is not used",
             ),
             (
                 &[KONVERGE_GITHUB_APP_ID, KONVERGE_GITHUB_APP_KEY],

@@ -76,7 +76,7 @@ fn without_place(message: &str) -> &str {
 pub struct Placed<T> {
     /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// The value.
+    /// The value at the position.
     pub value: T,
 }
 

@@ -66,7 +66,7 @@ impl Publisher<'_> {
             Ok(pull) => pull,
             Err(error) => {
                 self.warn(
-                    "failed to read the pull request again, so its review is not recorded: it may be merged or have a newer head",
+                    "failed to read the pull request again, so its review is not recorded: the pull request may be merged or have a newer head",
                     error,
                 );
                 return PullRequestNow::default();

@@ -206,7 +206,7 @@ fn takes_nothing_away(plan: &ResourcePlan) -> Result<(), UserError> {
             plan.id
         ),
     )
-    .hint("to restore it, approve the digest in the drift issue of the stack"))
+    .hint("to restore the drift, approve the digest in the drift issue of the stack"))
 }
 
 #[cfg(test)]

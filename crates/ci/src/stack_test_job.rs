@@ -228,7 +228,7 @@ async fn require_passed_policies(
     let refuse = |why: String| {
         let what = format!("live tests are not run: {why}");
         Err(UserError::new(ErrorKind::Policy, what)
-            .hint("let this job need the one with the preview of the same commit: `needs: preview`"))
+            .hint("make this job wait for the job that previews the same commit: `needs: preview`"))
     };
     let context = preview_of(None, None);
     let status = newest_status(job.client.as_deref(), &event.head, &context).await?;

@@ -16,7 +16,7 @@ const ALGORITHM: &str = "ACS3-HMAC-SHA256";
 pub struct SignedAlibabaCall<'a> {
     /// Host of the service.
     pub host: &'a str,
-    /// The operation.
+    /// The operation of the API.
     pub action: &'a str,
     /// The version of the service's API.
     pub version: &'a str,

@@ -12,7 +12,7 @@ use super::{
     sigv4::sha256,
 };
 
-const WHAT: &str = "the proof of the calling job";
+const WHAT: &str = "a valid OIDC token of the calling job";
 
 /// Allowed clock difference between two machines in seconds.
 const LEEWAY: u64 = 30;

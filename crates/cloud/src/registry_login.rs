@@ -10,7 +10,7 @@ use konverge_base::variables;
 /// A user and a password for one registry.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryLogin {
-    /// The user.
+    /// The user name for the registry.
     pub user: String,
     /// The password or token.
     pub password: String,

@@ -63,14 +63,14 @@ pub struct EditedLine {
     pub path: AttributePath,
     /// The files that the user allowed to edit.
     pub place: EditPlace,
-    /// The kind of the edit.
+    /// Tells whether the edit replaces a value, or adds one.
     pub kind: EditKind,
 }
 
 /// A file with its content before and after the edits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditedFile {
-    /// The file.
+    /// The path of the file.
     pub path: RepoPath,
     /// The content in the revision, before the edits.
     pub before: Arc<[u8]>,
@@ -220,7 +220,7 @@ impl<'a> CodeEditor<'a> {
         if !others.is_empty() {
             let what = format!("the edit would change other stacks: {}", others.join(", "));
             return Err(UserError::new(ErrorKind::Layout, what)
-                .hint("nothing was written; name these stacks too, or allow it with `--in base`"));
+                .hint("nothing was written; name these stacks too, or allow the edit with `--in base`"));
         }
         plans.sort_by(|a, b| a.stack.cmp(&b.stack));
         let mut plan = Plan {

@@ -27,7 +27,7 @@ const TYPE: &str = "konverge-set";
 pub struct DispatchedEdit {
     /// The tip of the default branch, which is edited.
     pub commit: CommitId,
-    /// The edit.
+    /// The edit that the event asks for.
     pub request: SetRequest,
     folder: RepoPath,
     config: Config,

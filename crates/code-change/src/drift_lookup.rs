@@ -76,6 +76,9 @@ pub async fn find_drift(
     Err(if now.is_empty() {
         failure.hint("the stacks do not differ from what was applied last")
     } else {
-        failure.hint(format!("it changed since it was shown: {}", now.join(", ")))
+        failure.hint(format!(
+            "the difference changed since it was shown: {}",
+            now.join(", ")
+        ))
     })
 }

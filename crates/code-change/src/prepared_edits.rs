@@ -22,19 +22,19 @@ use konverge_run::{
 /// The maximum number of characters of a title.
 const TITLE: usize = 120;
 
-/// Target of an edit.
+/// The target of an edit, with its new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditTarget {
-    /// An attribute, to a literal of KCL.
+    /// Sets an attribute to a literal of KCL.
     Attribute(AttributePath, String),
-    /// The image of this name, to a reference.
+    /// Sets the image of this name to a reference.
     Image(String, String),
 }
 
 /// One wanted edit of some stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedEdit {
-    /// The stacks.
+    /// The stacks to edit.
     pub stacks: Vec<StackSelector>,
     /// The attribute or image that is set.
     pub target: EditTarget,

@@ -21,7 +21,7 @@ const MOST_LISTED: usize = 50;
 pub struct Proposal<'a> {
     /// The commit that was edited.
     pub commit: &'a CommitId,
-    /// The edits.
+    /// The edits that the pull request contains.
     pub prepared: &'a PreparedEdits,
     /// Asks the forge to merge the pull request as soon as its rules allow it.
     pub auto_merge: bool,
@@ -194,7 +194,7 @@ fn moved(branch: &str) -> UserError {
         ErrorKind::Git,
         format!("somebody else pushed to the branch `{branch}`, and their commits must not be lost"),
     )
-    .hint("merge or close its pull request and delete the branch; then run the command again")
+    .hint("merge or close the pull request of the branch and delete the branch; then run the command again")
 }
 
 async fn auto_merge(client: &dyn Forge, pull: &ProposedPullRequest) -> Result<(), UserError> {

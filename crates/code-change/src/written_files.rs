@@ -55,7 +55,7 @@ fn refused(path: &RepoPath, why: impl Into<SharedError>) -> UserError {
     UserError::from_error(ErrorKind::Layout, why)
         .context("the edit is not written")
         .at(path.to_string(), None, None)
-        .hint("the files are as they were; put a plain file there that you may write, and run the command again")
+        .hint("the files are as they were; put a plain file that you may write in its place, and run the command again")
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ const HOSTS: [&str; 4] = ["http", "https", "postgres", "mysql"];
 const TOKENS: [&str; 2] = ["gs", "az"];
 
 impl Config {
-    /// Returns these addresses by their configuration keys. Public addresses of clouds are left out: only the cloud
-    /// itself answers there.
+    /// Returns the addresses to which a run sends credentials, by their configuration keys. Public addresses of clouds
+    /// are left out: only the cloud itself answers there.
     pub fn addresses(&self) -> BTreeMap<String, String> {
         let mut addresses = BTreeMap::new();
         for (name, store) in &self.secrets.stores {

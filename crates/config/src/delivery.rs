@@ -29,7 +29,7 @@ impl DeliveryTool {
     }
 }
 
-/// Where artifacts of stacks with `deliver` are pushed to, and where their controller is.
+/// The registry for the artifacts of stacks with `deliver`, and the cluster of their controller.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Delivery")]

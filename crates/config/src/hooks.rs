@@ -14,7 +14,7 @@ pub struct Hooks {
     /// The service accounts that hooks may use, as `NAME` or `NAMESPACE/NAME`; a Job that names none uses `default`.
     /// Default: none, so no hook runs.
     pub service_accounts: Vec<String>,
-    /// How long a hook may run. Then its Job is suspended, and the hook has failed. Default: 15 minutes.
+    /// The maximum run time of a hook. Then its Job is suspended, and the hook has failed. Default: 15 minutes.
     pub timeout: Option<Span>,
     /// Workflows of GitHub Actions that run around the apply of a stack, for stacks without a cluster too.
     pub workflows: Vec<HookWorkflow>,
@@ -25,25 +25,25 @@ pub struct Hooks {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookWorkflow {
-    /// When it runs.
+    /// The time at which the workflow runs.
     pub when: WorkflowTime,
     /// A glob for the folders or identities of stacks. Write folders: a pull request chooses identities.
     pub stacks: String,
-    /// The name of its file in `.github/workflows`. Its `run-name` must have the inputs `stack` and `digest`, by which
-    /// a run is found again after a kill.
+    /// The name of the file of the workflow in `.github/workflows`. Its `run-name` must have the inputs `stack` and
+    /// `digest`, by which a run is found again after a kill.
     pub workflow: String,
-    /// How long an apply waits for its end. Default: `apply.hooks.timeout`.
+    /// The time that an apply waits for the end of the workflow run. Default: `apply.hooks.timeout`.
     #[serde(default)]
     pub timeout: Option<Span>,
 }
 
-/// When a workflow runs.
+/// The time at which a workflow runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkflowTime {
-    /// Before the stack is changed.
+    /// The workflow runs before the stack is changed.
     Pre,
-    /// After everything of the stack is applied.
+    /// The workflow runs after everything of the stack is applied.
     Post,
 }
 

@@ -180,7 +180,8 @@ pub(super) fn keys_problem(
         (!is_vault(&store)).then(|| {
             (
                 format!("{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
-                "define the store there with `kind: vault`, or name a store of that kind".to_owned(),
+                "define the store under `secrets.stores` with `kind: vault`, or name a store of that kind"
+                    .to_owned(),
             )
         })
     })

@@ -163,7 +163,7 @@ pub(super) fn problem(name: &str, login: &LoginConfig) -> Option<(String, String
         (preview == Some(apply)).then(|| {
             (
                 format!("logins.{name}.{preview_key} is the identity of applies, which a preview never gets"),
-                format!("name one that only reads, or remove `{preview_key}`: previews then compare Specs"),
+                format!("name an identity that only reads, or remove `{preview_key}`: previews then compare Specs"),
             )
         })
     })

@@ -26,7 +26,7 @@ pub struct Notify {
     /// The language of the message. Default: `en`.
     #[serde(default)]
     pub lang: NotifyLanguage,
-    /// Who is mentioned when something failed or was stopped: `all`, or members by the ids of the chat.
+    /// The members to mention when something failed or was stopped: `all`, or members by the ids of the chat.
     #[serde(default)]
     pub mention: Vec<String>,
     /// The address that an `email` comes from.

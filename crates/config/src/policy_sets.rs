@@ -37,7 +37,7 @@ impl PolicyConfig {
                             "policy.sets: `{}` of set `{name}` is not a path of the repository",
                             path.escape_debug()
                         ),
-                        "write its path from the root, such as `ops/policy`",
+                        "write the path from the root, such as `ops/policy`",
                     ));
                 }
             }
@@ -69,7 +69,7 @@ impl PolicyConfig {
                 (_, Some(true)) => {
                     return Some((
                         format!(
-                            "policy.sets: set `{name}` names who may override it, and its `enforce` lets nobody"
+                            "policy.sets: set `{name}` names who may override it, but its `enforce` allows no override"
                         ),
                         "leave out `enforce`, or `override`",
                     ));
@@ -124,7 +124,7 @@ impl PolicyConfig {
                         "policy.exceptions: the exception for `{}` has no reason",
                         exception.resource.escape_debug()
                     ),
-                    "say why: the preview shows it",
+                    "write the reason: the preview shows it",
                 ));
             }
         }
@@ -174,11 +174,11 @@ mod tests {
             ),
             (
                 "{sets: [{name: a, path: p, enforce: always, override: {by: [a/b]}}]}",
-                "lets nobody",
+                "allows no override",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: advise, override: {by: [a/b]}}]}",
-                "lets nobody",
+                "allows no override",
             ),
             (
                 "{sets: [{name: a, path: p, enforce: override, override: {by: [a/b]}}, {name: b, path: p, override: {by: [c]}}]}",

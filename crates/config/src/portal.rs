@@ -17,12 +17,12 @@ const EVERY_STACK: &str = "**";
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Portal")]
 pub struct PortalConfig {
-    /// Where the scheduled drift check writes the pages of `konverge portal build`: an address as in `state.url`, of
-    /// a private bucket. Default: nowhere.
+    /// The address, as in `state.url`, of a private bucket to which the scheduled drift check writes the pages of
+    /// `konverge portal build`. Default: nowhere.
     pub publish: Option<String>,
     /// The login of `konverge serve`. Without it the server listens on addresses of its machine alone.
     pub login: Option<PortalLogin>,
-    /// What the groups of the login may see and do. Nobody else sees a stack.
+    /// The permissions of the groups of the login. Nobody else sees a stack.
     pub roles: Vec<PortalRoleRule>,
     /// Scripts that send a token of their own to `/api/v1`. No other token is accepted.
     pub workloads: Vec<PortalWorkload>,
@@ -81,7 +81,7 @@ pub enum PortalRole {
 pub struct PortalRoleRule {
     /// The groups, as the issuer names them.
     pub groups: Vec<String>,
-    /// The role.
+    /// The role that the groups have.
     pub role: PortalRole,
     /// A glob of folders of stacks, such as `appops/*/prod`. `**` is every stack.
     #[serde(rename = "match")]
@@ -92,13 +92,14 @@ pub struct PortalRoleRule {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalWorkload {
-    /// The issuer of its ID tokens: `https://token.actions.githubusercontent.com`.
+    /// The issuer of the ID tokens of the script: `https://token.actions.githubusercontent.com`.
     pub issuer: String,
-    /// The audience that its tokens must name.
+    /// The audience that the tokens of the script must name.
     pub audience: String,
-    /// The subjects, each as its tokens name it: `repo:acme/infra:ref:refs/heads/main`. Other subjects are refused.
+    /// The subjects, each as the tokens of the script name it: `repo:acme/infra:ref:refs/heads/main`. Other subjects
+    /// are refused.
     pub subjects: Vec<String>,
-    /// The role.
+    /// The role that the script has.
     pub role: PortalRole,
     /// A glob of folders of stacks, such as `appops/*/prod`. `**` is every stack.
     #[serde(rename = "match")]
@@ -277,7 +278,7 @@ fn login_problem(login: &PortalLogin) -> Option<(String, String)> {
                 "portal.login.{key}: `{}` is not an `https://` address",
                 address.escape_debug()
             ),
-            "write `https://HOST`; `http://` is accepted for 127.0.0.1, [::1] and localhost alone".to_owned(),
+            "write `https://HOST`; `http://` is accepted only for 127.0.0.1, [::1] and localhost".to_owned(),
         ));
     }
     let path = login.url.splitn(4, '/').nth(3).unwrap_or_default();

@@ -223,7 +223,7 @@ impl Config {
                 "{list}: `{}` is not the source of a provider",
                 source.escape_debug()
             ),
-            "write it as under `terraform.providers`, such as `hashicorp/vault`".to_owned(),
+            "write the source as under `terraform.providers`, such as `hashicorp/vault`".to_owned(),
         ))
     }
 
@@ -291,7 +291,7 @@ impl Config {
                         "apply.health_rules: `{}` is not a folder of the repository",
                         folder.escape_debug()
                     ),
-                    "write its path from the root, such as `ops/health`".to_owned(),
+                    "write the path from the root, such as `ops/health`".to_owned(),
                 )
             })
     }
@@ -300,7 +300,7 @@ impl Config {
         (self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop).then(|| {
             (
                 "drift.reconcile restores drift, but policy.drift stops a stack with drift".to_owned(),
-                "remove one of the two".to_owned(),
+                "remove one of the two keys".to_owned(),
             )
         })
     }

@@ -42,11 +42,11 @@ pub struct WaveConfig {
     /// A glob for the folders of stacks: `appops/*/prod-eu-*`. An identity is not matched: a pull request chooses it.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// How many of its stacks are applied at once: a number, or a share such as `25%`. The next ones follow when
-    /// these are ready. Default: all.
+    /// The number or the share (such as `25%`) of stacks of the wave that are applied at once. The next stacks follow
+    /// when these are ready. Default: all.
     #[serde(default)]
     pub at_once: Option<AtOnce>,
-    /// How long its stacks must stay ready before the gates are asked. Default: no time.
+    /// The time for which the stacks of the wave must stay ready before the gates are asked. Default: no time.
     #[serde(default)]
     pub bake: Option<Span>,
     /// The gates that must pass before the next wave: names under `gates`.
@@ -70,9 +70,9 @@ pub enum OnFailure {
 #[serde(try_from = "AtOnceForm", into = "AtOnceForm")]
 #[schemars(with = "AtOnceForm", inline)]
 pub enum AtOnce {
-    /// That many stacks.
+    /// A number of stacks.
     Stacks(u32),
-    /// That many hundredths of the wave, and at least one stack.
+    /// A percentage of the stacks of the wave, but at least one stack.
     Percent(u32),
 }
 
@@ -156,10 +156,11 @@ pub struct GateConfig {
     /// A CEL expression like `pass`: until it is true, there is too little data, and the gate waits until its deadline.
     #[serde(default)]
     pub least: Option<String>,
-    /// How long the gate may be unclear. Then the rollout stops. Default: 1 hour; an approval has no deadline.
+    /// The time for which the gate may be unclear; then the rollout stops. Default: 1 hour; an approval has no
+    /// deadline.
     #[serde(default)]
     pub deadline: Option<Span>,
-    /// Who must approve the next wave.
+    /// The people who must approve the next wave.
     #[serde(default)]
     pub approve: Option<GateApproval>,
 }
@@ -184,7 +185,7 @@ pub struct PrometheusConfig {
     pub values: BTreeMap<String, String>,
 }
 
-/// Who must approve the next wave.
+/// The people who must approve the next wave.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateApproval {
@@ -224,7 +225,7 @@ impl GateConfig {
                         format!("{at}: `pass`, `fail` and `least` read numbers, and an approval has none");
                     (
                         what,
-                        "remove them, or write a second gate with `prometheus`".to_owned(),
+                        "remove these keys, or write a second gate with `prometheus`".to_owned(),
                     )
                 })
             }

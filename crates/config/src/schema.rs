@@ -7,7 +7,7 @@ use super::Config;
 /// The address of the published schema.
 const ID: &str = "https://konverge.github.io/konverge/reference/konverge.schema.json";
 
-/// Returns the schema (draft 2020-12).
+/// Returns the JSON Schema of `konverge.yaml` (draft 2020-12).
 pub fn json_schema() -> Value {
     let mut schema = schemars::schema_for!(Config).to_value();
     if let Some(map) = schema.as_object_mut() {

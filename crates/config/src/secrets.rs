@@ -18,13 +18,13 @@ use konverge_secrets::GENERATED;
 pub struct SecretsConfig {
     /// The store that `ref://NAME/KEY` means.
     pub default: Option<String>,
-    /// What an apply does if the version of a secret moved since it was written. Default: `write`.
+    /// The reaction of an apply to a secret whose version changed since it was written. Default: `write`.
     pub rotation: Rotation,
     /// The stores by name.
     pub stores: BTreeMap<String, SecretStoreConfig>,
 }
 
-/// What an apply does if the version of a secret moved since it was written.
+/// The reaction of an apply to a secret whose version changed since it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rotation {
@@ -74,15 +74,15 @@ pub struct SecretStoreConfig {
     /// `azurekv:VAULT/keys/NAME`, `vault-transit:STORE/MOUNT/KEY`. No other key is asked.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Where in a Kubernetes object a reference may be written. Default: `secrets`.
+    /// The fields of a Kubernetes object that may contain a reference. Default: `secrets`.
     #[serde(default)]
     pub into: SecretTarget,
-    /// Which stacks may read which paths. Nothing may be read without a rule.
+    /// The paths that stacks may read. Nothing may be read without a rule.
     #[serde(default)]
     pub allow: Vec<SecretRule>,
 }
 
-/// Where in a Kubernetes object a reference to a secret of a store may be written.
+/// The fields of a Kubernetes object that may contain a reference to a secret of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretTarget {
@@ -93,12 +93,12 @@ pub enum SecretTarget {
     Any,
 }
 
-/// How a job logs in to a secret store. Credentials come from its environment, never from this file.
+/// The login of a job to a secret store. Credentials come from its environment, never from this file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SecretAuth")]
 pub struct SecretAuthConfig {
-    /// The method.
+    /// The login method of the store.
     pub method: SecretAuthMethod,
     /// The mount of the method in Vault. Default: its name.
     #[serde(default)]
@@ -114,7 +114,7 @@ pub struct SecretAuthConfig {
     pub audience: Option<String>,
 }
 
-/// How a job logs in.
+/// The method by which a job logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretAuthMethod {
@@ -212,7 +212,7 @@ impl SecretsConfig {
                     "secrets.default: there is no store `{}` under secrets.stores",
                     name.escape_debug()
                 ),
-                "define the store there, or name a defined one".to_owned(),
+                "define the store under `secrets.stores`, or name a defined one".to_owned(),
             ));
         }
         let mut stores = self.stores.iter();
@@ -286,7 +286,11 @@ impl SecretStoreConfig {
         // Without `mount`, a path could name any address of Vault's API, such as that of logins or of another engine.
         if self.kv == Some(1) && self.mount.is_none() {
             let why = "an engine of version 1 needs `mount`".to_owned();
-            return Some((".kv", why, "write `mount: kv`; paths are below it"));
+            return Some((
+                ".kv",
+                why,
+                "write the mount, such as `mount: kv`; the paths of secrets are below the mount",
+            ));
         }
         let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if let Some(region) = &self.region
@@ -330,7 +334,7 @@ impl SecretStoreConfig {
         if name.is_empty() || !name.chars().all(is_name) {
             return Some((
                 format!("{key}: the name of a store is made of letters, digits, `-` and `_`"),
-                "it stands between `ref+` and `://`".to_owned(),
+                "in a reference, the name stands between `ref+` and `://`".to_owned(),
             ));
         }
         if name == GENERATED {
@@ -362,7 +366,7 @@ impl SecretStoreConfig {
             Some(cluster) if !clusters(cluster) => {
                 return Some((
                     format!("{key}.cluster: `{cluster}` is not under `clusters`"),
-                    "define the cluster there, or name a defined one".to_owned(),
+                    "define the cluster under `clusters`, or name a defined one".to_owned(),
                 ));
             }
             _ => {}

@@ -173,7 +173,11 @@ impl Config {
                 "its state gets another repository id, and states with the old id are refused",
                 id,
             ),
-            setting("state.lease", "its lease has another term or another wait", lease),
+            setting(
+                "state.lease",
+                "the term of its lease, or the wait for the lease, changes",
+                lease,
+            ),
             setting(
                 "state.history",
                 "the number of old states that are kept changes",
@@ -257,7 +261,7 @@ impl Config {
             ),
             setting(
                 "apply.deployments",
-                "its applies become deployments on GitHub, or stop to be",
+                "its applies become deployments on GitHub, or no longer do",
                 deployments,
             ),
             setting(
@@ -288,12 +292,12 @@ impl Config {
             setting("policy.freeze", "its applies are frozen at other times", freeze),
             setting(
                 "policy.max_destructive",
-                "one apply may delete or replace another number of its resources",
+                "the number of its resources that one apply may delete or replace changes",
                 max_destructive,
             ),
             setting(
                 "policy.broken_base",
-                "a preview treats it differently if it already fails on the base",
+                "a preview treats the stack differently if the base already fails",
                 broken_base,
             ),
             setting(
@@ -385,7 +389,7 @@ impl<'a> StackSettings<'a> {
             ),
             setting(
                 "stacks[].policy",
-                "it needs other approvals or people, or is frozen at other times",
+                "the approvals or people that it needs, or the times when it is frozen, change",
                 policy,
             ),
             setting(

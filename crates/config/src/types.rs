@@ -52,23 +52,23 @@ pub struct Config {
     pub gates: BTreeMap<String, GateConfig>,
     /// Rules for stacks. For each key, the last rule that matches and has the key wins.
     pub stacks: Vec<StackRule>,
-    /// Where artifacts of stacks with `deliver` are pushed to, and where their controller is.
+    /// The registry for the artifacts of stacks with `deliver`, and the cluster of their controller.
     pub delivery: DeliveryConfig,
-    /// How KCL is compiled.
+    /// Settings of the KCL compiler.
     pub kcl: Kcl,
     /// The modules of AppConfigurations that run as processes, by the name of the dependency.
     pub modules: BTreeMap<String, ModuleConfig>,
-    /// How Terraform is run.
+    /// Settings of Terraform.
     pub terraform: TerraformConfig,
     /// The secret stores.
     pub secrets: SecretsConfig,
-    /// Who may read outputs of other stacks (`konverge/outputs`).
+    /// The stacks that may read outputs of other stacks (`konverge/outputs`).
     pub outputs: OutputsConfig,
-    /// How changes are applied.
+    /// Settings of an apply.
     pub apply: Apply,
-    /// What may be applied, for every stack; `stacks[].policy` narrows it.
+    /// The rules for what may be applied, for every stack; `stacks[].policy` makes them stricter.
     pub policy: PolicyConfig,
-    /// What `konverge check` validates beside stacks and KCL files.
+    /// The files that `konverge check` validates beside stacks and KCL files.
     pub checks: ChecksConfig,
     /// The scheduled drift check.
     pub drift: Drift,
@@ -117,9 +117,9 @@ pub struct State {
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Lease")]
 pub struct LeaseConfig {
-    /// How long a lease is valid without a renewal. Default: 60 s.
+    /// The time for which a lease is valid without a renewal. Default: 60 s.
     pub term: Span,
-    /// How long to wait for the lease of another run. Default: 10 minutes.
+    /// The time to wait for the lease of another run. Default: 10 minutes.
     pub wait: Span,
 }
 
@@ -132,7 +132,7 @@ impl Default for LeaseConfig {
     }
 }
 
-/// How to connect to a cluster.
+/// The connection to a cluster.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Cluster")]
@@ -196,7 +196,7 @@ pub struct StackRule {
     pub ignore: Option<Vec<String>>,
 }
 
-/// Who may change a set of stacks.
+/// The rules for changes of a set of stacks.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StackPolicy {
@@ -204,11 +204,11 @@ pub struct StackPolicy {
     pub approvals: Option<u32>,
     /// Teams (`org/team`) or users; one of them must have approved.
     pub reviewers: Vec<String>,
-    /// Who may merge or dispatch an apply. Empty: everybody whom GitHub allows.
+    /// The people who may merge or dispatch an apply. Empty: everybody whom the forge allows.
     pub actors: Vec<String>,
     /// Periods in which nothing is applied.
     pub freeze: Vec<FreezeConfig>,
-    /// How many resources of a stack one apply may delete or replace without a separate approval.
+    /// The number of resources of a stack that one apply may delete or replace without another approval.
     pub max_destructive: Option<u32>,
 }
 
@@ -221,23 +221,23 @@ pub struct FreezeConfig {
     pub from: String,
     /// The end, as RFC 3339.
     pub until: String,
-    /// The reason.
+    /// The reason for the freeze, which refused applies show.
     #[serde(default)]
     pub reason: String,
 }
 
-/// How KCL is compiled.
+/// Settings of the KCL compiler.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kcl {
     /// The version of the official KCL core. Default: the version that this Konverge recommends.
     pub version: Option<String>,
-    /// Whether a missing core, with its pinned hash, is installed without being asked for. Default: `manual`.
+    /// The installation of a missing core, with its pinned hash: by hand or automatically. Default: `manual`.
     pub install: CoreInstall,
     /// The Kusion version whose rules for `kcl.yaml` and `ci-test/settings.yaml` apply.
     pub settings: SettingsOrder,
-    /// Whether a kernel without full sandbox support stops the run. Default: `required` in `konverge ci` for
-    /// pull requests, otherwise `best-effort`.
+    /// The requirement of a sandbox: a kernel without full support stops the run or not. Default: `required` in
+    /// `konverge ci` for pull requests, otherwise `best-effort`.
     pub sandbox: Option<Sandbox>,
     /// The number of concurrent compilers. Default: the number of cores.
     pub workers: Option<u32>,
@@ -254,7 +254,7 @@ impl Kcl {
     }
 }
 
-/// What a module may do while it runs.
+/// The permissions and limits of a module while it runs.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Module")]
@@ -265,7 +265,7 @@ pub struct ModuleConfig {
     pub timeout: Option<Span>,
 }
 
-/// Whether a kernel without full sandbox support stops the run.
+/// The requirement of a sandbox: a kernel without full support stops the run or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sandbox {
@@ -275,7 +275,7 @@ pub enum Sandbox {
     BestEffort,
 }
 
-/// How Terraform is run.
+/// Settings of Terraform.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Terraform")]
@@ -312,7 +312,7 @@ pub struct Provider {
     pub hashes: Vec<String>,
 }
 
-/// How changes are applied.
+/// Settings of an apply.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Apply {
@@ -320,14 +320,14 @@ pub struct Apply {
     pub parallel_stacks: Option<u32>,
     /// The maximum number of resources of one stack applied concurrently. Default: 16.
     pub parallel_resources: Option<u32>,
-    /// How long a resource may take to become ready, or to be deleted. Default: 10 minutes.
+    /// The time that a resource may take to become ready, or to be deleted. Default: 10 minutes.
     pub ready_timeout: Option<Span>,
-    /// How long a failure that waiting does not fix (no such image) must last before the wait ends. Default: 30 s.
+    /// The time after which a failure that waiting does not fix (no such image) ends the wait. Default: 30 s.
     pub fail_early_after: Option<Span>,
     /// A folder of the repository with your own rules of readiness: `<group>/<Kind>/health.lua`, `health.cel.yaml` or
     /// `health.k`. `konverge health --rules` tries them.
     pub health_rules: Option<String>,
-    /// What happens if another field manager owns a field that the Spec sets. Default: `restore`.
+    /// The reaction to another field manager that owns a field which the Spec sets. Default: `restore`.
     pub conflicts: ConflictsConfig,
     /// Create a GitHub deployment per apply. Needs `deployments: write`; at most 20 environments per run.
     pub deployments: bool,
@@ -335,22 +335,22 @@ pub struct Apply {
     pub hooks: Hooks,
 }
 
-/// What may be applied, for every stack; `stacks[].policy` narrows it.
+/// The rules for what may be applied, for every stack; `stacks[].policy` makes them stricter.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Policy")]
 pub struct PolicyConfig {
-    /// What an apply does about fields that others changed since the last apply. Default: `restore`.
+    /// The reaction of an apply to fields that others changed since the last apply. Default: `restore`.
     pub drift: DriftPolicy,
     /// The number of approvals that a pull request needs before its changes are applied. Default: none.
     pub approvals: Option<u32>,
     /// Teams (`org/team`) or users; one of them must have approved.
     pub reviewers: Vec<String>,
-    /// Who may merge or dispatch an apply. Empty: everybody whom GitHub allows.
+    /// The people who may merge or dispatch an apply. Empty: everybody whom the forge allows.
     pub actors: Vec<String>,
     /// Periods in which nothing is applied.
     pub freeze: Vec<FreezeConfig>,
-    /// How many resources of a stack one apply may delete or replace without a separate approval. Default: 10.
+    /// The number of resources of a stack that one apply may delete or replace without another approval. Default: 10.
     pub max_destructive: Option<u32>,
     /// Rules that are evaluated on the plan of each changed stack.
     pub sets: Vec<PolicySetConfig>,
@@ -359,10 +359,10 @@ pub struct PolicyConfig {
     /// Earlier names of stacks whose policies no longer apply. Without such a line, sets, approvals, limits, freezes
     /// and workflows follow a stack that gets another folder or identity.
     pub ended_names: Vec<EndedNameConfig>,
-    /// Whether a preview fails for a stack that the base breaks in the same way. Default: `pass`.
+    /// The result of a preview with a stack that fails on the base in the same way. Default: `pass`.
     pub broken_base: BrokenBase,
-    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab): who approves may have pushed it
-    /// under another's name. Without it, rules that ask for approvals stop the apply there.
+    /// Let approvals count at a forge that does not say who pushed (Gitea, GitLab), although an approver may have pushed
+    /// the change under another name. Without this key, rules that ask for approvals stop the apply at such a forge.
     pub unknown_pushers: bool,
 }
 
@@ -375,11 +375,11 @@ pub struct EndedNameConfig {
     pub stacks: String,
     /// A glob for the earlier folders or identities.
     pub was: String,
-    /// The reason.
+    /// The reason why policies for the earlier name no longer apply.
     pub reason: String,
 }
 
-/// Whether a preview fails because of stacks that fail without the change.
+/// The result of a preview with stacks that fail without the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BrokenBase {
@@ -390,7 +390,7 @@ pub enum BrokenBase {
     Fail,
 }
 
-/// What `konverge check` validates beside stacks and KCL files.
+/// The files that `konverge check` validates beside stacks and KCL files.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Checks")]
@@ -438,8 +438,7 @@ pub struct PolicySetConfig {
     /// The version of Rego. Default: `v1`.
     #[serde(default)]
     pub rego: RegoVersion,
-    /// What rules in Rego get as their input. Default: `plan`. Other languages get the requests that the apply would
-    /// send.
+    /// The input of rules in Rego. Default: `plan`. Other languages get the requests that the apply would send.
     #[serde(default)]
     pub input: Option<PolicyInput>,
     /// A glob for the folder or the identity of the stacks. Write folders: a pull request chooses identities. Default:
@@ -452,10 +451,10 @@ pub struct PolicySetConfig {
     /// Files (`.json`, `.yaml`) of the repository that Rego reads below `data`.
     #[serde(default)]
     pub data: Vec<String>,
-    /// What a denial does. Default: `override` with `override.by`, else `always`.
+    /// The effect of a denial. Default: `override` with `override.by`, else `always`.
     #[serde(default)]
     pub enforce: Option<PolicyEnforcement>,
-    /// Who may override a denial.
+    /// The people who may override a denial.
     #[serde(default, rename = "override")]
     pub overriders: Option<PolicyOverriders>,
 }
@@ -478,7 +477,7 @@ impl PolicySetConfig {
     }
 }
 
-/// Who may override a denial.
+/// The people who may override a denial.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyOverriders {
@@ -510,7 +509,7 @@ pub enum RegoVersion {
     V0,
 }
 
-/// What rules in Rego get as their input.
+/// The input of rules in Rego.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyInput {
@@ -523,7 +522,7 @@ pub enum PolicyInput {
     Tfplan,
 }
 
-/// What a denial does.
+/// The effect of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyEnforcement {
@@ -552,7 +551,7 @@ pub struct PolicyExceptionConfig {
     pub stacks: Option<String>,
     /// The first day on which the exception no longer applies, in UTC (`2027-01-31`), or a time as RFC 3339.
     pub until: String,
-    /// The reason.
+    /// The reason for the exception.
     pub reason: String,
 }
 
@@ -569,7 +568,7 @@ impl PolicyExceptionConfig {
     }
 }
 
-/// What an apply does about fields that others changed since the last apply.
+/// The reaction of an apply to fields that others changed since the last apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DriftPolicy {
@@ -588,7 +587,7 @@ pub struct Drift {
     pub stacks_per_run: Option<u32>,
     /// The time after which no further stack is started. Default: none.
     pub budget: Option<Span>,
-    /// Whether drift is restored.
+    /// The reaction of a scheduled drift check to drift.
     pub reconcile: Reconcile,
     /// Warn if the last successful run is older than this. Default: 2 days.
     pub stale_after: Option<Span>,
@@ -603,7 +602,7 @@ impl Drift {
     }
 }
 
-/// Whether drift is restored.
+/// The reaction of a scheduled drift check to drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reconcile {
@@ -615,7 +614,7 @@ pub enum Reconcile {
     Restore,
 }
 
-/// Whether a KCL core that is missing is installed without being asked for.
+/// The installation of a missing KCL core: by hand or automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CoreInstall {
@@ -626,7 +625,7 @@ pub enum CoreInstall {
     Auto,
 }
 
-/// What happens if another field manager owns a field that the Spec sets.
+/// The reaction to another field manager that owns a field which the Spec sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Conflicts")]

@@ -19,7 +19,7 @@ pub(super) fn problem(application: &Value, artifact: &str, tag: &str) -> Option<
         if !is_empty(other) || other.is_object() {
             return Some(DeliveryProblem::new(
                 format!("it reads `spec.{key}`"),
-                "remove it and set `spec.source`: the artifact is the only source",
+                "remove this key and set `spec.source`: the artifact is the only source",
             ));
         }
     }
@@ -93,7 +93,7 @@ fn rendering_problem(source: &Value) -> Option<DeliveryProblem> {
         if !is_empty(&source[key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.source.{key}` changes the objects"),
-                "remove it: the controller would apply something else than the reviewed objects",
+                "remove this key: the controller would apply something else than the reviewed objects",
             ));
         }
     }

@@ -56,7 +56,7 @@ pub(crate) struct DeliveryTarget {
 /// The objects of a controller in the cluster.
 #[derive(Debug)]
 pub(crate) enum ControllerObjects {
-    /// An Application.
+    /// An Application of Argo CD.
     Argocd(Value),
     /// An OCIRepository, and the Kustomizations that read from it.
     Flux(Value, Vec<Value>),

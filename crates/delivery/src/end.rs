@@ -15,7 +15,7 @@ use konverge_kubernetes::{FIELD_MANAGER, Kubernetes};
 use super::{controller::managers_besides, record::DeliveryRecord};
 
 /// The reason for the end of an earlier delivery.
-pub(crate) const OTHER_RULE: &str = "konverge.yaml has another rule for it now";
+pub(crate) const OTHER_RULE: &str = "konverge.yaml has another delivery rule for the stack now";
 pub(crate) const NO_OBJECTS: &str = "its Spec has no objects any more";
 
 /// Returns an error if the controller's object of an earlier delivery still exists: the controller would revert or

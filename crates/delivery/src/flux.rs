@@ -49,7 +49,7 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
     ] {
         if !is_empty(&source["spec"][key]) {
             return Some(DeliveryProblem::new(
-                format!("`spec.{key}` changes what is read"),
+                format!("`spec.{key}` changes which files the controller reads"),
                 remedy,
             ));
         }
@@ -77,7 +77,7 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         return Some(if is_own {
             DeliveryProblem::new(
                 "`spec.kubeConfig` sends the objects to another cluster than that of the stack",
-                "remove it; or set `delivery.cluster` in konverge.yaml, if Flux runs in another cluster",
+                "remove this key; or set `delivery.cluster` in konverge.yaml, if Flux runs in another cluster",
             )
         } else {
             DeliveryProblem::new(
@@ -107,13 +107,13 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
         if !is_empty(&one["spec"][key]) {
             return Some(DeliveryProblem::new(
                 format!("`spec.{key}` changes the objects or where they go"),
-                "remove it: the controller would apply something else than the reviewed objects",
+                "remove this key: the controller would apply something else than the reviewed objects",
             ));
         }
     }
     if one["spec"]["wait"] != true {
         return Some(DeliveryProblem::new(
-            "it does not wait until its objects are ready",
+            "`spec.wait` is not true, so the Kustomization does not wait until its objects are ready",
             "set `spec.wait: true`",
         ));
     }

@@ -260,7 +260,7 @@ impl DeliveredObjects {
         if let Some(file) = objects.unread(files.paths()) {
             let what = format!("no Kustomization of {} reads `{file}`", self.target.title());
             return Err(UserError::new(ErrorKind::Policy, what).hint(format!(
-                "the stack has levels that are new: {}",
+                "apply the Kustomizations of the new levels of the stack first: {}",
                 self.target.export_hint(&self.stack)
             )));
         }

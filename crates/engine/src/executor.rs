@@ -55,7 +55,7 @@ const NOT_PLANNED: &str = "could not be planned";
 /// The prefix of the failure message if the end of an apply could not be checked.
 const NOT_CHECKED: &str = "everything was applied, but the check that it still exists failed";
 
-/// The result of an apply.
+/// The result of the apply of one stack.
 pub struct Applied {
     /// The result of the stack, with those of its resources.
     pub outcome: StackOutcome,

@@ -62,6 +62,6 @@ fn masked(id: &ResourceId) -> UserError {
         "the `pre-destroy` hook `{id}` cannot run: its Job has secret values, which the state does not hold"
     );
     UserError::new(ErrorKind::Spec, what)
-        .hint("read them from a Secret by `envFrom` or `secretKeyRef`, and apply that before the stack is deleted")
+        .hint("let the Job read these values from a Secret by `envFrom` or `secretKeyRef`, and apply this change before the stack is deleted")
         .hint("to delete the stack without the hook, remove the Job from the Spec and apply that first")
 }

@@ -88,8 +88,8 @@ fn annotation<'a>(recorded: &'a Recorded, key: &str) -> Option<&'a str> {
     annotations.get(key).and_then(Value::as_str)
 }
 
-/// Decides which hooks run once the whole plan is known. `failed` hooks stay in the plan only if it has a change, and
-/// each hook that runs gets a note with the reason.
+/// Decides which hooks run once the whole plan is known. Hooks that run after a failed apply stay in the plan only if
+/// the plan has a change. Each hook that runs gets a note with the reason.
 pub(super) fn settle(stack: &StackId, tasks: &HookTasks, planned: &mut [Option<PlannedResource>]) {
     if tasks.is_empty() {
         return;

@@ -40,9 +40,9 @@ const PROMOTION: Waiting = Waiting {
 /// The errors that a run makes, and when it is stopped.
 #[derive(Default)]
 pub(super) struct Faults {
-    /// These cannot be planned, for a reason that stops the stack.
+    /// The names of objects that cannot be planned, for a reason that stops the stack.
     pub refused: BTreeSet<&'static str>,
-    /// These cannot be planned because a tool is missing.
+    /// The names of objects that cannot be planned because a tool is missing.
     pub without_tool: BTreeSet<&'static str>,
     /// The names of objects that cannot be written.
     pub broken: BTreeSet<&'static str>,

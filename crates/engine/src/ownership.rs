@@ -12,7 +12,7 @@ use konverge_base::{
 pub struct ClaimQuestion<'a> {
     /// The resource that another stack may own.
     pub item: &'a Item,
-    /// The planned action.
+    /// The planned action on the object.
     pub about: ClaimedObject,
 }
 
@@ -55,7 +55,7 @@ pub enum OwnerClaim {
 pub struct HeldObjects {
     /// The stack that records the objects.
     pub stack: StackId,
-    /// The objects.
+    /// The objects that the stack holds.
     pub ids: Vec<ResourceId>,
     /// True if the objects may be deleted, because their stack removes them in the same change.
     pub may_go: bool,
@@ -163,7 +163,7 @@ fn not_recorded_elsewhere(
         format!("stack `{other}` has taken over the same object (`{IMPORT_ID}`)")
     };
     Err(UserError::new(ErrorKind::Policy, what)
-        .hint(format!("only one stack can own an object: remove it from this one or of `{other}`"))
+        .hint(format!("only one stack can own an object: remove the object from this stack or from `{other}`"))
         .hint(format!(
             "to make `{other}` forget it: `konverge state forget {other} '{}'` removes only the record; live objects are not changed",
             planned.item.id
@@ -187,7 +187,7 @@ fn let_go(
             "it would be destroyed, while stack `{other}` now wants a resource of the same id"
         ))
         .hint(format!(
-            "Terraform resources do not move between stacks automatically: forget it here (`konverge state forget {stack} '{}'`), \
+            "Terraform resources do not move between stacks automatically: forget the resource here (`konverge state forget {stack} '{}'`), \
              and import it into `{other}` with the extension `kusionstack.io/import-id`",
             planned.item.id
         ))
@@ -219,7 +219,7 @@ fn let_go(
         // compiles.
         (OwnerClaim::Unclear(other) | OwnerClaim::SameId(other), None)
             if planned.public.data_loss || planned.public.runtime == RuntimeKind::Terraform => Err(refused(format!(
-            "it would be deleted with what it holds, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
+            "it would be deleted with the objects in it, and Konverge cannot tell whether it moves to stack `{other}`, whose Spec cannot be compiled"
         ))
         .hint(format!("fix `{other}` first: `konverge build {other}` says what is wrong"))
         .hint(format!(
@@ -270,7 +270,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
         .filter(|held| held.is_leaving)
         .fold(failure, |failure, held| {
             failure.hint(format!(
-                "`{}` no longer has them, but is not applied yet: apply it first",
+                "`{}` no longer has these objects, but is not applied yet: apply the stack first",
                 held.stack
             ))
         });
@@ -279,7 +279,7 @@ fn emptied(mut planned: PlannedResource, held: &[HeldObjects]) -> Result<Planned
     } else {
         failure
             .hint("remove these objects from their stacks in the same change, or move them somewhere else first")
-            .hint("to keep it in the cluster without managing it, set `konverge/keep: \"true\"` on it in a change of its own")
+            .hint("to keep the object in the cluster without managing it, set `konverge/keep: \"true\"` on it in a change of its own")
     })
 }
 
@@ -398,7 +398,7 @@ mod tests {
         assert!(!refused.message.contains("c/prod"), "{refused}");
         let later = ask(vec![held("b/prod", 1, false, true)]).unwrap_err();
         assert_eq!(later.hints.len(), 1, "{later}");
-        assert!(later.hints[0].contains("apply it first"), "{later}");
+        assert!(later.hints[0].contains("apply the stack first"), "{later}");
         let gone = ask(vec![held("b/prod", 2, true, true)]).unwrap().public;
         assert_eq!(gone.action, Action::Delete);
         assert!(

@@ -124,7 +124,7 @@ fn unite_delivered(drafts: &mut [DraftNode]) -> Result<(), UserError> {
             let (id, object) = (&draft.item.id, &drafts[on].item.id);
             let what = format!("`{id}` needs `{object}`, which a controller delivers after Terraform");
             return Err(UserError::new(ErrorKind::Spec, what).hint(
-                "move one of the two into a stack of its own, or remove `deliver` from the rule of this stack",
+                "move one of the two resources into a stack of its own, or remove `deliver` from the rule of this stack",
             ));
         }
     }
@@ -225,7 +225,7 @@ fn claimed_objects(drafts: &[DraftNode]) -> Result<HashMap<Object<'_>, &Resource
         };
         if let Some(other) = claimed.insert(key, &wanted.id) {
             let what = format!("`{other}` and `{}` are the same object", wanted.id);
-            return Err(UserError::new(ErrorKind::Spec, what).hint("keep one of the two"));
+            return Err(UserError::new(ErrorKind::Spec, what).hint("keep one of the two resources"));
         }
     }
     Ok(claimed)

@@ -25,16 +25,16 @@ const BY_STORE: &str =
 /// A value that a stack publishes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishedValue {
-    /// The value.
+    /// The value of the output.
     pub value: Value,
-    /// The resources that it is read from.
+    /// The resources from which the value is read.
     pub resources: BTreeSet<ResourceId>,
 }
 
 /// The outputs that a stack publishes after an apply.
 #[derive(Debug, Clone, Default)]
 pub struct Publication {
-    /// The values.
+    /// The values by the name of the output.
     pub values: BTreeMap<OutputName, PublishedValue>,
     /// The outputs that have no value, with the reason: a resource has no such value, or it is secret, too large or no
     /// plain data.

@@ -22,7 +22,7 @@ pub(super) fn cluster_of(
         Some(Value::String(name)) => name.parse().map(Some).map_err(|error| {
             UserError::from_error(ErrorKind::Spec, error)
                 .context(format!("extension `cluster` of `{}`", resource.id))
-                .hint("set it to a name that `konverge.yaml` defines under `clusters`")
+                .hint("set the extension to a name that `konverge.yaml` defines under `clusters`")
         }),
         Some(_) => Err(UserError::new(
             ErrorKind::Spec,

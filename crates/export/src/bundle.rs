@@ -37,7 +37,7 @@ pub struct LeaveOut {
 /// A resource that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OmittedResource {
-    /// The resource.
+    /// The resource that is left out.
     pub id: ResourceId,
     /// The word of `--leave-out` by which the resource is left out.
     pub because: &'static str,
@@ -55,7 +55,7 @@ impl OmittedResource {
 /// The inputs of a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct BundleRequest<'a> {
-    /// The stack.
+    /// The stack to export.
     pub stack: &'a StackId,
     /// The commit that was compiled; `None` for a working tree or a file.
     pub commit: Option<&'a CommitId>,
@@ -132,7 +132,7 @@ pub(crate) struct BundleEdge {
 /// A compiled stack, ready for a target.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    /// The stack.
+    /// The exported stack.
     pub stack: StackId,
     /// The commit that was compiled.
     pub commit: Option<CommitId>,

@@ -130,7 +130,7 @@ pub struct NeededValue {
 /// A location in an object.
 #[derive(Debug, Clone, Serialize)]
 pub struct Place {
-    /// The object.
+    /// The object that has the value.
     pub id: ResourceId,
     /// The path, as a JSON pointer (RFC 6901).
     pub path: String,

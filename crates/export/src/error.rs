@@ -19,7 +19,7 @@ pub enum ExportError {
     /// The target cannot express some resources.
     #[error("`{stack}` cannot be exported for {target}: {}", list(.refusals))]
     Refused {
-        /// The stack.
+        /// The stack that cannot be exported.
         stack: StackId,
         /// The name of the target.
         target: &'static str,
@@ -29,7 +29,7 @@ pub enum ExportError {
     /// The resources belong to more than one cluster.
     #[error("`{stack}` has resources of {} clusters ({}), but an export can be for only one cluster", .clusters.len(), .clusters.join(", "))]
     Clusters {
-        /// The stack.
+        /// The stack that cannot be exported.
         stack: StackId,
         /// The names of the clusters, sorted.
         clusters: Vec<String>,
@@ -38,7 +38,7 @@ pub enum ExportError {
     #[error("`{0}` has no Kubernetes object that can be exported")]
     Empty(StackId),
     /// Helm refuses this chart name.
-    #[error("`{}` is not a name of a chart: {why}", .name.escape_debug())]
+    #[error("`{}` is not a valid chart name: {why}", .name.escape_debug())]
     ChartName {
         /// The chart name.
         name: String,
@@ -58,9 +58,9 @@ pub enum ExportError {
 /// A resource that cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExportRefusal {
-    /// The resource.
+    /// The resource that cannot be exported.
     pub id: ResourceId,
-    /// The reason.
+    /// The reason why the resource cannot be exported.
     pub why: Why,
 }
 
@@ -136,8 +136,8 @@ impl ExportRefusal {
     fn hint(&self) -> String {
         match &self.why {
             Why::SecretCopy(path, _) => format!(
-                "let the pod take it from the Secret (`valueFrom.secretKeyRef`, `envFrom`, a volume); or, if everyone may read it, \
-                 carry it as it is with `--in-clear '{}'`",
+                "let the pod take the value from the Secret (`valueFrom.secretKeyRef`, `envFrom`, a volume); or, if everyone may \
+                 read the value, export it in clear text with `--in-clear '{}'`",
                 place_name(&self.id, path).escape_debug()
             ),
             why => why.hint().to_owned(),
@@ -155,7 +155,7 @@ impl Why {
             Self::SecretData(_) => {
                 "a Helm chart takes the data from its user: `konverge export helm`; `--leave-out secrets` leaves the Secrets out and lists them"
             }
-            Self::SecretCopy(..) => "let the pod take it from the Secret",
+            Self::SecretCopy(..) => "let the pod take the value from the Secret",
             Self::NotText(_) => "write the value as text",
             Self::Reference(_) => "write the reference as the page on the Spec shows",
             Self::NotAnObject(_) => {

@@ -12,7 +12,7 @@ use crate::{
 /// Files by their path, with `/` between folders.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// The result of an export.
+/// The exported files, and the document that describes them.
 #[derive(Debug, Clone)]
 pub struct Exported {
     /// The files, without `konverge.json`.

@@ -18,7 +18,7 @@ pub(crate) fn object_text(body: &Map<String, Value>) -> String {
     document_text(&Value::Object(body.clone()))
 }
 
-/// Writes any document as YAML, in the same way as [`object_text`].
+/// Writes a document as YAML with sorted keys, so that the text does not depend on the order of its keys.
 pub(crate) fn document_text(document: &Value) -> String {
     let sorted = sorted(document);
     // Block scalars are easy to read and compare. But parsers of block scalars change tabs, trailing spaces and

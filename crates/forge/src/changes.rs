@@ -12,7 +12,7 @@ use konverge_base::model::CommitId;
 pub struct PullRequest {
     /// Number of the pull request.
     pub number: u64,
-    /// The author.
+    /// The login of the author.
     pub author: String,
     /// The last head. It does not change when the branch moves after the merge.
     pub head: CommitId,
@@ -51,7 +51,7 @@ impl DefaultBranch {
 /// A commit and the people whom it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contribution {
-    /// The commit.
+    /// The commit that the person wrote or pushed.
     pub commit: CommitId,
     /// The parents; several parents mean a merge.
     pub parents: Vec<CommitId>,

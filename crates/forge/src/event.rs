@@ -34,7 +34,7 @@ pub enum JobEvent {
     },
     /// The workflow was started manually.
     WorkflowDispatch {
-        /// The inputs.
+        /// The inputs of the workflow, by name.
         inputs: BTreeMap<String, String>,
         /// The ref that the user chose; any branch is possible.
         ref_name: String,
@@ -72,7 +72,7 @@ pub struct PullRequestEvent {
     pub base_changed: bool,
     /// Number of the pull request.
     pub number: u64,
-    /// The author.
+    /// The login of the author.
     pub author: String,
     /// The tip of the target branch at the time of the event. The merge commit may have a newer tip as its parent.
     pub base: CommitId,

@@ -41,7 +41,7 @@ impl ForgeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{forge} has no {what}")]
 pub struct Unsupported {
-    /// The forge.
+    /// The forge that lacks the feature.
     pub forge: ForgeKind,
     /// The missing feature, as a noun: `deployments`.
     pub what: &'static str,
@@ -63,7 +63,7 @@ pub struct TwoForges {
 /// The forge that runs the job, and the variable that identified it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetectedForge {
-    /// The forge.
+    /// The detected forge.
     pub kind: ForgeKind,
     /// The variable that the forge's runner sets to `true`.
     pub variable: &'static str,

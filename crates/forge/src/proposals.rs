@@ -9,7 +9,7 @@ use konverge_base::model::{CommitId, RepoPath};
 /// Files to commit to a branch of Konverge.
 #[derive(Debug, Clone, Copy)]
 pub struct FilesCommit<'a> {
-    /// The branch.
+    /// The branch that gets the commit.
     pub branch: &'a str,
     /// The commit of the default branch whose files were edited.
     pub base: &'a CommitId,

@@ -216,8 +216,8 @@ impl Changes for Client {
     }
 }
 
-/// How Gitea names people. The committer of a merge is the person who clicked the button. A private address is
-/// `LOGIN@noreply.HOST`.
+/// The names of people in commits at Gitea. The committer of a merge is the person who clicked the button. A private
+/// address is `LOGIN@noreply.HOST`.
 const NAMES: CommitNames = CommitNames {
     forge: ForgeKind::Gitea,
     itself: None,

@@ -67,7 +67,7 @@ impl App {
         let key =
             jsonwebtoken::EncodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| ForgeError::Runner {
                 message: format!("{APP_KEY} is not a private key"),
-                hint: "set it to the App's whole private key file, from `-----BEGIN RSA PRIVATE KEY-----` on"
+                hint: "set the variable to the App's whole private key file, from `-----BEGIN RSA PRIVATE KEY-----` on"
                     .to_owned(),
             })?;
         let auth = AuthState::App(AppAuth {

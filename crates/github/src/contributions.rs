@@ -12,7 +12,7 @@ const CONTENTS: TokenPermission = TokenPermission("contents: read");
 /// The maximum number of pages with 100 commits each. If there are more, the contributors are unknown.
 pub(super) const MOST_PAGES: usize = 10;
 
-/// How GitHub names people. The committer of its merges is `web-flow`. A private address is
+/// The names of people in commits at GitHub. The committer of its merges is `web-flow`. A private address is
 /// `ID+LOGIN@users.noreply…`, also with the host of a GitHub Enterprise Server.
 pub(super) const NAMES: CommitNames = CommitNames {
     forge: ForgeKind::Github,

@@ -49,7 +49,7 @@ impl<'a> Variables<'a> {
 pub(super) fn unusable(name: &str, value: &str) -> ForgeError {
     ForgeError::Runner {
         message: format!("{name} has the invalid value `{}`", value.escape_debug()),
-        hint: "remove it from `variables:` of the pipeline: GitLab sets it".to_owned(),
+        hint: "remove the variable from `variables:` of the pipeline: GitLab sets it".to_owned(),
     }
 }
 

@@ -5,7 +5,7 @@
 pub(super) enum NoteTarget {
     /// A merge request.
     MergeRequest,
-    /// An issue.
+    /// An issue of the project.
     Issue,
 }
 

@@ -57,7 +57,7 @@ impl Client {
         let notes = self.learned.notes.lock().expect("no panic while locked");
         let (target, number) = *notes.get(&id).ok_or_else(|| ForgeError::NotFound {
             forge: ForgeKind::Gitlab,
-            operation: format!("note {id}, which was not listed before"),
+            operation: format!("finding the target of note {id}, which was not listed before"),
             permission: "the scope `api`".to_owned(),
         })?;
         let path = format!("/{}/{number}/notes/{id}", target.folder());

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The permission to read the members of a private group: only its members have it.
-const GROUP: TokenPermission = TokenPermission("the scope `api`, of a member of the group");
+const GROUP: TokenPermission = TokenPermission("the scope `api` and membership of the group");
 
 /// The first version of GitLab that reports the time of an approval.
 const APPROVAL_TIMES: &str = "18.5";
@@ -138,7 +138,7 @@ impl People for Client {
         if !found.full_path.eq_ignore_ascii_case(&name) {
             return Err(ForgeError::NotFound {
                 forge: ForgeKind::Gitlab,
-                operation: format!("GET {group}: it is another group now"),
+                operation: format!("GET {group}: the path belongs to another group now"),
                 permission: GROUP.0.to_owned(),
             });
         }

@@ -141,7 +141,8 @@ impl Runs for Client {
         let own = self.job.as_ref().filter(|own| own.pipeline == job.run_id);
         let own = own.ok_or_else(|| ForgeError::Runner {
             message: "failed to find the attempt of this job: CI_JOB_ID or CI_JOB_NAME is missing".to_owned(),
-            hint: "GitLab sets them; in a container of its own pass the CI_ variables on".to_owned(),
+            hint: "GitLab sets these variables; in a container of its own pass the CI_ variables on"
+                .to_owned(),
         })?;
         let path = self.path(&format!("/pipelines/{}/jobs?include_retried=true", own.pipeline));
         let jobs: Vec<Job> = self.list(&path, READ).await?;
@@ -209,7 +210,7 @@ impl Client {
                 message: format!(
                     "the project has more than {MOST_SCHEDULES} pipeline schedules, too many to ask each for its variables"
                 ),
-                hint: "delete those that nobody needs, in Build, Pipeline schedules".to_owned(),
+                hint: "delete the schedules that nobody needs, in Build, Pipeline schedules".to_owned(),
             });
         }
         for Listed { id } in schedules {
@@ -226,7 +227,7 @@ impl Client {
                         message: format!(
                             "the pipeline schedule {id} has variables, which override GitLab's own variables, such as the commit and who started the pipeline"
                         ),
-                        hint: "delete its variables in Build, Pipeline schedules; inputs of a schedule stay possible"
+                        hint: "delete the variables of the schedule in Build, Pipeline schedules; its inputs stay possible"
                             .to_owned(),
                     });
                 }

@@ -6,7 +6,7 @@ use konverge_base::error::{ErrorKind, UserError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The document contains nothing of this kind.
-    #[error("there is no {0} in it")]
+    #[error("the document has no {0}")]
     Nothing(&'static str),
     /// The CRD has an API version that servers no longer support.
     #[error("`{}` is an object of apiextensions.k8s.io/v1beta1, which no supported server reads", .0.escape_debug())]
@@ -16,7 +16,7 @@ pub enum ModelError {
     Form {
         /// The path in the document.
         place: String,
-        /// The problem.
+        /// The problem at this path.
         what: &'static str,
     },
     /// A reference whose target does not exist.
@@ -37,9 +37,9 @@ pub enum ModelError {
     #[error("two different schemas are called `{}`", .0.escape_debug())]
     Twice(String),
     /// The requested kind does not exist.
-    #[error("there is no kind `{}` in it", .kind.escape_debug())]
+    #[error("the document has no kind `{}`", .kind.escape_debug())]
     UnknownKind {
-        /// The kind.
+        /// The kind that was asked for.
         kind: String,
         /// Similar kinds that exist.
         known: Vec<String>,

@@ -9,7 +9,7 @@ use crate::{
     schema::{ModelObject, ModelType, ModelValue, ValueCheck},
 };
 
-/// How the server uses the schemas of a document.
+/// The server's use of the schemas of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerRules {
     /// Custom resources: the server sets defaults first, and then validates with the schema.

@@ -23,7 +23,7 @@ pub(crate) enum ReferenceTarget<'a> {
 /// Translates the schemas of one document.
 pub(crate) struct SchemaReader<'r, 'a> {
     resolve: Resolve<'r, 'a>,
-    /// How the server uses the schemas.
+    /// The server's use of the schemas: custom resources get defaults from them.
     server: ServerRules,
     /// The current path in the document, for errors.
     path: Vec<String>,
@@ -69,7 +69,7 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                 others: Some(Box::new(ModelValue::new(ModelType::Any))),
                 ..ModelObject::default()
             },
-            _ => return Err(self.form("the schema must be one of an object")),
+            _ => return Err(self.form("the schema must describe an object")),
         };
         for (keyword, times) in owner.untranslated {
             object.leave_out(&keyword, times);

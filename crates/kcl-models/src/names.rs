@@ -129,14 +129,14 @@ pub(crate) fn plain_schema(name: String) -> String {
     if has_meaning { format!("{name}_") } else { name }
 }
 
-/// How an attribute can be written in KCL.
+/// The form in which an attribute is written in KCL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AttributeName {
-    /// As an identifier, with `$` before a keyword. Checks can use it.
+    /// An identifier, with `$` before a keyword. Checks can use it.
     Identifier(String),
-    /// In quotes. Checks cannot use it.
+    /// A string in quotes. Checks cannot use it.
     Quoted(String),
-    /// Not at all: KCL does not output names that begin with `_`, and a literal cannot contain `${`.
+    /// No form: KCL does not output names that begin with `_`, and a literal cannot contain `${`.
     Impossible,
 }
 

@@ -1,4 +1,4 @@
-//! The typed schema between the readers and the writer.
+//! The typed schema of a model: readers of CRDs, OpenAPI and providers make it, and the writer prints it as KCL.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub struct PackageName(pub Vec<String>);
 /// The name of a schema in KCL, with its package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SchemaName {
-    /// The package.
+    /// The package that contains the schema.
     pub package: PackageName,
     /// The name of the schema.
     pub name: String,
@@ -24,14 +24,14 @@ pub struct ModelRoot {
     pub kind: Option<String>,
     /// The title at the top of its file: `Application of argoproj.io/v1alpha1`.
     pub title: String,
-    /// The object.
+    /// The object that the schema describes.
     pub object: ModelObject,
 }
 
 /// An object with known properties.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ModelObject {
-    /// The documentation.
+    /// The documentation of the object.
     pub doc: String,
     /// The properties, in the order of the source.
     pub properties: Vec<ModelProperty>,
@@ -46,13 +46,13 @@ pub struct ModelObject {
 pub struct ModelProperty {
     /// The name in the source.
     pub name: String,
-    /// The documentation.
+    /// The documentation of the property.
     pub doc: String,
     /// The default in the source, as JSON. It is only documentation.
     pub default: Option<String>,
     /// The rule for a missing property: optional, required or fixed.
     pub presence: Presence,
-    /// The value.
+    /// The type and the checks of the property.
     pub value: ModelValue,
 }
 
@@ -72,7 +72,7 @@ pub enum Presence {
 /// A type with its checks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelValue {
-    /// The type.
+    /// The type of the value.
     pub kind: ModelType,
     /// The checks that the value must pass.
     pub checks: Vec<ValueCheck>,
@@ -87,13 +87,13 @@ pub enum ModelType {
     Bool,
     /// A whole number.
     Int,
-    /// A number.
+    /// A number with a fraction: KCL's `float`.
     Float,
-    /// A string.
+    /// A string: KCL's `str`.
     Str,
     /// One of these strings.
     Literals(Vec<String>),
-    /// A list.
+    /// A list whose items have this type.
     List(Box<ModelValue>),
     /// A mapping with free keys.
     Map(Box<ModelValue>),

@@ -26,7 +26,7 @@ pub struct ParsedFile {
 /// An assignment of a value to an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
-    /// The attribute.
+    /// The attribute that the assignment sets.
     pub path: AttributePath,
     /// The line of the value, from 1.
     pub line: u32,

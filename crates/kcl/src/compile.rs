@@ -40,7 +40,7 @@ pub struct CompileRequest {
     pub schema_types: bool,
 }
 
-/// The result of a compilation.
+/// The output of a compiled stack.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Compiled {
     /// The documents, in order: one, or several if the code calls `manifests.yaml_stream`. Keys keep their order, and

@@ -40,8 +40,8 @@ const HIDDEN_IMPORTS: CoreRange = CoreRange::until("0.10.0", "an import hidden b
 const UNEQUAL_LISTS: CoreRange = CoreRange::since("0.12.5", "lists compared by `!=`");
 const FAR_FILES: CoreRange = CoreRange::until("0.13.0", "reading files outside of the folder");
 const SYSTEM_NAMES: CoreRange = CoreRange::until("0.12.5", "a folder with the name of a system module");
-const NEW_MEMBERS: &str = "members of system modules that are newer";
-const OLD_MEMBERS: &str = "members of system modules that were removed";
+const NEW_MEMBERS: &str = "members that newer cores added to system modules";
+const OLD_MEMBERS: &str = "members that newer cores removed from system modules";
 
 /// Members that earlier cores do not have: the owner as the core names it, the member, the first core with it.
 const ADDED: [(&str, &str, &str); 9] = [

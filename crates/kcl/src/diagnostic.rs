@@ -196,7 +196,7 @@ pub(super) fn read(text: &str, root: &Path) -> Vec<KclDiagnostic> {
 }
 
 /// The message for the import of a plugin.
-pub(super) const NO_PLUGINS: &str = "there are no plugins here";
+pub(super) const NO_PLUGINS: &str = "Konverge supports no plugins";
 
 /// Explains why a plugin does not exist. The core's own hints suggest a plugin mode or a package, which do not help
 /// here.

@@ -154,7 +154,7 @@ fn assigned_variable(line: &str) -> Option<&str> {
     (is_name && !value.starts_with('=')).then_some(name)
 }
 
-/// Returns the type in a message. The core names a literal with its value, as in `str(x)`.
+/// Returns the type that a message of KCL names. For a literal, KCL adds the value, as in `str(x)`.
 fn type_of(text: &str) -> Option<&str> {
     let name = text.split('(').next()?.trim();
     let plain = !name.is_empty()
@@ -253,7 +253,7 @@ mod tests {
                 "`ports?:` in the schema `Ingress`",
             ),
             (
-                "`import kcl_plugin.project_context`: there are no plugins here, because …",
+                "`import kcl_plugin.project_context`: Konverge supports no plugins, because …",
                 "import kcl_plugin.project_context as ctx",
                 "`option(\"NAME\")`",
             ),

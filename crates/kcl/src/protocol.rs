@@ -70,10 +70,10 @@ pub struct Argument {
 /// The arguments of `KclService.ExecProgram`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ExecProgramArgs {
-    /// The base of relative entries.
+    /// The folder to which relative paths of KCL files refer.
     #[prost(string, tag = "1")]
     pub work_dir: String,
-    /// The entries, in order.
+    /// The paths of the KCL files, in the order in which they are loaded.
     #[prost(string, repeated, tag = "2")]
     pub k_filename_list: Vec<String>,
     /// The options that `option()` reads.
@@ -208,10 +208,10 @@ pub struct ParseProblem {
 /// A message of the parser, with its position.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ParseMessage {
-    /// The text.
+    /// The text of the message.
     #[prost(string, tag = "1")]
     pub msg: String,
-    /// The position.
+    /// The position in the file.
     #[prost(message, optional, tag = "2")]
     pub pos: Option<ParsePosition>,
 }

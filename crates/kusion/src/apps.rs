@@ -27,7 +27,7 @@ pub struct AppConfigurations {
     pub(super) others: Vec<String>,
 }
 
-/// An application.
+/// An application: an AppConfiguration of the stack.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct App {
     pub(super) name: String,
@@ -41,7 +41,7 @@ pub(super) struct App {
 /// The workload or an accessory.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Part {
-    /// Its schema with its package, as `network.Network`; `None` for a plain dictionary.
+    /// The schema of the part with its package, such as `network.Network`; `None` for a plain dictionary.
     pub(super) schema: Option<String>,
     /// The value in KCL's output, with the types of its schemas.
     pub(super) config: Value,

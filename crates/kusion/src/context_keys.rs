@@ -52,11 +52,11 @@ pub(super) fn notes(context: &BTreeMap<String, Value>) -> Vec<String> {
             ))
         } else if CREDENTIAL_KEYS.contains(&key) {
             Some(format!(
-                "the workspace's `context.{key}` is not used: Terraform has it from the environment of the job"
+                "the workspace's `context.{key}` is not used: Terraform reads this value from the environment of the job"
             ))
         } else if REGION_KEYS.contains(&key) {
             Some(format!(
-                "the workspace's `context.{key}` is for modules alone: Terraform has it from the environment of the job"
+                "the workspace's `context.{key}` is passed to modules only: Terraform reads this value from the environment of the job"
             ))
         } else {
             None

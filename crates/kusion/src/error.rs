@@ -103,7 +103,7 @@ impl From<KusionError> for UserError {
                 "a workspace has `modules: {NAME: {path, version, configs: {default: {…}}}}`, `context` and `secretStore`",
             ),
             K::OldWorkspace { file, .. } => layout(message).at(file, None, None).hint(
-                "write it as Kusion 0.12 does: `modules: {NAME: {path: oci://…, version: …, configs: {default: {…}}}}`; clusters go into `clusters` of konverge.yaml",
+                "write the workspace as Kusion 0.12 does: `modules: {NAME: {path: oci://…, version: …, configs: {default: {…}}}}`; clusters go into `clusters` of konverge.yaml",
             ),
             K::Credential { file, .. } => layout(message).at(file, None, None).hint(
                 "remove the credential and replace it by a new one: the job that applies has the credentials in its environment",
@@ -129,13 +129,13 @@ impl From<KusionError> for UserError {
                 "`konverge doctor --module PATH` says whether the binary of the module answers",
             ),
             K::Twice { .. } => {
-                spec(message).hint("merge the two into one: Kusion would drop one of them at random")
+                spec(message).hint("merge the two parts into one: Kusion would drop one of them at random")
             }
             K::Module { .. } => spec(message),
             K::NoValue { key, .. } => spec(message).hint(format!(
                 "give `data: {{{key}: …}}`, or give the secret a name of letters, digits and `-`, under which a value is made"
             )),
-            K::ImportedTwice { .. } => layout(message).hint("keep one of the two `importedResources`"),
+            K::ImportedTwice { .. } => layout(message).hint("keep one of the two entries of `importedResources`"),
         }
     }
 }

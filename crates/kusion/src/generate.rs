@@ -186,8 +186,8 @@ fn call_native(
     let Some(rules) = module.rules.native() else {
         return Ok(None);
     };
-    // Since workloads are modules, they ignore the namespace extension, and get the variables of their
-    // containers sorted.
+    // Kusion itself generated workloads until 0.12.0. The modules that generate them today ignore the extension
+    // `kubernetesNamespace`, and sort the variables of the containers.
     let (namespace, env_order) = match rules.workload_version() {
         Some(WorkloadVersion::BuiltIn) => (stack.own_namespace(), EnvOrder::Declared),
         _ => (stack.project, EnvOrder::Natural),

@@ -93,7 +93,7 @@ impl ModuleRef {
             return Err(none("is a plain dictionary"));
         };
         let Some((name, rest)) = schema.split_once('.') else {
-            return Err(none("is of a schema of the repository itself"));
+            return Err(none("is an instance of a schema in this repository"));
         };
         let declared = dependencies.iter().find(|dependency| dependency.name == name);
         let Some(declared) = declared else {

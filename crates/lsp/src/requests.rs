@@ -146,7 +146,7 @@ impl LanguageServer {
         T: Future<Output = Result<(Value, Option<ShownText>), ResponseError>> + 'static,
     {
         if self.running.contains_key(id) {
-            let message = "a request with this id is worked on";
+            let message = "a request with this id is already in progress";
             return Err(refusal(ErrorCode::InvalidRequest, message));
         }
         let stop = CancellationToken::new();

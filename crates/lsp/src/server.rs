@@ -66,23 +66,23 @@ impl From<LspError> for UserError {
     }
 }
 
-/// How a session ended.
+/// The way in which a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEnd {
     /// The client sent `shutdown`, then `exit`.
     Orderly,
-    /// With `exit` but without `shutdown`, or with the end of the input.
+    /// The client sent `exit` without `shutdown`, or the input ended.
     WithoutShutdown,
 }
 
 /// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionPhase {
-    /// Before `initialize`.
+    /// The client has not sent `initialize` yet.
     New,
-    /// After `initialize`.
+    /// The client has sent `initialize`.
     Running,
-    /// After `shutdown`.
+    /// The client has sent `shutdown`.
     ShutDown,
 }
 

@@ -34,7 +34,7 @@ pub enum EditorView {
 /// A text that was written to a file for the editor to open. Only this user can read the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownText {
-    /// The file.
+    /// The file that contains the text.
     pub file: PathBuf,
     /// The content of the file.
     pub text: String,

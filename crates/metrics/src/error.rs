@@ -67,7 +67,7 @@ impl MetricsError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Address { .. } => Some(
-                "use an address such as `https://prometheus.example.com`, without a user, password or query; only this machine may be asked by http://",
+                "use an address such as `https://prometheus.example.com`, without a user, password or query; http:// is allowed only for this machine",
             ),
             Self::Token | Self::Unauthorized { .. } => {
                 Some("set the variable of the token from a secret in the job's `env:`")

@@ -15,7 +15,7 @@ const MOST_LISTED: usize = 20;
 /// A file of models that differs from what its source generates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaleModel {
-    /// The file.
+    /// The file of the model.
     pub file: RepoPath,
     /// The differences, one sentence each.
     pub differences: Vec<String>,

@@ -32,7 +32,7 @@ pub(super) fn write(root: &Path, known: &ModelsConfig, entry: ModelSourceConfig)
         let block = block(&models);
         return Err(UserError::new(
             ErrorKind::Config,
-            "the source of the models cannot be recorded here",
+            "the source of the models cannot be recorded in this file",
         )
         .at(FILE_NAME, None, None)
         .hint(format!(

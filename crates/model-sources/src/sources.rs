@@ -35,14 +35,14 @@ pub(super) enum ModelSource {
     Kubernetes(String),
     /// A file or a folder of the repository.
     Repository(RepoPath),
-    /// A file or a folder elsewhere.
+    /// A file or a folder outside of the repository.
     Outside(PathBuf),
 }
 
 /// The documents of sources.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SourceContent {
-    /// The documents.
+    /// The parsed documents of the sources.
     pub(super) documents: Vec<Value>,
     /// The version, if a source has one.
     pub(super) version: Option<String>,

@@ -74,7 +74,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, RegexProblem> {
 /// Returns true if Go accepts an expression.
 ///
 /// # Errors
-/// It cannot be decided here.
+/// Rust's parser cannot tell whether Go accepts the expression.
 pub(super) fn is_valid(text: &str) -> Result<bool, RegexProblem> {
     use ast::ErrorKind::{GroupUnclosed, GroupUnopened, RepetitionMissing};
     match compile(text) {

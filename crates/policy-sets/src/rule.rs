@@ -28,7 +28,7 @@ pub(super) const MOST_FINDINGS: usize = 200;
 pub struct PolicyFile {
     /// The path of the file in the repository.
     pub path: String,
-    /// The content.
+    /// The content of the file.
     pub text: String,
 }
 
@@ -68,7 +68,7 @@ pub struct RuleFinding {
 /// A finding of a rule, or the fact that an unknown value prevents a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleOutcome {
-    /// A finding.
+    /// A finding of the rule.
     Found(RuleFinding),
     /// The rule may read unknown values of the resource, so it is undecided.
     Unknown {

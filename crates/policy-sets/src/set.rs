@@ -215,7 +215,7 @@ impl PolicySet {
                     (
                         Enforcement::Undecided,
                         format!("undecided: it reads {paths}, known only after apply"),
-                        "the apply evaluates it again when the value is known, before it writes this resource",
+                        "the apply evaluates the rule again when the value is known, before it writes this resource",
                     )
                 } else {
                     (

@@ -139,7 +139,7 @@ fn actor(rules: &EffectivePolicy, facts: &PolicyFacts<'_>) -> Option<PolicyFindi
                 facts.actor,
                 rules.actors.join(", ")
             ),
-            "let one of them merge, or run the workflow by hand",
+            "let one of these people merge, or run the workflow by hand",
         ),
     };
     Some(finding(
@@ -250,7 +250,10 @@ fn reviewers(rules: &EffectivePolicy, plan: &StackPlan, facts: &PolicyFacts<'_>)
     }
     let (unreadable, hint) = match facts.teams.unreadable_among(&wanted) {
         Some(unreadable) => (format!("; {unreadable}"), Teams::READABLE),
-        None => (String::new(), "ask one of them to approve the last head"),
+        None => (
+            String::new(),
+            "ask one of these reviewers to approve the last head",
+        ),
     };
     Some(finding(
         Enforcement::Deny,

@@ -48,7 +48,7 @@ pub struct Freeze {
 pub enum Stage {
     /// A preview. The time of the merge is unknown, so findings describe what a merge would need.
     Preview,
-    /// An apply.
+    /// An apply, which enforces the findings.
     Apply,
 }
 

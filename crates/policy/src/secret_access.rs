@@ -77,7 +77,7 @@ pub fn admit(
 /// Checks a reference that a state recorded: the present rules decide if the stack may still read it.
 ///
 /// # Errors
-/// The stack may not read it.
+/// The stack may not read the secret.
 pub fn admit_recorded(
     config: &SecretsConfig,
     reader: SecretReader<'_>,
@@ -100,7 +100,8 @@ pub fn admit_recorded(
     admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
 }
 
-/// Returns all errors that [`admit`] would report one at a time.
+/// Returns every reason why the secret stores and references of a Spec are not allowed; [`admit`] reports only the
+/// first.
 #[must_use]
 pub fn secret_refusals(config: &SecretsConfig, reader: SecretReader<'_>, spec: &Spec) -> Vec<UserError> {
     let stores = spec.secret_stores.iter();

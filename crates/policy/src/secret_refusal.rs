@@ -101,7 +101,7 @@ impl AccessRefusal {
                 "version_id" => "write `version=ID`".to_owned(),
                 _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
-                    "remove it from the reference; the address and the login of the store are set as \
+                    "remove `{parameter}` from the reference; the address and the login of the store are set as \
                      `secrets.stores.{store}{}` in the default branch's konverge.yaml",
                     key_of(parameter)
                 ),

@@ -11,12 +11,12 @@ use konverge_run::RunContext;
 pub struct BranchConfig {
     /// The commit of the file; `None` if the user gave a file instead.
     pub commit: Option<CommitId>,
-    /// The configuration.
+    /// The configuration on the branch.
     pub config: Config,
 }
 
 impl BranchConfig {
-    /// Reads the file in the folder of the run; `None` outside of a repository with a default branch.
+    /// Reads `konverge.yaml` of the repository in which the run works; `None` without a repository or a default branch.
     ///
     /// # Errors
     /// The commit cannot be read, or its file is invalid.
@@ -27,7 +27,7 @@ impl BranchConfig {
         }
     }
 
-    /// Reads the file in a repository.
+    /// Reads `konverge.yaml` at the default branch of a repository.
     ///
     /// # Errors
     /// There is no default branch, its commit cannot be read, or its file is invalid.

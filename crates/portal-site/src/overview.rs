@@ -30,7 +30,7 @@ const AT_ONCE: usize = 32;
 /// The sources of the portal's pages.
 #[derive(Clone, Copy)]
 pub struct StackSources<'a> {
-    /// The states.
+    /// The recorded states.
     pub backend: &'a StateBackend,
     /// The revision to compare with; `None` if pending changes are unknown.
     pub head: Option<&'a Head>,

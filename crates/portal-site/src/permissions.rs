@@ -103,14 +103,14 @@ impl PermissionLines {
             self.add(
                 PermissionSubject::Approvals,
                 line(&policy.reviewers, "reviewers"),
-                "one of them must approve",
+                "one of those named must approve",
             );
         }
         if !policy.actors.is_empty() {
             self.add(
                 PermissionSubject::Applies,
                 line(&policy.actors, "actors"),
-                "only they may merge or start an apply",
+                "only those named may merge or start an apply",
             );
         }
         for FreezeConfig { from, until, reason } in &policy.freeze {
@@ -137,7 +137,7 @@ impl PermissionLines {
             let by = set.overriders.as_ref().map(|overriders| &overriders.by[..]);
             let may = match set.enforcement() {
                 PolicyEnforcement::Advise => "a denial is shown, and stops nothing",
-                PolicyEnforcement::Override => "they override a denial, except of their own change",
+                PolicyEnforcement::Override => "those named override a denial, except of their own change",
                 PolicyEnforcement::Always => "nobody overrides a denial",
             };
             let is_overridden = set.enforcement() == PolicyEnforcement::Override;
@@ -186,7 +186,7 @@ impl PermissionLines {
                         PermissionSubject::Rollouts,
                         line,
                         format!(
-                            "one of them lets the rollout {} go on after this wave",
+                            "one of those named lets the rollout {} go on after this wave",
                             rollout.name
                         ),
                     );
@@ -424,13 +424,13 @@ set: {allow: [{stacks: 'apps/shop/*', paths: [image], from: [acme/shop]}]}
         );
         for line in [
             "Approvals: [] a pull request needs 1 approval (**; policy.approvals)",
-            "Approvals: [acme/sre] one of them must approve (**; policy.reviewers)",
+            "Approvals: [acme/sre] one of those named must approve (**; policy.reviewers)",
             "Approvals: [] a pull request needs 2 approvals (apps/*/prod; stacks[0].policy.approvals)",
-            "Applies: [ada] only they may merge or start an apply (**; policy.actors)",
+            "Applies: [ada] only those named may merge or start an apply (**; policy.actors)",
             "Applies: [] one apply deletes or replaces at most 3 resources of a stack without a separate approval (apps/*/prod; stacks[0].policy.max_destructive)",
-            "Overrides: [acme/security] for the set base: they override a denial, except of their own change (**; policy.sets[0])",
+            "Overrides: [acme/security] for the set base: those named override a denial, except of their own change (**; policy.sets[0])",
             "Overrides: [] for the set hard: nobody overrides a denial (**; policy.sets[1])",
-            "Rollouts: [acme/sre] one of them lets the rollout web go on after this wave (apps/*/canary; gates.go.approve.by)",
+            "Rollouts: [acme/sre] one of those named lets the rollout web go on after this wave (apps/*/canary; gates.go.approve.by)",
             "Portal: [sre] see these stacks, ask for operations, end a lease, freeze all applies (**; portal.roles[0])",
             "Portal: [shop] see these stacks (apps/shop/*; portal.roles[1])",
             "Secrets: [] these stacks read SHOP_* of the store env (apps/shop/*; secrets.stores.env.allow[0])",

@@ -22,7 +22,7 @@ const AROUND: usize = 3;
 pub struct StateDifference {
     /// Version of this format.
     pub version: u32,
-    /// The stack.
+    /// The stack whose states are compared.
     pub stack: StackId,
     /// The earlier serial.
     pub from: u64,
@@ -35,7 +35,7 @@ pub struct StateDifference {
 /// A resource that differs between the two serials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangedResource {
-    /// The resource.
+    /// The resource that changed.
     pub id: ResourceId,
     /// The kind of the difference.
     pub change: SerialChange,

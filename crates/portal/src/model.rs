@@ -167,9 +167,9 @@ impl OverviewRow {
 /// All stacks, read at one time.
 #[derive(Debug, Clone)]
 pub struct StackIndex {
-    /// The overview.
+    /// The overview of all stacks.
     pub overview: Overview,
-    /// The searchable names of their resources.
+    /// The searchable names of the resources of all stacks.
     pub search: SearchIndex,
     /// A digest of the content of each stack's page, which shows if the page must be written again.
     pub fingerprints: BTreeMap<StackId, Digest>,
@@ -331,11 +331,11 @@ fn is_zero(number: &usize) -> bool {
 /// The freeze of all applies.
 #[derive(Debug, Clone, Serialize)]
 pub struct FreezeView {
-    /// The reason that its author gave.
+    /// The reason that the author of the freeze gave.
     pub reason: String,
-    /// The time when it was set.
+    /// The time when the freeze was set.
     pub since: Timestamp,
-    /// The run or person that set it.
+    /// The run or person that set the freeze.
     #[serde(flatten)]
     pub writer: Writer,
 }
@@ -346,10 +346,10 @@ pub struct FreezeView {
 pub struct LeaseView {
     /// The id to pass to `konverge state unlock`.
     pub id: String,
-    /// The run that holds it.
+    /// The run that holds the lease.
     #[serde(flatten)]
     pub writer: Writer,
-    /// The time when it was taken, by the holder's clock.
+    /// The time when the lease was taken, by the holder's clock.
     pub since: Timestamp,
     /// The time without a renewal after which another run may take the lease.
     #[serde(serialize_with = "seconds")]
@@ -411,7 +411,7 @@ pub enum HistoryDocument {
         reason: String,
         /// The run that wrote the document.
         writer: Writer,
-        /// The time of the write, by the clock of that machine.
+        /// The time of the write, by the clock of the machine that wrote the document.
         time: Timestamp,
         /// The applied commit.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -144,7 +144,7 @@ pub struct OperationAnswer {
     pub next: Option<NextStep>,
 }
 
-/// The outcome of a request.
+/// The outcome of a person's request to the portal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestOutcome {
@@ -195,7 +195,7 @@ pub struct AuditEntry {
     /// The client's address as proxies report it (`X-Forwarded-For`). Anybody can write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_for: Option<String>,
-    /// The outcome.
+    /// The outcome of the request.
     pub outcome: RequestOutcome,
     /// The error, if the operation failed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,23 +34,23 @@ pub struct Permission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionSubject {
-    /// Who may approve changes.
+    /// The people who may approve changes.
     Approvals,
-    /// Who may start applies, and when applies are frozen.
+    /// The people who may start applies, and the times when applies are frozen.
     Applies,
-    /// Who may override findings of policies.
+    /// The people who may override findings of policies.
     Overrides,
-    /// Who may let a rollout continue.
+    /// The people who may let a rollout continue.
     Rollouts,
-    /// Who may see the portal, and request operations there.
+    /// The people who may see the portal and request operations there.
     Portal,
-    /// Which stacks may read which secrets.
+    /// The secrets that stacks may read.
     Secrets,
-    /// Who can decrypt states.
+    /// The recipients who can decrypt states.
     States,
     /// The identities of stacks at clouds and providers.
     Identities,
-    /// Which automation may change files, and which hooks run around an apply.
+    /// The automation that may change files, and the hooks that run around an apply.
     Automation,
 }
 

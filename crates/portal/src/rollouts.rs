@@ -64,7 +64,7 @@ pub struct BegunRollout {
     pub commit: CommitId,
     /// The current wave, from 1.
     pub wave: usize,
-    /// The waves.
+    /// The waves in their order.
     pub waves: Vec<WaveView>,
     /// The time when the phase began.
     pub since: Timestamp,
@@ -73,7 +73,7 @@ pub struct BegunRollout {
     pub until: Option<Timestamp>,
     /// The reason of the phase.
     pub why: String,
-    /// True if it should have continued long ago.
+    /// True if the rollout should have continued long ago.
     pub overdue: bool,
     /// The last reading of each gate of the current wave.
     pub gates: BTreeMap<String, String>,

@@ -15,7 +15,7 @@ pub const OVERVIEW: &str = "index.html";
 pub const SEARCH: &str = "search.html";
 /// The style sheet.
 pub const STYLE: &str = "portal.css";
-/// The script.
+/// The name of the script that the pages load.
 pub const SCRIPT: &str = "portal.js";
 /// The search data of all stacks, for the static site.
 pub const SEARCH_DATA: &str = "search.js";

@@ -7,13 +7,13 @@ use crate::OverviewRow;
 /// A sort order of the table of all stacks. Equal stacks are sorted by identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackOrder {
-    /// By project, then by environment.
+    /// Sorts by project, then by environment.
     Project,
-    /// By environment, then by project.
+    /// Sorts by environment, then by project.
     Environment,
-    /// By the time of the last apply, the newest first.
+    /// Sorts by the time of the last apply, the newest first.
     Applied,
-    /// By the start of the drift, the oldest first.
+    /// Sorts by the start of the drift, the oldest first.
     Drift,
 }
 

@@ -44,7 +44,7 @@ pub enum PublishError {
     Stopped {
         /// The host of the registry.
         host: String,
-        /// The interruption.
+        /// The reason for the interruption.
         #[source]
         stopped: Stopped,
     },
@@ -57,7 +57,9 @@ pub enum PublishError {
         source: Box<OciDistributionError>,
     },
     /// The tag points to other content.
-    #[error("`{reference}` exists with other content: it is `{found}`, and this is `{ours}`")]
+    #[error(
+        "`{reference}` exists with other content: the registry has `{found}`, and this artifact is `{ours}`"
+    )]
     OtherContent {
         /// The reference of the artifact.
         reference: String,

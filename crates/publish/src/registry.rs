@@ -40,7 +40,7 @@ impl Default for RegistryLimits {
     }
 }
 
-/// The result of a push.
+/// Tells whether a push added the artifact to the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
     /// The registry has the artifact now.

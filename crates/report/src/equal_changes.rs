@@ -42,7 +42,7 @@ pub(super) struct ChangeGroup<'a> {
     pub stacks: Vec<&'a StackId>,
     /// The positions of these stacks in the given order.
     pub members: Vec<usize>,
-    /// The number of production stacks among them.
+    /// The number of production stacks among these stacks.
     pub production: usize,
 }
 

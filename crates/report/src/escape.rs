@@ -42,7 +42,7 @@ pub fn line(text: &str) -> String {
     out
 }
 
-/// Returns lines of plain text, as [`line()`] but with the line breaks.
+/// Returns the lines of a plain text, each without control sequences and invisible characters.
 pub fn lines(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().map(line)
 }

@@ -146,6 +146,6 @@ fn harmless(view: &PlanView<'_>) -> Option<&'static str> {
     Some(if changes_what_is_there || !view.drifted.is_empty() {
         "deletes and replaces nothing"
     } else {
-        "changes no object that is there"
+        "changes no existing object"
     })
 }

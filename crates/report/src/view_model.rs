@@ -93,7 +93,7 @@ pub(super) struct TakenOver<'a> {
 pub(super) struct Cause<'a> {
     /// The common start of the chains from a changed file to the stacks.
     chain: Vec<&'a RepoPath>,
-    /// If there is no common start: the changed files, each with the number of its stacks, the most first.
+    /// The changed files if they have no common start, each with the number of its stacks, the highest number first.
     files: Vec<(&'a RepoPath, usize)>,
 }
 

@@ -49,11 +49,11 @@ pub const MOST_BYTES: usize = 64 << 20;
 /// A response with any status.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status of the response.
     pub status: StatusCode,
-    /// The headers.
+    /// The headers of the response.
     pub headers: HeaderMap,
-    /// The body.
+    /// The body of the response.
     pub body: String,
 }
 

@@ -429,7 +429,7 @@ impl RestClient {
         let text = match answer.body.trim_start() {
             "" => "null",
             text if text.starts_with('<') => {
-                let cause = "it is HTML, as a proxy or a page to log in sends it";
+                let cause = "it is HTML, such as the page of a proxy or of a login";
                 return Err(self.malformed(operation, cause));
             }
             text => text,
@@ -523,7 +523,7 @@ mod tests {
         let said = chain(&asked.unwrap_err());
         assert_eq!(
             said,
-            "Gitea's answer to GET /user?a=b cannot be read: it is HTML, as a proxy or a page to log in sends it"
+            "Gitea's answer to GET /user?a=b cannot be read: it is HTML, such as the page of a proxy or of a login"
         );
     }
 

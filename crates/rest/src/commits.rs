@@ -40,7 +40,7 @@ struct Account {
     login: String,
 }
 
-/// How a forge names people in its commits.
+/// The names of people in the commits of a forge.
 #[derive(Debug, Clone, Copy)]
 pub struct CommitNames {
     /// The forge, for errors.

@@ -16,7 +16,7 @@ use konverge_run::{RunContext, StateBackend, apply::Approver, environments::Envi
 
 /// A job that drives rollouts.
 pub struct RolloutJob<'a> {
-    /// The run.
+    /// The context of the run.
     pub run: &'a RunContext,
     /// The repository with the commits.
     pub repository: &'a Repository,
@@ -34,7 +34,7 @@ pub struct RolloutJob<'a> {
     pub policies: &'a dyn JobPolicies,
 }
 
-/// What the policies of a job decide for its rollouts.
+/// The decisions that the policies of a job make for its rollouts.
 #[async_trait]
 pub trait JobPolicies: Send + Sync {
     /// Opens an older commit of the default branch for applies, with the permissions of the branch's tip.

@@ -25,7 +25,7 @@ pub trait CommitReviews: Send + Sync {
     async fn end_deployments(&self, report: &ApplyReport);
 }
 
-/// Whether a digest that was given for a gate counts.
+/// Tells whether a digest that was given for a gate counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateDigest {
     /// A person whom the gate names gave the digest and did not contribute to the change.

@@ -23,7 +23,7 @@ pub struct ChangedStack {
 pub struct RolloutStart<'a> {
     /// The name of the rollout.
     pub name: &'a str,
-    /// The commit.
+    /// The commit that the rollout carries.
     pub commit: &'a CommitId,
     /// The rules as they are configured now.
     pub rules: &'a RolloutRules,

@@ -14,11 +14,11 @@ use konverge_base::{
 /// The reason why a rollout waits.
 #[derive(Debug, Clone)]
 pub struct RolloutWait {
-    /// What ends the wait.
+    /// The event that ends the wait.
     pub reason: WaitReason,
     /// The time at which the wait ends by itself, if that is known.
     pub until: Option<Timestamp>,
-    /// The reason for people.
+    /// The reason for the wait, as a text for people.
     pub why: String,
 }
 
@@ -52,7 +52,7 @@ pub fn left_rollout_outcome(stack: &StackId, folder: &RepoPath, record: &Rollout
     let failure = UserError::new(
         ErrorKind::Policy,
         format!(
-            "the rollout `{name}` of {} is under way ({}, {}), and konverge.yaml no longer has {stack} in it: the stack waits for the end of that rollout",
+            "the rollout `{name}` of {} is under way ({}, {}), and konverge.yaml no longer has {stack} in its waves: the stack waits for the end of that rollout",
             record.commit.short(),
             record.wave_title(),
             record.phase

@@ -19,9 +19,9 @@ pub struct RolloutRules {
 /// The rules of one wave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WaveRules {
-    /// Maximum number of its stacks that are applied at the same time; `None` for all.
+    /// Maximum number of stacks of the wave that are applied at the same time; `None` for all.
     pub at_once: Option<AtOnce>,
-    /// Time for which its stacks must stay ready.
+    /// Time for which the stacks of the wave must stay ready.
     pub bake: Duration,
     /// The gates before the next wave.
     pub gates: Vec<GateRules>,

@@ -74,9 +74,9 @@ pub async fn proposed(
         match head.layout.stack(id) {
             Some(_) if recorded.has(id) || affected.iter().any(|target| target.id == *id) => {}
             Some(stack) => targets.push(Target::new(stack, base.layout.stack(id))),
-            None => run
-                .notes
-                .warning(&format!("{FILE_NAME} names `{id}`, which is not a stack here")),
+            None => run.notes.warning(&format!(
+                "{FILE_NAME} names `{id}`, which is not a stack of this revision"
+            )),
         }
     }
     Ok(targets)
@@ -145,7 +145,7 @@ fn refusal(stack: &StackPlan) -> UserError {
     UserError::new(
         ErrorKind::Policy,
         format!(
-            "{FILE_NAME} takes over stacks as they run, but of `{}` {} would change and {} would be made",
+            "{FILE_NAME} takes over stacks as they run, but the first apply of `{}` would change {} and create {}",
             stack.id,
             report::plural(counts.changed, "resource"),
             counts.new,

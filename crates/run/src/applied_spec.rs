@@ -280,7 +280,7 @@ fn another_spec(stack: &StackId, commit: &CommitId) -> UserError {
 
 fn missing_commit(error: GitError, commit: &CommitId) -> UserError {
     let what = format!(
-        "commit {}, which was applied last, cannot be read here",
+        "commit {}, which was applied last, cannot be read in this clone",
         commit.short()
     );
     UserError::from_error(ErrorKind::Git, error).context(what).hint(format!(

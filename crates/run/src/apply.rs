@@ -38,7 +38,7 @@ pub use outcome::{ended_well, exit_code, has_succeeded, is_unbroken, only_waits}
 pub use rounds::plan_live;
 pub use workflow_hooks::{SEARCH, WorkflowCall, WorkflowStart, WorkflowStarter};
 
-/// The result of an apply.
+/// The outcome of an apply of several stacks, and the decisions about their plans.
 pub struct EndedRun {
     /// The outcome of each stack.
     pub report: ApplyReport,

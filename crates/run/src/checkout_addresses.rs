@@ -57,7 +57,7 @@ pub fn check(
     let shown = address.escape_debug();
     let where_not = match &branch {
         Some(branch) => format!("`{branch}` does not have it"),
-        None => "the default branch is unknown here".to_owned(),
+        None => "the default branch of this clone is unknown".to_owned(),
     };
     let error = UserError::new(
         ErrorKind::Config,

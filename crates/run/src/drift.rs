@@ -257,7 +257,7 @@ async fn check_drift(
         return Ok(StackDrift::new(plan, None));
     };
     planning.take_up_rescue(&mut state)?;
-    // An object that is missing counts as missing, even if an earlier run had started to replace it.
+    // A drift check reports an object that does not exist as missing, even if an earlier run had started to replace it.
     state.begun.clear();
     // The comparison is with the Spec that was applied last, so that a pending change of the code neither counts as
     // drift nor hides drift.

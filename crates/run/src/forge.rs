@@ -102,7 +102,8 @@ fn client(run: &RunContext, repository: &str) -> Result<Option<Client>, ForgeErr
             };
             let address = here.api_url().ok_or_else(|| ForgeError::Runner {
                 message: "neither GITHUB_API_URL nor GITHUB_SERVER_URL says where Gitea is".to_owned(),
-                hint: "the runner sets them; in a `container:` job pass the GITHUB_ variables on".to_owned(),
+                hint: "the runner sets these variables; in a `container:` job pass the GITHUB_ variables on"
+                    .to_owned(),
             })?;
             let client = konverge_gitea::Client::new(&address, repository, token, run.secrets.clone())?;
             Ok(Some(Client::Gitea(match here.server_url() {
@@ -117,7 +118,8 @@ fn client(run: &RunContext, repository: &str) -> Result<Option<Client>, ForgeErr
             };
             let address = here.api_url().ok_or_else(|| ForgeError::Runner {
                 message: "neither CI_API_V4_URL nor CI_SERVER_URL says where GitLab is".to_owned(),
-                hint: "the runner sets them; in a container of its own pass the CI_ variables on".to_owned(),
+                hint: "the runner sets these variables; in a container of its own pass the CI_ variables on"
+                    .to_owned(),
             })?;
             let client = konverge_gitlab::Client::new(&address, repository, token, run.secrets.clone())?
                 .with_job(here.own_job());
@@ -169,8 +171,8 @@ impl RunContext {
         })
     }
 
-    /// Returns the credentials with which a command fetches commits that a shallow clone lacks: only those in the
-    /// variable.
+    /// Returns the credentials with which a command fetches commits that a shallow clone lacks: the token in the
+    /// environment variable of the forge, and no other.
     pub(crate) fn clone_credentials(&self) -> Option<GitCredentials> {
         let (user, token) = match self.forge_kind() {
             ForgeKind::Github => (

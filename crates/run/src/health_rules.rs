@@ -39,7 +39,7 @@ pub fn load(run: &RunContext, config: &Config, source: &dyn Source) -> Result<He
                 folder.escape_debug()
             ),
         )
-        .hint("put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into it, or remove the key")),
+        .hint("put `<group>/<Kind>/health.lua`, `health.cel.yaml` or `health.k` into this folder, or remove the key")),
         _ => Ok(rules.with_evaluator(health_evaluator::new(run, config))),
     }
 }

@@ -266,7 +266,7 @@ fn access(
                     ErrorKind::Config,
                     format!("cluster `{name}`: the variable {variable} is not set"),
                 )
-                .hint("set it to the path of a kubeconfig in the job's `env:`")
+                .hint("set the variable to the path of a kubeconfig in the job's `env:`")
             })?;
             Some(PathBuf::from(path))
         }

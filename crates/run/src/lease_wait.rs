@@ -85,7 +85,7 @@ fn unanswered(forge: ForgeKind, error: &ForgeError, holder: &Holder) -> String {
         _ => String::new(),
     };
     format!(
-        "{forge} does not say whether that run is over: {}{may}; its lease expires {} s after its last renewal",
+        "{forge} does not say whether the run that holds the lease is over: {}{may}; its lease expires {} s after its last renewal",
         chain(error),
         holder.term.as_secs()
     )

@@ -26,9 +26,9 @@ use konverge_terraform::{ProviderCredentials, ProviderLogin};
 /// The purpose of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoginUse {
-    /// For previews and drift checks, which only read.
+    /// The login is for previews and drift checks, which only read.
     Preview,
-    /// For applies.
+    /// The login is for applies.
     Apply,
 }
 

@@ -87,7 +87,7 @@ fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
     let (file, module) = (&context.workspace, &call.module);
     if !call.platform_config.is_empty() {
         return format!(
-            "the platform's settings for it are in `{file}`, under `modules.{module}.configs.default`; a region is `AWS_REGION` or \
+            "the platform's settings for this module are in `{file}`, under `modules.{module}.configs.default`; a region is `AWS_REGION` or \
              `ALICLOUD_REGION` under `context`"
         );
     }
@@ -103,7 +103,7 @@ fn settings_hint(call: &ForeignCall, context: &CallContext<'_>) -> String {
         .unwrap_or("VERSION");
     let block = json!({"path": path, "version": version, "configs": {"default": {"KEY": "VALUE"}}});
     format!(
-        "the platform has no settings for it: if the module needs some, write them into `{file}`: `{}`",
+        "the platform has no settings for this module: if it needs some, write them into `{file}`: `{}`",
         json!({"modules": {module.as_str(): block}})
     )
 }

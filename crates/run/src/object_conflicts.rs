@@ -182,7 +182,7 @@ fn refusal(new: &NewClaim<'_>, id: &ResourceId, other: &StackId) -> UserError {
         }
     };
     UserError::new(ErrorKind::Policy, what)
-        .hint("only one stack can own an object: remove it from one of the two")
+        .hint("only one stack can own an object: remove the object from one of the two stacks")
 }
 
 #[cfg(test)]

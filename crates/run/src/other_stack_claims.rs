@@ -111,7 +111,7 @@ impl Inhabitants {
     }
 }
 
-/// The claims of a Spec, in a form that can be compared with other stacks.
+/// The objects and Terraform resources that a Spec wants, in a form that can be compared with other stacks.
 #[derive(Default)]
 struct SpecClaims {
     /// The namespaces as written in the Spec, by cluster, group, kind and name.
@@ -341,8 +341,8 @@ impl<'a> OwnershipLookup<'a> {
         Ok((!held.is_empty()).then_some(held))
     }
 
-    /// Returns the claims of a stack at the head; the stack gives up each recorded object that is not among them.
-    /// `None` if the claims are unknown.
+    /// Returns the objects that a stack wants at the head; the stack gives up each recorded object that is not among
+    /// them. `None` if they are unknown.
     async fn given_up(&self, stack: &StackId) -> Option<SpecClaims> {
         if matches!(self.purpose, PlanPurpose::Show { leaving } if leaving.contains(stack)) {
             return Some(SpecClaims::default());
@@ -473,7 +473,7 @@ impl<'a> OwnershipLookup<'a> {
         }))
     }
 
-    /// Returns the claims of a stack at a revision; `None` if the stack does not exist there.
+    /// Returns the objects that a stack wants at a revision; `None` if the stack does not exist there.
     async fn wants(&self, revision: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
         let (SpecSource::Compiled { compilers, .. }, Some(stack)) =
             (self.wanted, revision.layout.stack(stack))

@@ -21,7 +21,7 @@ pub trait DocumentVisitor: Send + Sync {
 
 /// A planned stack, from which a visitor takes the document that it needs.
 pub struct PlannedDocument<'a> {
-    /// The plan.
+    /// The plan that the document shows.
     pub planned: &'a TargetPlan,
     /// The secrets that are masked in a printed document.
     pub secrets: &'a Secrets,

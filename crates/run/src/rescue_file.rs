@@ -214,7 +214,7 @@ impl Unstored {
             (trouble, _) => format!(
                 "the data could not be saved in a file either ({}): adopt the objects named above with \
                  `kusionstack.io/import-id` in the extensions of their resources",
-                trouble.as_deref().unwrap_or("there is no folder for it")
+                trouble.as_deref().unwrap_or("there is no folder for the file")
             ),
         })
     }

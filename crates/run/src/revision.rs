@@ -31,7 +31,7 @@ pub enum RevisionSpec {
     Worktree,
     /// The content of the next commit: the git index, or another index file (`GIT_INDEX_FILE`).
     Staged(Option<PathBuf>),
-    /// A commit.
+    /// A commit of the repository.
     Commit(CommitId),
 }
 
@@ -561,13 +561,13 @@ fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     UserError::new(
         ErrorKind::Layout,
         format!(
-            "{} stacks have the names `{names}`: none has them as identity; they are {}",
+            "{} stacks have the names `{names}`, so the names identify none of them: {}",
             stacks.len(),
             shown.join(", "),
         ),
     )
     .hint(format!(
-        "name one by its folder, or all of them by their project: `{project}`"
+        "name one stack by its folder, or all of them by their project: `{project}`"
     ))
 }
 

@@ -28,7 +28,7 @@ pub struct RuleEvaluator {
 #[derive(Debug, Clone)]
 enum Workers {
     Processes(RuleWorkers),
-    /// In this process, because it is not a `konverge` binary that could be started again.
+    /// The rules run in this process, because it is not a `konverge` binary that could be started again.
     #[cfg(test)]
     Here,
 }

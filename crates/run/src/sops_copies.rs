@@ -92,8 +92,8 @@ impl SopsCopies {
                 .find(|(version, _)| !policy::may_read_file(config, reader, &version.path));
             if let Some((version, common)) = foreign {
                 let what = match common {
-                    SopsCommon::DataKey => format!("has the data key of {version}"),
-                    SopsCommon::Value => format!("has an encrypted value of {version}"),
+                    SopsCommon::DataKey => format!("has the same data key as {version}"),
+                    SopsCommon::Value => format!("has the same encrypted value as {version}"),
                 };
                 return Err(UserError::new(
                     ErrorKind::Secret,

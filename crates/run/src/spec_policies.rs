@@ -10,7 +10,7 @@ use konverge_secrets::Secrets;
 
 /// The policy sets of a revision, for Specs alone.
 pub struct SpecPolicies<'a> {
-    /// The sets.
+    /// The policy sets to evaluate.
     pub sets: PolicySets,
     /// The evaluator of the sets.
     pub evaluator: RuleEvaluator,

@@ -358,7 +358,7 @@ fn plain_map(map: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-/// Collects the marks of a resource, and rejects a mark at a path that may not have one.
+/// Collects the references of a resource to outputs of other stacks, and rejects one at a path where none is allowed.
 struct MarkCollector<'a> {
     resource: &'a Resource,
     reads: &'a StackReads,
@@ -472,7 +472,7 @@ impl FoundOutputs {
         });
         let of_moved = moved.iter().map(|output| {
             format!(
-                "an output it reads has changed since it was applied: {} of {}",
+                "an output that it reads has changed since it was applied: {} of {}",
                 output.name, output.stack
             )
         });
@@ -590,7 +590,7 @@ impl OutputLookup<'_> {
             let what = format!("{output} is a secret, so no other stack may read it");
             return Err(UserError::new(ErrorKind::Secret, what)
                 .at(self.declared.reader.manifest.to_string(), None, None)
-                .hint("refer to it in a secret store instead: `ref+STORE://PATH`"));
+                .hint("refer to the secret in a secret store instead: `ref+STORE://PATH`"));
         }
         found.read.push(RecordedRead {
             output: output.clone(),
@@ -632,7 +632,7 @@ impl<'a> DeclaredReads<'a> {
                 self.reader.id
             );
             let rule = format!(
-                "allow it in konverge.yaml on the default branch: `outputs: {{allow: [{{from: '{}', to: '{}'}}]}}`",
+                "allow these reads in konverge.yaml on the default branch: `outputs: {{allow: [{{from: '{}', to: '{}'}}]}}`",
                 stack.folder, self.reader.folder
             );
             return Err(place(UserError::new(ErrorKind::Policy, what)).hint(rule));
@@ -700,7 +700,7 @@ pub(crate) fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
         .iter()
         .map(|output| format!("{} of {}", output.name, output.stack));
     let outputs = outputs.collect::<Vec<_>>().join(", ");
-    let what = format!("an output it reads has changed since it was applied: {outputs}");
+    let what = format!("an output that it reads has changed since it was applied: {outputs}");
     UserError::new(ErrorKind::Policy, what).hint(
         "apply the stack instead: the apply asks for an approval of its digest, because nobody reviewed the new value",
     )

@@ -18,7 +18,7 @@ use konverge_state::{
 /// The opened states of a repository, with a registry of secrets that uses the hash key of the store.
 #[derive(Clone)]
 pub struct StateBackend {
-    /// The states.
+    /// The store with the states.
     pub states: StateStore,
     /// The registry of secrets. It hashes with the key of the store.
     pub secrets: Secrets,

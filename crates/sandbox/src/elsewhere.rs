@@ -10,10 +10,10 @@ use super::layers::SandboxLayers;
 /// Hints for [`SandboxError::Missing`](super::SandboxError::Missing).
 pub const HINTS: [&str; 2] = [
     "run konverge on Linux, for example in the image of the release: `docker run ghcr.io/konverge/konverge`",
-    "here only your own checkout is compiled, outside of CI, and unless konverge.yaml has `kcl.sandbox: required`",
+    "without a sandbox, Konverge compiles only your own checkout outside of CI, and only if konverge.yaml does not require a sandbox (`kcl.sandbox: required`)",
 ];
 
-/// How a process runs without a layer, for warnings.
+/// The words of a warning for a process that runs without a layer of the sandbox.
 pub(super) const WEAKENED: &str = "without a sandbox";
 
 /// Returns the reason why all layers are missing.

@@ -24,7 +24,7 @@ impl Unescaped {
     }
 }
 
-/// Builds an [`Unescaped`].
+/// Collects the parts of an unescaped text and their original positions.
 struct Builder {
     text: String,
     places: Vec<(usize, usize)>,

@@ -38,7 +38,7 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         _ => {}
     }
     if (object.api_version, object.kind) == ("v1", "Secret") {
-        return Some("a Secret can have it only in `data` or `stringData`, or in an annotation");
+        return Some("a Secret can have a reference only in `data` or `stringData`, or in an annotation");
     }
     if object.api_version.starts_with("apiextensions.k8s.io/") {
         return Some("definitions of kinds are read before the values of secrets");
@@ -52,7 +52,7 @@ pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static s
         return Some("objects are found by their labels, which appear in requests and in other objects");
     }
     if components.contains(&"metadata") {
-        return Some("in the metadata only an annotation can have it");
+        return Some("in the metadata only an annotation can have a reference");
     }
     if components.first() == Some(&"status") {
         return Some("the server writes the status");

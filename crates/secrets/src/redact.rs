@@ -24,7 +24,7 @@ use konverge_base::{
 pub struct UnreviewableValue {
     /// The stack of the resource.
     pub stack: StackId,
-    /// The resource.
+    /// The resource with the value.
     pub resource: ResourceId,
     /// The path in the resource, in the format of RFC 6901.
     pub path: String,

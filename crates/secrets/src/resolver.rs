@@ -10,7 +10,7 @@ use konverge_base::error::UserError;
 /// The policy for a written secret whose version in the store has changed (`secrets.rotation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotatedVersion {
-    /// The new version is written.
+    /// The next apply writes the new version into the object.
     Write,
     /// The old version stays in the object.
     Keep,

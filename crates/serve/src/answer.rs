@@ -80,7 +80,7 @@ pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl In
 pub(super) enum RequestError {
     /// The request is invalid.
     Wrong {
-        /// The mistake.
+        /// The mistake in the request.
         message: String,
         /// The correct form.
         hint: String,
@@ -100,7 +100,7 @@ pub(super) enum RequestError {
     },
     /// The request does not match the recorded data.
     Conflict {
-        /// The mismatch.
+        /// The reason for the conflict.
         message: String,
         /// The instruction for the person.
         hint: String,
@@ -176,7 +176,7 @@ impl RequestError {
             ),
             Self::Conflict { message, hint } => (
                 StatusCode::CONFLICT,
-                "This is not possible now",
+                "The request is not possible now",
                 UserError::new(ErrorKind::State, message).hint(hint),
             ),
             Self::TooMany(wait) => (

@@ -41,7 +41,7 @@ fn filter(words: &Words) -> Result<(Option<StackCondition>, &str), RequestError>
                 .map(|condition| condition.key())
                 .collect();
             RequestError::wrong(
-                "this condition does not exist",
+                "the value of `condition` is unknown",
                 &format!("known are {}", known.join(", ")),
             )
         })?),

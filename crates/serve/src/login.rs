@@ -198,7 +198,7 @@ fn with_role(signed_in: SignedIn) -> Result<SignedIn, RequestError> {
     if signed_in.grants.is_empty() {
         Err(RequestError::forbidden(
             format!("`{}` has no role here", signed_in.person.name),
-            "a rule of `portal.roles` or `portal.workloads` on the default branch grants one; after a change of groups, sign in again at /login",
+            "a rule of `portal.roles` or `portal.workloads` on the default branch grants a role; after a change of groups, sign in again at /login",
         ))
     } else {
         Ok(signed_in)

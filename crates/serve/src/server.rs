@@ -36,7 +36,7 @@ pub enum ListenError {
     /// The server cannot listen on the address.
     #[error("cannot listen on {address}")]
     Listen {
-        /// The address.
+        /// The address to listen on.
         address: SocketAddr,
         /// The error of the system.
         #[source]

@@ -217,7 +217,7 @@ impl PortalSource for TwoStacks {
             permissions: vec![Permission {
                 subject: PermissionSubject::Approvals,
                 who: vec!["acme/sre".to_owned()],
-                may: "one of them must approve".to_owned(),
+                may: "one of those named must approve".to_owned(),
                 stacks: vec!["**".to_owned()],
                 key: "policy.reviewers".to_owned(),
             }],

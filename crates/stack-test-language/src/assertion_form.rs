@@ -18,7 +18,7 @@ const MOST_LOOPS: u32 = 2;
 pub struct PlacedAssertion {
     /// The line, from 1; `None` if unknown.
     pub line: Option<u32>,
-    /// The assertion.
+    /// The assertion at the position.
     pub assertion: Assertion,
 }
 

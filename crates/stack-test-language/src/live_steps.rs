@@ -20,7 +20,7 @@ const LONGEST_WAIT: u64 = 1_800;
 pub struct PlacedStep {
     /// The line, from 1; `None` if unknown.
     pub line: Option<u32>,
-    /// The step.
+    /// The step at the position.
     pub step: LiveStep,
 }
 

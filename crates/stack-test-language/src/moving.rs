@@ -49,13 +49,13 @@ pub type ObjectKey = (String, String, String, String);
 /// A resource that cannot be moved, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MoveRefusal {
-    /// The resource.
+    /// The resource that cannot be moved.
     pub id: ResourceId,
     /// The reason, as a sentence without a full stop.
     pub why: String,
 }
 
-/// Returns the key of an object, in the form of [`MovedSpec::originals`].
+/// Returns the group, kind, namespace and name of an object; the namespace is empty for a cluster-scoped object.
 pub fn owned_key(attributes: &Map<String, Value>) -> ObjectKey {
     let key = object_key(attributes);
     let namespace = match is_namespaced(attributes) {
@@ -204,7 +204,7 @@ struct Mover<'a> {
     run: &'a str,
     /// The name of each namespace in the test, by its name in the Spec.
     namespaces: BTreeMap<String, String>,
-    /// The name of each other cluster-scoped object in the test, by group, kind and name.
+    /// The name in the test of each cluster-scoped object that is not a namespace, by group, kind and name.
     cluster_scoped: BTreeMap<[String; 3], String>,
     hosts: Hosts,
     targets: Targets,

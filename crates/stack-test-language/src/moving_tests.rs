@@ -287,7 +287,7 @@ fn given_values_replace_resources_of_terraform() {
         let values = StandIns::from([(wrong.parse().unwrap(), Map::new())]);
         let unknown = replace_resources(&own, &values).unwrap_err();
         assert!(
-            unknown[0].why.contains("no such resource of Terraform"),
+            unknown[0].why.contains("no such Terraform resource"),
             "{unknown:?}"
         );
     }

@@ -328,7 +328,7 @@ impl Documents {
         let sealer = self
             .sealer
             .as_ref()
-            .ok_or_else(|| sealed_error("there is no key in this run".into()))?;
+            .ok_or_else(|| sealed_error("this run has no key to decrypt it".into()))?;
         let sealed: SealedBody = serde_json::from_slice(opened.body).map_err(unreadable)?;
         let cipher = base64::engine::general_purpose::STANDARD
             .decode(sealed.age)
@@ -429,11 +429,11 @@ fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
     let first: serde_json::Value = lines
         .next()
         .and_then(|line| serde_json::from_slice(line).ok())
-        .ok_or_else(|| damaged("it has no first line of a Konverge document"))?;
+        .ok_or_else(|| damaged("its first line is not the header of a Konverge document"))?;
     let version = first
         .get("konverge")
         .and_then(serde_json::Value::as_u64)
-        .ok_or_else(|| damaged("it has no first line of a Konverge document"))?;
+        .ok_or_else(|| damaged("its first line is not the header of a Konverge document"))?;
     if version == 0 {
         return Err(damaged("format 0 does not exist"));
     }

@@ -20,7 +20,7 @@ use konverge_base::{
 
 /// Number of documents kept. A reader that listed before the newest one was written still finds an older one.
 const KEPT: usize = 3;
-/// How many times a write is retried if several runs write at the same time.
+/// The maximum number of attempts of a write, for the case that several runs write at the same time.
 const TRIES: u32 = 5;
 /// Maximum number of bytes of all stacks' differences in the history.
 const LOOK_BYTES: usize = 2 << 20;

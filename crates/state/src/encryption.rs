@@ -306,7 +306,7 @@ impl Sealer {
             identities.push(Box::new(identity));
         }
         if identities.is_empty() {
-            return Err(key_error("decrypting", "there is no identity in this run"));
+            return Err(key_error("decrypting", "this run has no age identity"));
         }
         let mut reader = decryptor
             .decrypt(identities.iter().map(|identity| &**identity))

@@ -79,7 +79,7 @@ pub enum StateError {
     /// The index records a state that is no longer in the store.
     #[error(
         "the state of stack `{stack}` is gone: serial {serial} was written, and {}",
-        newest.map_or("the store holds no serial of it".to_owned(), |newest| format!("the newest in the store is {newest}"))
+        newest.map_or("the store holds no serial of the stack".to_owned(), |newest| format!("the newest in the store is {newest}"))
     )]
     Vanished {
         stack: StackId,
@@ -107,10 +107,10 @@ impl From<StateError> for UserError {
                     Some(stack) => failure
                         .hint(format!("`konverge state history {stack}` lists the serials that can be read"))
                         .hint(format!(
-                            "restore one of them: `konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged`"
+                            "restore one of these serials: `konverge state pull {stack} --serial N > good.json`, then `konverge state push {stack} good.json --over-damaged`"
                         )),
                     None if key.starts_with("freeze/") => failure.hint(
-                        "run `konverge unfreeze --reason TEXT` to let them run, or `konverge freeze --reason TEXT` to stop them: it is unknown whether applies are frozen",
+                        "run `konverge unfreeze --reason TEXT` to let applies run, or `konverge freeze --reason TEXT` to stop applies: it is unknown whether applies are frozen",
                     ),
                     None => failure.hint("`konverge state doctor` says which documents are damaged"),
                 }

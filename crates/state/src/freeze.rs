@@ -11,7 +11,7 @@ use super::{
 };
 use crate::store::Key;
 
-/// How many times a write is retried if several runs write at the same time.
+/// The maximum number of attempts of a write, for the case that several runs write at the same time.
 const TRIES: u32 = 5;
 
 /// A freeze of all applies. One `konverge unfreeze` ends it, even if it was set several times.
@@ -28,7 +28,7 @@ pub struct FreezeReason {
     pub reason: String,
     /// The time of the freeze, by the author's clock.
     pub since: Timestamp,
-    /// The author.
+    /// The person or run that froze the applies.
     pub writer: DocumentWriter,
 }
 

@@ -32,8 +32,8 @@ use konverge_base::{
 
 /// Maximum number of deltas besides a compaction. With more, the next run that may write compacts them.
 const DELTAS_KEPT: usize = 8;
-/// If more deltas than this are listed, including merged ones, a run that has not read the index reads it at
-/// its end, to compact it.
+/// The number of listed deltas, including merged ones, above which a run that has not read the index reads it at its
+/// end, to compact it.
 const DELTAS_LISTED: usize = 4 * DELTAS_KEPT;
 /// An apply of fewer resources leaves its entry open, because looking the stack up costs less than another
 /// write.
@@ -41,7 +41,7 @@ const WORTH_A_DELTA: usize = 20;
 /// Number of compactions kept. A reader that listed before the newest one was written still finds an older
 /// one.
 const COMPACTIONS_KEPT: u64 = 3;
-/// How many times a listing is repeated that a compaction made outdated.
+/// The number of times that a listing is repeated after a compaction made it outdated.
 const STALE_LISTINGS: u32 = 5;
 
 #[derive(Default, Serialize, Deserialize)]

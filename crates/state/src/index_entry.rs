@@ -176,7 +176,7 @@ impl IndexedRead {
 pub struct StoppedApply {
     /// The time of the end, by the writer's clock.
     pub at: Timestamp,
-    /// The result.
+    /// The result of the stopped apply.
     pub result: StackResult,
     /// The run of the apply.
     pub writer: DocumentWriter,

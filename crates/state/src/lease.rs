@@ -36,7 +36,8 @@ const RESULTS_TOGETHER: usize = 100;
 enum Flush {
     /// The entries are stored before the call returns.
     Now,
-    /// Before the call returns if they contain an intent or other news; results alone wait for more entries.
+    /// The entries are stored before the call returns if one of them is not a result. Results alone wait for more
+    /// entries.
     WithOthers,
 }
 /// Renewals and journals of epochs older than this are deleted completely, even the last document of an epoch

@@ -34,7 +34,7 @@ pub struct RecordedRequest<T> {
     pub outcome: Option<RecordedOutcome>,
 }
 
-/// The result of a write.
+/// The recorded end of a request: it succeeded, or failed with an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedOutcome {
     /// The error, if the write failed.

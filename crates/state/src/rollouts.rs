@@ -23,7 +23,7 @@ const KEPT: u64 = 20;
 pub struct StoredRollout {
     /// The number of the record; 1 is the first record of a rollout with this name.
     pub number: u64,
-    /// The record.
+    /// The stored record.
     pub record: RolloutRecord,
     /// The run that wrote the record.
     pub writer: DocumentWriter,
@@ -99,8 +99,8 @@ impl StateStore {
                 tracing::debug!(error = %chain(&error), "an old record of a rollout could not be deleted");
             }
         }
-        // If this run slept for long, other runs may have written this number and later ones, and deleted
-        // this one again. Then the new record is outdated.
+        // If this run was suspended for long, other runs may have written a record with this number and later
+        // records, and then deleted the one with this number. Then the record just written is outdated.
         Ok(number + KEPT > newest)
     }
 

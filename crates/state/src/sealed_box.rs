@@ -46,7 +46,7 @@ impl SealedBox {
     /// Errors of [`Sealer::seal`].
     pub fn seal(&self, name: &str, plain: &[u8]) -> Result<Vec<u8>, StateError> {
         let Some(key) = self.keys.first() else {
-            return Err(key_error("encrypting", "there is no identity in this run"));
+            return Err(key_error("encrypting", "this run has no age identity"));
         };
         let mut whole = mark_of(key, name, plain).as_bytes().to_vec();
         whole.extend_from_slice(plain);

@@ -39,7 +39,7 @@ const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContain
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackSummary {
-    /// The stack.
+    /// The summarised stack.
     pub stack: StackId,
     /// The serial of the summarized state.
     pub serial: u64,

@@ -33,7 +33,7 @@ pub enum SealScope {
     Documents,
 }
 
-/// How many times a listing is repeated that another run's clean-up made outdated.
+/// The number of times that a listing is repeated after another run's clean-up made it outdated.
 const STALE_LISTINGS: u32 = 5;
 /// Maximum number of concurrent requests when many documents are read.
 pub(super) const IN_FLIGHT: usize = 32;

@@ -35,7 +35,7 @@ impl std::fmt::Display for BinaryKind {
 pub struct Binary {
     /// The path of the file.
     pub path: PathBuf,
-    /// The product.
+    /// The product: Terraform or OpenTofu.
     pub make: BinaryKind,
     /// The version that the executable reports.
     pub version: String,

@@ -33,7 +33,7 @@ pub(super) struct TerraformCommand {
     stderr: JoinHandle<String>,
 }
 
-/// The result of a process.
+/// The exit and the output of a Terraform process.
 #[derive(Debug)]
 pub(super) struct CommandOutput {
     /// The exit code; `None` if a signal ended it.

@@ -70,7 +70,7 @@ impl Terraform {
         }
     }
 
-    /// Returns the executable.
+    /// Returns the Terraform executable.
     ///
     /// # Errors
     /// The executable does not exist, or is too old.

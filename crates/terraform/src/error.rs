@@ -187,7 +187,7 @@ pub enum Class {
     Credentials,
     /// A quota or a rate limit is exceeded.
     Quota,
-    /// A timeout.
+    /// The service did not answer in time.
     Timeout,
     /// The service could not be reached.
     Network,
@@ -349,7 +349,7 @@ impl TerraformError {
                 renamed.chain([Class::Exists.remedy().to_owned()]).collect()
             }
             Self::ReplaceProtected { id } => vec![
-                "to replace it, set `lifecycle.prevent_destroy: false` in its Spec; to keep its object, undo the change \
+                "to replace the object, set `lifecycle.prevent_destroy: false` in the Spec; to keep the object, undo the change \
                  that forces the replacement"
                     .to_owned(),
                 format!("to keep the object and stop managing it: `konverge state forget STACK '{id}'`"),

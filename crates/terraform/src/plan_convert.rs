@@ -369,7 +369,7 @@ impl Segment<'_> {
         if subject.resource_state().is_some() {
             return Some(format!(
                 "an earlier run was stopped while it replaced it: another object of it{named} may exist at the provider; \
-                 look, and delete that one by hand"
+                 check, and delete the other object by hand"
             ));
         }
         let known = match &id {

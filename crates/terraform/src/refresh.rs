@@ -132,7 +132,7 @@ pub(super) async fn observe(
         .collect())
 }
 
-/// The result of a refresh.
+/// The plan of a refresh, or the resources that could not be refreshed.
 enum Refreshed {
     Found(Box<SavedPlan>),
     /// The refresh failed for these resources (at least one).

@@ -43,7 +43,7 @@ pub enum OtlpError {
     #[error("the exporter cannot be set up")]
     SetUp(#[source] SharedError),
     /// The collector rejected the timeline.
-    #[error("the collector did not take it")]
+    #[error("the collector did not accept the timeline")]
     Refused(#[source] SharedError),
     /// The collector did not respond in time.
     #[error("the collector did not answer within {} s", DEADLINE.as_secs())]

@@ -27,7 +27,7 @@ pub struct Args {
     to: Option<PathBuf>,
 }
 
-/// The pages.
+/// The pages of the reference that Konverge generates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum DocPage {
     /// docs/reference/commands.md

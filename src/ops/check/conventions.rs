@@ -49,7 +49,8 @@ pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnosti
         |project, count| {
             let message = format!("does not exist; {count} have one");
             let mut found = Diagnostic::new(&owners(project), LintRule::Structure, &message);
-            found.hint = Some("name the owners of the project in it, as the other projects do".to_owned());
+            found.hint =
+                Some("name the owners of the project in this file, as the other projects do".to_owned());
             found
         },
     ));

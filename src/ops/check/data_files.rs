@@ -235,7 +235,7 @@ impl<'a> SchemaProgram<'a> {
         // An empty list is valid: it has no item that could be wrong.
         if documents.is_empty() && yaml::documents(text).is_ok_and(|values| values.is_empty()) {
             let message = format!("has no mapping; the schema `{}` needs one", self.name);
-            return refused(&message, "write the document, or delete the file");
+            return refused(&message, "write a mapping into the file, or delete the file");
         }
         let mut found = Vec::new();
         for document in &documents {

@@ -133,7 +133,7 @@ pub(super) async fn fix(
             UserError::from_error(ErrorKind::Layout, error)
                 .context("the file is not formatted")
                 .at(path.to_string(), None, None)
-                .hint("put a plain file there, or remove the link, and run the command again")
+                .hint("replace the link by a plain file, or remove the link, and run the command again")
         })?;
         fixed.push(path.clone());
     }

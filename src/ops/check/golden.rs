@@ -107,7 +107,7 @@ impl<'a> GoldenFiles<'a> {
             UserError::from_error(ErrorKind::Layout, error)
                 .context("the golden file is not written")
                 .at(path.to_string(), None, None)
-                .hint("put a plain file there, or remove the link, and run the command again")
+                .hint("replace the link by a plain file, or remove the link, and run the command again")
         })?;
         Ok(Some(path))
     }

@@ -20,7 +20,7 @@ use konverge_engine::spec;
 /// Layout of the resources in a golden file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// A list.
+    /// A list of the resources.
     List,
     /// A mapping with the key `resources`.
     Mapping,

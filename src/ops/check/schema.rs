@@ -137,7 +137,7 @@ impl Schemas {
                     text("apiVersion")
                 );
                 let hint =
-                    "if the cluster serves it, nothing is wrong: the preview asks the cluster".to_owned();
+                    "if the cluster serves this API version, ignore this warning: the preview asks the cluster".to_owned();
                 let severity = LintSeverity::Warning;
                 return vec![SchemaVerdict {
                     severity,

@@ -22,7 +22,7 @@ use konverge_run::{
     session,
 };
 
-/// Resources of the stacks in the second half.
+/// The resources of the stacks in the second half of the demo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoKind {
     /// `terraform_data`, which exists only in the state.
@@ -34,7 +34,7 @@ pub enum DemoKind {
     },
 }
 
-/// Returns the files of the second half.
+/// Returns the files of the second half of the demo, which applies.
 pub(super) fn files(kind: &DemoKind) -> Vec<(String, String)> {
     let clusters = match kind {
         DemoKind::Terraform => String::new(),

@@ -19,7 +19,7 @@ pub(super) async fn findings(run: &RunContext) -> Vec<DoctorFinding> {
         Ok(None) => DoctorFinding::unused(
             "forge",
             "not in a job: no runner has set a variable of its forge",
-            "nothing to do here; it is checked in a job",
+            "nothing to do here; `konverge doctor` checks this in a job",
         ),
         Err(two) => DoctorFinding::from_result("forge", Err(ForgeError::from(*two).into())),
     };
@@ -85,7 +85,11 @@ async fn token(run: &RunContext, of_job: Option<ForgeKind>) -> DoctorFinding {
             );
             DoctorFinding::from_result(name, Err(missing.hint(hint)))
         } else {
-            DoctorFinding::unused(name, "not in a job", "nothing to do here; it is checked in a job")
+            DoctorFinding::unused(
+                name,
+                "not in a job",
+                "nothing to do here; `konverge doctor` checks this in a job",
+            )
         };
     };
     let asked = async {

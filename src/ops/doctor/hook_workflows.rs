@@ -61,7 +61,7 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
     {
         None => Ok(()),
         Some(name) => Err(wrong(format!(
-            "its `run-name` does not have `{name}`: after a kill nobody knows whether it ran"
+            "its `run-name` does not have `{name}`: after a kill nobody knows whether the workflow ran"
         ))
         .hint(format!("write `{RUN_NAME}`"))),
     }

@@ -161,7 +161,7 @@ async fn infrastructure(config: &Config, connected: Result<Infrastructure, UserE
         findings.push(DoctorFinding::unused(
             "clusters",
             "none is configured: Spec is compared with Spec",
-            "define one under `clusters` in konverge.yaml to compare with live objects",
+            "define a cluster under `clusters` in konverge.yaml to compare with live objects",
         ));
     }
     for name in config.clusters.keys() {

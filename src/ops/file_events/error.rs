@@ -15,7 +15,7 @@ pub(in crate::ops) enum FileEventError {
     /// The system refuses to watch a folder.
     #[error("{} cannot be watched: {source}", folder.display())]
     Folder {
-        /// The folder.
+        /// The folder that is not watched.
         folder: PathBuf,
         /// The error of the system.
         source: Errno,

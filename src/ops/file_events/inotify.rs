@@ -66,7 +66,7 @@ impl<'a> FileEvents<'a> {
     /// Starts to watch.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// The system refuses the watch.
     pub(in crate::ops) fn start(
         root: &Path,
         is_ignored: impl Fn(&RepoPath) -> bool + Send + Sync + 'a,

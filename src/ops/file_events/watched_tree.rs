@@ -14,7 +14,7 @@ pub(super) const QUIET: Duration = Duration::from_millis(150);
 /// The longest time that a stream of writes delays an event.
 pub(super) const MOST: Duration = Duration::from_secs(2);
 
-/// Returns the set of no written paths.
+/// Returns an empty set of written paths.
 pub(super) fn nothing() -> WrittenPaths {
     WrittenPaths::Known(BTreeSet::new())
 }

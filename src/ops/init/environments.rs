@@ -10,7 +10,7 @@ use konverge_config::Config;
 use konverge_repo::konfig::Layout;
 use serde_json::json;
 
-use super::setup::scalar;
+use super::answers::scalar;
 
 /// The line of the workflow before which the matrix is inserted.
 const APPLY: &str = "    if: github.event_name == 'push' || (github.event_name == 'workflow_dispatch' && inputs.approve != '')\n";
@@ -37,7 +37,7 @@ pub(super) fn check(names: &[String]) -> Result<(), UserError> {
             ErrorKind::Usage,
             format!("`{}` is not the name of another environment", name.escape_debug()),
         )
-        .hint("write each once, in the order of the applies: `--environments dev,production`")),
+        .hint("write each environment once, in the order of the applies: `--environments dev,production`")),
         None => Ok(()),
     }
 }

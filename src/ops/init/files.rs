@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
+    answers::{JobForge, NamedContext, STEP, Setup, scalar},
     core_trials::CoreTrials,
     environments,
-    setup::{JobForge, NamedContext, STEP, Setup, scalar},
     survey::Survey,
 };
 use konverge_base::{

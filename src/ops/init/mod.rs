@@ -1,6 +1,7 @@
 //! The `init` use case: examines the repository, writes `konverge.yaml` and the workflow, and never
 //! overwrites a file.
 
+mod answers;
 mod apps;
 mod core_search;
 mod core_trials;
@@ -8,10 +9,10 @@ mod environments;
 mod files;
 mod locks;
 mod package_layout;
-mod setup;
 mod survey;
 
 use crate::ops::adopt;
+pub use answers::{JobCloud, JobForge, NamedContext, Setup, check_address};
 use core_trials::TrialScope;
 pub use core_trials::{CoreRow, CoreTrials};
 pub use files::{GITEA_WORKFLOW, WORKFLOW};
@@ -24,7 +25,6 @@ use konverge_run::{
     adoption::{self, Adoption},
     affected::{self, AffectedRequest},
 };
-pub use setup::{JobCloud, JobForge, NamedContext, Setup, check_address};
 use survey::Survey;
 
 /// Returns the names of the contexts of the kubeconfig that kubectl would use, the current one first.
@@ -149,7 +149,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
     found.extend(survey.apps.describe());
     let named = survey.unknown_core.as_ref().map(|version| {
         format!(
-            "; kcl.mod names {version}, which cannot be installed: code of another KCL may have to be changed"
+            "; kcl.mod names {version}, which cannot be installed: code for another KCL version may have to be changed"
         )
     });
     found.push(format!(

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::setup::scalar;
+use super::answers::scalar;
 use konverge_base::{
     error::UserError,
     model::{RepoPath, file_source::Source, stack::LayoutRules},
@@ -27,7 +27,7 @@ pub(super) struct PackageLayout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RootSettings {
     pub file: RepoPath,
-    /// True if it names the files of the program.
+    /// True if the settings file names the files of the program.
     pub has_files: bool,
 }
 

@@ -18,7 +18,7 @@ use konverge_base::{
 use konverge_repo::konfig::{Layout, PackageKind};
 use konverge_run::RunContext;
 
-/// The result of the examination.
+/// The parts of the repository that `init` found.
 pub(super) struct Survey {
     /// The stacks, read with the detected order of settings files.
     pub layout: Layout,

@@ -205,7 +205,7 @@ async fn a_bad_hook_is_refused_in_the_preview_with_file_object_and_remedy() {
             "no-workload",
             vec![of("lonely", "post", &[])],
             "batch/v1:Job:NS:lonely` is `post`, but its stack has no workload",
-            "move the Job there",
+            "move the Job into their stack",
         ),
         (
             "other-kind",

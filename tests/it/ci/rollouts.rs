@@ -83,7 +83,7 @@ async fn a_rollout_that_leaves_the_configuration_keeps_its_stacks_until_it_ends(
     assert_ne!(merged.outcome.code, Some(0));
     let said = &merged.outcome.stdout;
     assert!(
-        said.contains("konverge.yaml no longer has gone/us in it"),
+        said.contains("konverge.yaml no longer has gone/us in its waves"),
         "{said}"
     );
     assert_eq!(values(&stage, "gone").await, all(["one", "zero", "zero"]));

@@ -177,7 +177,7 @@ async fn drift_says_that_an_output_has_changed_and_does_not_put_the_new_value_in
     let told = konverge(&stage, &["drift", "o-drift/reader"]);
     assert!(
         told.stderr
-            .contains("an output it reads has changed since it was applied: version of o-drift/writer"),
+            .contains("an output that it reads has changed since it was applied: version of o-drift/writer"),
         "{}\n{}",
         told.stdout,
         told.stderr

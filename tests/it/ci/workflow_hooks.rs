@@ -58,7 +58,7 @@ fn says_unknown(ran: &Ran) {
     ran.outcome.check(1);
     let said = &ran.outcome.stdout;
     for words in [
-        "it is unknown whether it ran",
+        "it is unknown whether the workflow ran",
         "it is not started again",
         "start `smoke.yml` by hand",
         "run-name: ${{ inputs.stack }} ${{ inputs.digest }}",

@@ -118,7 +118,7 @@ fn an_unknown_stack_and_a_missing_file_end_with_the_same_code_everywhere() {
         &unlock,
     ] {
         let outcome = konverge(&monorepo, &[&["state"], arguments].concat());
-        says(&outcome, 64, &["nothing is recorded of stack `no/such`"]);
+        says(&outcome, 64, &["nothing is recorded for stack `no/such`"]);
     }
     // Asking leaves no document behind.
     says(&konverge(&monorepo, &["state", "list"]), 0, &[]);

@@ -219,7 +219,7 @@ fn code_of_kcl_0_4_compiles_after_the_edits_that_its_hints_name() {
         ("name 'false' is not defined", "write `False`"),
         ("name 'true' is not defined", "write `True`"),
         (
-            "`import kcl_plugin.project_context`: there are no plugins here",
+            "`import kcl_plugin.project_context`: Konverge supports no plugins",
             "`option(\"NAME\")`",
         ),
         ("name 'notfieldRef' is not defined", "write `not fieldRef`"),

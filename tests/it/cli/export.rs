@@ -193,7 +193,7 @@ fn bad_input_is_refused_with_what_to_do() {
     says(
         &["helm", "--spec", "a.json", "--to", "x", "--name", "A b"],
         64,
-        &["`A b` is not a name of a chart", "--name"],
+        &["`A b` is not a valid chart name", "--name"],
     );
     says(
         &["helm", "--spec", "a.json", "--to", "x", "--chart-version", "v1"],

@@ -102,7 +102,7 @@ fn a_module_s_error_names_the_application_and_the_module() {
         "`quickstart`",
         "the module `hello`: it returned an error: size: 100% of",
         "gRPC status 3",
-        "the platform has no settings for it: if the module needs some, write them into `workspaces/",
+        "the platform has no settings for this module: if it needs some, write them into `workspaces/",
         "\"path\":\"oci://ghcr.io/acme/hello\",\"version\":\"0.1.0\"",
     ] {
         assert!(failed.stderr.contains(part), "{part}: {}", failed.stderr);

@@ -107,7 +107,8 @@ fn the_list_says_identity_folder_and_where_the_identity_comes_from() {
         .expect(1)
         .stderr;
     assert!(
-        one.contains("10 stacks have the names `sampleapp/prod`") && one.contains("name one by its folder"),
+        one.contains("10 stacks have the names `sampleapp/prod`")
+            && one.contains("name one stack by its folder"),
         "{one}"
     );
     // Of a revision, and without any.

@@ -73,7 +73,7 @@ const OTHERS: &[(&str, Ending)] = &[
     ("konverge rollout", Says(64, "there is no rollout web")),
     (
         "konverge state history",
-        Says(64, "nothing is recorded of stack `storefront/dev`"),
+        Says(64, "nothing is recorded for stack `storefront/dev`"),
     ),
     ("konverge state rollback", Says(1, "has no serial 7")),
     (

@@ -290,7 +290,10 @@ async fn a_set_that_ends_its_worker_again_and_again_is_not_tried_on_all_stacks()
     }
     assert!(messages[2].0.contains("slow (rules)"), "{messages:?}");
     assert!(messages[2].0.contains("2 s of processor time"), "{messages:?}");
-    assert!(messages[3].0.contains("on 3 stacks before"), "{messages:?}");
+    assert!(
+        messages[3].0.contains("its evaluation was stopped on 3 stacks"),
+        "{messages:?}"
+    );
     assert!(messages[3].1 < Duration::from_secs(1), "{messages:?}");
 }
 

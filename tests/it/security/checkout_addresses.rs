@@ -54,7 +54,7 @@ async fn an_address_of_the_checkout_alone_gets_no_credentials() {
         .commit("another server");
     refused("`main` does not have it");
     monorepo.git(["branch", "--quiet", "--move", "main", "trunk"]);
-    refused("the default branch is unknown here");
+    refused("the default branch of this clone is unknown");
     monorepo.git(["branch", "--quiet", "--move", "trunk", "main"]);
     monorepo.git(["checkout", "--quiet", "main"]);
     let of_commit = run(&["preview", "--all", "--rev", "proposed"]).run().expect(1);

@@ -138,7 +138,7 @@ async fn plugins_have_nobody_to_call() {
     ] {
         let failure = UserError::from(pool.compile(&program(text)).await.unwrap_err());
         assert!(
-            failure.message.contains("there are no plugins here"),
+            failure.message.contains("Konverge supports no plugins"),
             "{failure:?}"
         );
         let hint = failure.message.split_once("hint: ").map(|(_, hint)| hint);

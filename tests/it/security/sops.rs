@@ -147,7 +147,7 @@ async fn a_file_with_its_own_path_is_read_there_alone() {
     );
     let line = own.lines().next().unwrap();
     let refused = [
-        ("secrets/copy.yaml", own.clone(), "so it is a copy"),
+        ("secrets/copy.yaml", own.clone(), "so the file is a copy"),
         (
             "secrets/copy.yaml",
             own.replace(&format!("{line}\n"), ""),
@@ -159,11 +159,11 @@ async fn a_file_with_its_own_path_is_read_there_alone() {
             "`konverge_path`",
         ),
         // Its MAC has the encrypted values alone.
-        ("secrets/db.yaml", loose.clone(), "is not in its MAC"),
+        ("secrets/db.yaml", loose.clone(), "its MAC does not cover"),
         (
             "secrets/copy.yaml",
             loose.replace("secrets/db.yaml", "secrets/copy.yaml"),
-            "is not in its MAC",
+            "its MAC does not cover",
         ),
     ];
     for (path, text, why) in refused {

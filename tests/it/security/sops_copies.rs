@@ -75,7 +75,7 @@ async fn a_copy_of_a_file_that_the_stack_may_not_read_gives_nothing() {
             assert!(
                 refused
                     .stdout
-                    .contains("`secrets/db.yaml` has the data key of `other/pay.yaml`"),
+                    .contains("`secrets/db.yaml` has the same data key as `other/pay.yaml`"),
                 "{copy}: {} {}",
                 refused.stdout,
                 refused.stderr
@@ -100,7 +100,7 @@ async fn a_copy_of_a_file_that_the_stack_may_not_read_gives_nothing() {
 async fn a_copy_whose_original_is_gone_gives_nothing() {
     let identity = fixture("identity.txt");
     let original = fixture("db-1.yaml");
-    let moved = "`secrets/db.yaml` has the data key of `other/pay.yaml` of commit ";
+    let moved = "`secrets/db.yaml` has the same data key as `other/pay.yaml` of commit ";
     let rows: [(&str, String, Option<String>, &str); 4] = [
         ("removed", original.clone(), None, moved),
         (
@@ -113,13 +113,13 @@ async fn a_copy_whose_original_is_gone_gives_nothing() {
             "wrapped again",
             rewrapped(&original),
             Some(original.clone()),
-            "`secrets/db.yaml` has an encrypted value of `other/pay.yaml`, which",
+            "`secrets/db.yaml` has the same encrypted value as `other/pay.yaml`, which",
         ),
         (
             "wrapped again and removed",
             rewrapped(&original),
             None,
-            "`secrets/db.yaml` has an encrypted value of `other/pay.yaml` of commit ",
+            "`secrets/db.yaml` has the same encrypted value as `other/pay.yaml` of commit ",
         ),
     ];
     for (at, (row, copy, left, why)) in rows.iter().enumerate() {
@@ -251,7 +251,7 @@ fn check(stage: &Stage, ran: &Ran, from: &str, is_refused: bool) {
     );
     if is_refused {
         assert_ne!(ran.outcome.code, Some(0), "{from}: {told}");
-        assert!(told.contains("has the data key of"), "{from}: {told}");
+        assert!(told.contains("has the same data key as"), "{from}: {told}");
     }
     let kept = everything_in(&stage.scratch.path().join("store"));
     assert!(!told.contains(CANARY) && !kept.contains(CANARY), "{from}: {told}");

@@ -65,7 +65,9 @@ async fn the_attribute_of_a_changed_field_gets_the_live_value() {
         .run()
         .expect(64);
     assert!(
-        refused.stderr.contains("it changed since it was shown"),
+        refused
+            .stderr
+            .contains("the difference changed since it was shown"),
         "{}",
         refused.stderr
     );

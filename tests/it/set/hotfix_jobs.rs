@@ -202,7 +202,9 @@ async fn a_secret_is_never_kept() {
             .await;
         let refused = keep().expect(1);
         assert!(
-            refused.stderr.contains("is a secret, which never becomes code"),
+            refused
+                .stderr
+                .contains("is a secret, which is never written into code"),
             "{}",
             refused.stderr
         );

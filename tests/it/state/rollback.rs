@@ -251,7 +251,7 @@ async fn what_can_not_be_made_again_is_not_rolled_back() {
     shop.edited(|state| state["commit"] = gone.clone().into());
     says(
         &shop.rollback(&["--to", "5", "--yes"]).expect(1),
-        &["is not there at commit", &gone[..7]],
+        &["does not exist at commit", &gone[..7]],
     );
     // Where nothing is to change there is nothing to ask, as in an apply: the serial says that it was rolled back.
     assert_eq!(shop.rollback(&["--to", "1"]).code, Some(0));
@@ -417,7 +417,7 @@ async fn what_was_applied_last_is_restored_by_hand() {
     for (more, why) in [
         (
             vec!["apply", "--recorded", "--yes"],
-            "`--recorded` needs the stacks to restore",
+            "`--recorded` needs the names of the stacks to restore",
         ),
         (
             vec!["apply", STACK, "--recorded", "--rev", "HEAD"],
@@ -452,7 +452,7 @@ async fn what_was_applied_last_is_restored_by_hand() {
     clone.repository.git(["remote", "remove", "origin"]);
     objects.merge(&object, "kubectl-edit", &by_hand).await;
     for (shop, why) in [
-        (&clone, "which was applied last, cannot be read here"),
+        (&clone, "which was applied last, cannot be read in this clone"),
         (&shop, "its state records no complete apply"),
     ] {
         let refused = shop.on_cluster(&recorded).arg("--yes").run().expect(1);

@@ -80,7 +80,7 @@ fn a_core_in_the_checkout_is_not_started() {
         told.contains("the folder of the KCL core (XDG_DATA_HOME) is `"),
         "{told}"
     );
-    assert!(told.contains("put it outside of the checkout"), "{told}");
+    assert!(told.contains("move the file outside of the checkout"), "{told}");
 }
 
 /// What the page of a run says about its Specs.

@@ -125,7 +125,7 @@ fn new_application() -> Kind {
         ),
         says: [
             "6 to create",
-            "changes no object that is there · starts 4 pods",
+            "changes no existing object · starts 4 pods",
             "2 to change (1 in production)",
             "**Next**: get the approval, then merge.",
         ],

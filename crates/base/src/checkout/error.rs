@@ -21,7 +21,7 @@ pub enum Untrusted {
         what: String,
         /// The path as it was configured.
         path: PathBuf,
-        /// The path at which it enters the checkout.
+        /// The path at which the configured path enters the checkout.
         place: PathBuf,
     },
     /// The path leads below `/proc`.
@@ -87,7 +87,7 @@ impl From<Untrusted> for UserError {
             | Untrusted::Inside { .. }
             | Untrusted::Process { .. }
             | Untrusted::TooManyLinks { .. } => failure.hint(
-                "a branch could bring a file of its own there: put it outside of the checkout and give its absolute path",
+                "a branch could put a file of its own at this path: move the file outside of the checkout and give its absolute path",
             ),
         }
     }

@@ -27,7 +27,7 @@ pub enum Existing {
     Keep,
 }
 
-/// The result of a write.
+/// Tells whether a file was created or already existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrittenFile {
     /// The content was written.

@@ -42,7 +42,7 @@ pub struct StackOutcome {
     pub stack: RepoPath,
     /// Identity of the stack.
     pub id: StackId,
-    /// The result.
+    /// The result of the apply of the stack.
     pub result: StackResult,
     /// Digest of the inputs that were applied.
     pub digest: Digest,
@@ -93,11 +93,11 @@ impl StackOutcome {
 /// The result of the apply of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResourceOutcome {
-    /// The resource.
+    /// The resource that was applied or skipped.
     pub id: ResourceId,
     /// The planned action.
     pub action: Action,
-    /// The result.
+    /// The result for the resource.
     pub result: ResourceResult,
     /// True if the resource failed after it was written, because it did not become ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -143,7 +143,7 @@ pub enum WaitReason {
 }
 
 impl Waiting {
-    /// Returns that of two waits which may end later.
+    /// Returns this wait or the other one, whichever may end later.
     #[must_use]
     pub fn or_later(self, other: Self) -> Self {
         let rank = |waiting: &Self| (std::cmp::Reverse(waiting.reason), waiting.until);

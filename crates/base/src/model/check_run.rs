@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct CheckRun {
     /// The name, equal in every run, so that a newer check run replaces the older one.
     pub name: String,
-    /// The result.
+    /// The result that the forge shows.
     pub conclusion: Conclusion,
     /// A title of one line.
     pub title: String,
@@ -36,7 +36,7 @@ pub enum Conclusion {
 /// An annotation at a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// The severity.
+    /// The severity that the forge shows.
     pub level: Level,
     /// The file, relative to the root of the repository.
     pub file: String,
@@ -58,6 +58,6 @@ pub enum Level {
     Error,
     /// The problem may block something.
     Warning,
-    /// For information.
+    /// The annotation is for information.
     Notice,
 }

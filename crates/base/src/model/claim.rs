@@ -65,8 +65,8 @@ impl Claim {
         )
     }
 
-    /// Returns the claim of a recorded resource by the hash of its id at the Terraform provider. Two accounts may use
-    /// the same id for different objects.
+    /// Returns the claim of a recorded resource on its object at the Terraform provider, by the hash of the id there.
+    /// Two accounts may use the same id for different objects.
     pub fn of_object(recorded: &Recorded) -> Option<Self> {
         let hash = recorded.object_hash.clone()?;
         Some(Self::ObjectHash { hash })

@@ -44,7 +44,7 @@ impl<'a> Container<'a> {
             && Self::around(&recorded.attributes).contains(&self)
     }
 
-    /// Returns the short hashes of all containers that a recorded object is in.
+    /// Returns the short hashes of the containers of a recorded object: its Namespace, and the CRD of its kind.
     pub fn marks_of_recorded(recorded: &Recorded) -> Vec<String> {
         if recorded.runtime != RuntimeKind::Kubernetes {
             return Vec::new();

@@ -32,7 +32,7 @@ pub enum RunEvent {
     ResourceStarted {
         /// Stack of the resource.
         stack: StackId,
-        /// The resource.
+        /// The resource that is being changed.
         id: ResourceId,
         /// The action on the resource.
         action: Action,
@@ -41,7 +41,7 @@ pub enum RunEvent {
     ResourceNoted {
         /// Stack of the resource.
         stack: StackId,
-        /// The resource.
+        /// The resource that the note is about.
         id: ResourceId,
         /// The note, as in the plan.
         note: String,
@@ -50,7 +50,7 @@ pub enum RunEvent {
     ResourceProgress {
         /// Stack of the resource.
         stack: StackId,
-        /// The resource.
+        /// The resource that is being changed.
         id: ResourceId,
         /// The condition that the engine waits for, masked.
         message: String,
@@ -59,9 +59,9 @@ pub enum RunEvent {
     ResourceEnded {
         /// Stack of the resource.
         stack: StackId,
-        /// The resource.
+        /// The resource that was changed.
         id: ResourceId,
-        /// The result.
+        /// The result for the resource.
         result: ResourceResult,
         /// The reason, if the resource did not succeed.
         message: Option<String>,

@@ -68,7 +68,7 @@ pub struct Listing {
 pub struct SourceError {
     /// The path or the blob id that cannot be read.
     pub what: String,
-    /// The reason.
+    /// The reason why the source cannot be read.
     #[source]
     pub why: SharedError,
 }

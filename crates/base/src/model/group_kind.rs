@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub struct GroupKind<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
-    /// The kind.
+    /// The kind, such as `Deployment`.
     pub kind: &'a str,
 }
 

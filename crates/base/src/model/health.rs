@@ -39,7 +39,8 @@ impl Health {
 pub struct HealthReport {
     /// The health of the object.
     pub health: Health,
-    /// The reason for people; may be empty. Contains text from the cluster: escape it before printing.
+    /// The reason for the health, as a text for people; may be empty. Contains text from the cluster: escape it before
+    /// printing.
     pub message: String,
 }
 

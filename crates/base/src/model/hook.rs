@@ -20,11 +20,11 @@ pub const HOOK_STAMP: &str = "konverge/hook-digest";
 pub enum HookTime {
     /// Runs before the workloads that the hook guards change.
     Pre,
-    /// After the workloads that it guards are ready.
+    /// Runs after the workloads that the hook guards are ready.
     Post,
-    /// After an apply in which something failed.
+    /// Runs after an apply in which something failed.
     Failed,
-    /// Before the resources of a stack that is destroyed are deleted.
+    /// Runs before the resources of a stack that is destroyed are deleted.
     PreDestroy,
 }
 

@@ -72,9 +72,9 @@ pub struct Diagnostic {
     pub column: Option<u32>,
     /// The rule that found it.
     pub rule: LintRule,
-    /// The severity.
+    /// The severity of the diagnostic.
     pub severity: LintSeverity,
-    /// The problem.
+    /// The message that describes the problem.
     pub message: String,
     /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -41,7 +41,7 @@ pub struct ModelPackageChange {
 /// A schema, a property or a check that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelPropertyChange {
-    /// The schema.
+    /// The schema that has the property.
     pub schema: String,
     /// The property that differs; `None` if the schema itself is new or gone.
     #[serde(skip_serializing_if = "Option::is_none")]

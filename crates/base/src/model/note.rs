@@ -7,7 +7,7 @@ use super::StackId;
 /// A message of a run in addition to its result, in one or more lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The importance.
+    /// The importance of the note.
     pub level: NoteLevel,
     /// The stack that the note is about.
     pub stack: Option<StackId>,

@@ -188,9 +188,9 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Validation {
-    /// By the server: a Kubernetes dry run, or `terraform plan`.
+    /// The server validated the change: a Kubernetes dry run, or `terraform plan`.
     Server,
-    /// By a known schema: the CRD in the same plan.
+    /// A known schema validated the change: that of the CRD in the same plan.
     Schema,
     /// The change was not validated.
     None,
@@ -229,7 +229,7 @@ impl std::ops::Add for PodImpact {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcePlan {
-    /// The resource.
+    /// The planned resource.
     pub id: ResourceId,
     /// The runtime that plans and applies the resource.
     pub runtime: RuntimeKind,
@@ -257,7 +257,7 @@ pub struct ResourcePlan {
     /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<String>,
-    /// The pods that it restarts, starts and ends; a note says how.
+    /// The pods that the change restarts, starts and ends; a note says how.
     #[serde(default, skip_serializing_if = "PodImpact::is_none")]
     pub pods: PodImpact,
     /// Notes for the reader: rollout impact, server warnings, why something could not be checked.

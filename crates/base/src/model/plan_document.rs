@@ -15,7 +15,7 @@ use super::{
     spec::RuntimeKind,
 };
 
-/// The version of the document.
+/// The version of the format of the plan document.
 pub const DOCUMENT_VERSION: u32 = 1;
 
 /// The output of `konverge preview --output plan`: a document for each stack.
@@ -35,7 +35,7 @@ pub struct StackDocument {
     pub version: u32,
     /// The stack that the plan is of.
     pub stack: DocumentStack,
-    /// What the Spec was compared with: `live` (the infrastructure) or `spec` (the Spec of the base).
+    /// The basis of the comparison: `live` (the infrastructure) or `spec` (the Spec of the base).
     #[schemars(with = "String")]
     pub basis: Basis,
     /// The other names of the stack. Rules do not see them.
@@ -63,7 +63,7 @@ pub struct DocumentStack {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DocumentResource {
-    /// The resource.
+    /// The planned resource.
     #[schemars(with = "String")]
     pub id: ResourceId,
     /// `Kubernetes` or `Terraform`.
@@ -104,14 +104,14 @@ pub struct DocumentResource {
 pub struct DocumentChange {
     /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
     pub path: String,
-    /// The value before; absent if there was none.
+    /// The value before the change; absent if there was none.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
     pub from: Option<Value>,
-    /// The value after; absent if it is removed or unknown.
+    /// The value after the change; absent if it is removed or unknown.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -126,7 +126,7 @@ pub struct DocumentChange {
 /// A resource as its stack wants it to be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredResource {
-    /// The resource.
+    /// The desired resource.
     pub id: ResourceId,
     /// The runtime that applies the resource.
     pub runtime: RuntimeKind,

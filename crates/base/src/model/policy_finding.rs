@@ -9,7 +9,7 @@ use super::{Digest, ResourceId, StackId};
 /// The result of one policy rule: of a setting in `policy`, or of a rule in a policy set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PolicyFinding {
-    /// The enforcement, the strictest first.
+    /// The enforcement, by which findings are sorted: the strictest first.
     pub verdict: Enforcement,
     /// The rule: its key in `konverge.yaml`, such as `policy.freeze`, or `SET/RULE` for a rule of a policy set.
     pub rule: String,

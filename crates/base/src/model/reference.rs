@@ -136,7 +136,7 @@ impl Targets {
         };
         let path = read_path(text, &mut end).map_err(malformed)?;
         if path.is_empty() {
-            return Err(malformed("after the id stands `.` and a key"));
+            return Err(malformed("write `.` and a key after the id"));
         }
         Ok(Reference {
             place: start..end,
@@ -186,7 +186,7 @@ fn read_path(text: &str, end: &mut usize) -> Result<Vec<String>, &'static str> {
         } else if let Some(tail) = rest.strip_prefix('[') {
             let length = tail.find(']').ok_or("`[` without `]`")?;
             if length == 0 || !tail[..length].bytes().all(|b| b.is_ascii_digit()) {
-                return Err("between `[` and `]` stands a number or a key in double quotes");
+                return Err("write a number or a key in double quotes between `[` and `]`");
             }
             path.push(tail[..length].to_owned());
             *end += length + 2;

@@ -20,7 +20,7 @@ use super::{
 pub struct ReviewUnit {
     /// Stack of the resource.
     pub stack: StackId,
-    /// The resource.
+    /// The reviewed resource.
     pub resource: ResourceId,
     /// The action of an apply on the resource.
     pub action: Action,

@@ -63,7 +63,7 @@ pub struct RolloutRecord {
 /// The content of a stack with which a rollout failed or was aborted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldContent {
-    /// The stack.
+    /// The stack with the content that is held.
     pub stack: StackId,
     /// The input digest of the stack; `None` if the commit removes the stack.
     pub input: Option<Digest>,

@@ -83,11 +83,11 @@ pub fn is_shared(sharing: Sharing, attributes: &Map<String, Value>) -> bool {
 pub struct ObjectKeyRef<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
-    /// The kind.
+    /// The kind of the object.
     pub kind: &'a str,
-    /// The namespace.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// The name.
+    /// The name of the object.
     pub name: &'a str,
 }
 

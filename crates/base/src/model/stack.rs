@@ -90,7 +90,7 @@ pub struct Stack {
     pub named_by: NamedBy,
     /// Folder of the stack.
     pub folder: RepoPath,
-    /// Folder of its project.
+    /// Folder of the project of the stack.
     pub project_folder: RepoPath,
     /// The file that makes the folder a stack: its `stack.yaml`, or its `kcl.mod` (`include` in `konverge.yaml`).
     pub manifest: RepoPath,
@@ -174,7 +174,7 @@ pub struct CompileSetup {
 /// A file or folder where a compilation starts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry {
-    /// The file.
+    /// The file or folder that the entry names.
     pub path: RepoPath,
     /// The package that the entry belongs to.
     pub package: EntryPackage,

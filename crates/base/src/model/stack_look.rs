@@ -99,7 +99,7 @@ pub struct StackLook {
 /// An object that is not ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadyObject {
-    /// The resource.
+    /// The object that is not ready.
     pub id: ResourceId,
     /// The cluster of the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -147,7 +147,7 @@ pub enum OutputError {
     /// The value is a list or a map inside a longer text.
     #[error("{output} is a {what}, which cannot be part of a longer text")]
     NotText {
-        /// The output.
+        /// The output whose value is a list or a map.
         output: OutputId,
         /// The type of the value.
         what: &'static str,

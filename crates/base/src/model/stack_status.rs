@@ -108,7 +108,7 @@ pub struct AppliedStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStatus {
-    /// The resource.
+    /// The resource that the object belongs to.
     pub id: ResourceId,
     /// The cluster of the resource; `None` for a Terraform resource.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,7 +34,7 @@ pub struct StackTestResult {
     pub failures: Vec<StackTestFailure>,
 }
 
-/// The result of a test.
+/// The result of a test of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StackTestOutcome {

@@ -215,7 +215,7 @@ pub struct KusionRelease {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
-    /// The resource.
+    /// The recorded resource.
     pub id: ResourceId,
     /// The runtime that applied the resource.
     #[serde(rename = "type")]
@@ -318,24 +318,24 @@ pub enum JournalEntry {
     },
     /// The resource is gone.
     Gone {
-        /// The resource.
+        /// The resource that no longer exists.
         id: ResourceId,
     },
     /// The old object is about to be deleted and recreated.
     Begun {
-        /// The resource.
+        /// The resource whose replacement began.
         id: ResourceId,
         /// The replacement as it was approved.
         replacement: Replacement,
     },
     /// These resources were not started and are certainly unchanged.
     Untouched {
-        /// The resources.
+        /// The resources that were not changed.
         ids: Vec<ResourceId>,
     },
     /// The change failed. As far as the runtime knows, the resource is unchanged.
     Failed {
-        /// The resource.
+        /// The resource that failed.
         id: ResourceId,
     },
     /// The runtime's own data changed (the Terraform state). It is already encrypted if there is a key.
@@ -354,12 +354,12 @@ pub enum JournalEntry {
     /// Other names of the stack were found. They are recorded before policies judge the plan: when a refused plan is
     /// tried again, the stack with the old name may be gone.
     Names {
-        /// The names.
+        /// The other names that were found.
         names: OtherNames,
     },
     /// A release is about to be written into the backend of Kusion.
     Release {
-        /// The release.
+        /// The release that was written.
         release: KusionRelease,
     },
 }

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 /// The parts of a run, in the order in which they began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// The parts.
+    /// The parts that are kept.
     pub parts: Vec<TimelinePart>,
     /// The number of parts that are left out.
     pub left_out: usize,
 }
 
-/// One part of a run.
+/// A part of a run with a beginning and a duration: a stage, the work on a stack, a request or a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelinePart {
     /// The kind of the part.
@@ -43,7 +43,7 @@ pub enum PartKind {
     Stack,
     /// An HTTP request.
     Request,
-    /// A wait.
+    /// A wait, such as for a lease.
     Wait,
 }
 

@@ -45,7 +45,7 @@ impl Week {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WeekNumbers", into = "WeekNumbers")]
 pub struct WeekActivity {
-    /// The week.
+    /// The week of these applies.
     pub week: Week,
     /// The number of applies that ended as applied or waiting.
     pub applies: u32,
@@ -82,7 +82,7 @@ impl From<WeekActivity> for WeekNumbers {
 pub struct EndedApply {
     /// The time at which the apply ended.
     pub at: Timestamp,
-    /// The result.
+    /// The result of the apply.
     pub result: StackResult,
     /// The time of the applied commit, if the stack did not have that commit before.
     pub merged: Option<Timestamp>,

@@ -32,7 +32,7 @@ pub(crate) fn findings(policy: &CommitPolicy, plan: &Plan, targets: &[Target]) -
     followed.chain(unfollowed).collect()
 }
 
-/// Returns a finding for each earlier name of a stack that has guards which the present names lack.
+/// Returns a finding for each earlier name of a stack that policy rules match but do not match by a present name.
 fn followed(policy: &CommitPolicy, stack: &StackPlan) -> Vec<PolicyFinding> {
     let names = policy.config.policy.standing_names(&stack.stack, &stack.known_as);
     if names.is_empty() {

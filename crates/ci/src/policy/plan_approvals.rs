@@ -17,7 +17,7 @@ pub(crate) struct CoveredCommits<'a> {
     pub until: Option<&'a CommitId>,
 }
 
-/// What approves the plan of a stack. The default approves nothing.
+/// The reviews and approvals of the plan of a stack. The default approves nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlanApprovals<'a> {
     /// The pull requests whose changes the plan contains, at their last heads. Each must satisfy the rules.

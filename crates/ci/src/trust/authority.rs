@@ -358,7 +358,7 @@ impl Authority {
                 "the default branch was deleted: nothing is applied",
             )
             .hint(format!(
-                "restore it on {} (Branches, Restore); the next push to the branch applies the pending changes",
+                "restore the branch on {} (Branches, Restore); the next push to the branch applies the pending changes",
                 caller.forge
             )));
         };
@@ -492,7 +492,7 @@ fn only_on(branch: &DefaultBranch, full_ref: &str) -> Result<(), UserError> {
         format!("the workflow was started on `{}`", full_ref.escape_debug()),
     )
     .hint(format!(
-        "start it on the branch `{name}`: only merged commits are applied or checked"
+        "start the workflow on the branch `{name}`: only merged commits are applied or checked"
     )))
 }
 

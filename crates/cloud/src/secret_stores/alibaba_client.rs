@@ -24,7 +24,7 @@ pub struct AlibabaSettings {
     pub region: Option<String>,
     /// The address; `None` for the public one of the region.
     pub address: Option<String>,
-    /// The login.
+    /// The login at Alibaba Cloud.
     pub login: AlibabaLogin,
 }
 

@@ -25,7 +25,7 @@ pub struct AwsSettings {
     pub region: Option<String>,
     /// The address; `None` for the public one of the region.
     pub address: Option<String>,
-    /// The login.
+    /// The login at AWS.
     pub login: AwsLogin,
     /// The login of previews; `None` to use `login`.
     pub preview_login: Option<AwsLogin>,

@@ -11,7 +11,7 @@ pub struct SecretStoreError {
     pub store: String,
     /// The path in the store.
     pub path: String,
-    /// The reason.
+    /// The reason why the secret cannot be read.
     #[source]
     pub problem: SecretProblem,
 }
@@ -158,7 +158,7 @@ impl From<SecretStoreError> for UserError {
             }
             SecretProblem::Empty => "write a value into the store".to_owned(),
             SecretProblem::File(_) => {
-                format!("`sops decrypt {path}` says more; encrypt it again and commit it")
+                format!("`sops decrypt {path}` says more; encrypt the file again and commit it")
             }
             SecretProblem::NoKeyOfFile(_) => {
                 format!(

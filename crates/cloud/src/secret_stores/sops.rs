@@ -170,7 +170,7 @@ impl SecretStore for SopsStore {
             .is_some_and(|own| own.as_str() != Some(&query.path))
         {
             return Err(SecretProblem::File(format!(
-                "its `{OWN_PATH}` is another path, so it is a copy"
+                "its `{OWN_PATH}` names another path, so the file is a copy"
             )));
         }
         Ok(FetchedSecret {

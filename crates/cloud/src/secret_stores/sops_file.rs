@@ -278,7 +278,7 @@ impl SopsFile {
         if metadata.mac_only_encrypted {
             reader.mac.update(MAC_OF_ENCRYPTED_ONLY);
             if values.contains_key(OWN_PATH) && !reader.rules.is_encrypted(&[OWN_PATH.to_owned()]) {
-                return Err(format!("its `{OWN_PATH}` is not in its MAC"));
+                return Err(format!("its MAC does not cover `{OWN_PATH}`"));
             }
         }
         reader.map(&mut values, &mut Vec::new())?;
@@ -419,7 +419,7 @@ impl Reader {
             .map_err(|_| "it was encrypted for another place in the file, or by another key".to_owned())?;
         sealed.clear();
         let clear = String::from_utf8(opened).map_err(|_| "it is not UTF-8".to_owned())?;
-        let wrong = || format!("it is not of its type `{}`", kind.escape_debug());
+        let wrong = || format!("its value does not have the type `{}`", kind.escape_debug());
         Ok(Clear::Value(match kind {
             "str" | "bytes" | "time" => Value::String(clear),
             "int" => clear.parse::<i64>().map_err(|_| wrong())?.into(),

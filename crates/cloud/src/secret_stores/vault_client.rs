@@ -254,8 +254,8 @@ impl VaultClient {
                 why: format!("the login at `{path}` failed: {why}").into(),
             });
         }
-        let mut answer: Value =
-            serde_json::from_slice(&answer.body).map_err(|_| unexpected("the login has no JSON answer"))?;
+        let mut answer: Value = serde_json::from_slice(&answer.body)
+            .map_err(|_| unexpected("the answer to the login is not JSON"))?;
         let token = match answer.pointer_mut("/auth/client_token") {
             Some(Value::String(token)) => Zeroizing::new(std::mem::take(token)),
             _ => return Err(unexpected("the login has no token in its answer")),

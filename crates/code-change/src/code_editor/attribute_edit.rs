@@ -228,7 +228,7 @@ fn add<'f>(
         );
         let failure = at_block(UserError::new(ErrorKind::Kcl, what), own, path);
         return Err(failure.hint(format!(
-            "use `--in base` to change it for every stack of the project: the base sets it; {UNTOUCHED}"
+            "the base sets this attribute: use `--in base` to change it for every stack of the project; {UNTOUCHED}"
         )));
     };
     let text = file.parsed.add(block, path, value);

@@ -62,7 +62,9 @@ fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError>
                 return Err(not_kept(format!("{name} was added or removed by hand")));
             };
             if [live, recorded].into_iter().any(shows_mask) {
-                return Err(not_kept(format!("{name} is a secret, which never becomes code")));
+                return Err(not_kept(format!(
+                    "{name} is a secret, which is never written into code"
+                )));
             }
             let field = SpecField {
                 resource: resource.id.clone(),
@@ -117,7 +119,9 @@ mod tests {
         ] {
             let refused = wanted_fields(&changed(&live, &recorded)).unwrap_err();
             assert!(
-                refused.message.contains("is a secret, which never becomes code"),
+                refused
+                    .message
+                    .contains("is a secret, which is never written into code"),
                 "{live}: {}",
                 refused.message
             );

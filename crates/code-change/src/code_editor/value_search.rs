@@ -249,7 +249,7 @@ impl<'a> CodeEditor<'a> {
             }
             0 if tried.is_empty() => {
                 let what = format!("no file of {} sets the value of {name} as a literal", stack.id);
-                UserError::new(ErrorKind::Kcl, what).hint("it may be computed: edit the code by hand")
+                UserError::new(ErrorKind::Kcl, what).hint("the value may be computed: edit the code by hand")
             }
             0 => {
                 let what = format!(

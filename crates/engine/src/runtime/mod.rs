@@ -69,7 +69,7 @@ pub struct EarlierChange {
     pub cluster: Option<ClusterName>,
     /// The desired resource.
     pub resource: Resource,
-    /// True if it is created or replaced.
+    /// True if the resource is created or replaced.
     pub creates: bool,
 }
 
@@ -99,7 +99,7 @@ impl StackScope {
 /// One resource, as the engine passes it to a runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// The resource.
+    /// The resource to plan or apply.
     pub id: ResourceId,
     /// The cluster, for Kubernetes; `None` for Terraform.
     pub cluster: Option<ClusterName>,
@@ -132,9 +132,9 @@ impl Item {
 /// The unit in which a runtime applies resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
-    /// Each resource separately; the engine schedules (Kubernetes).
+    /// The runtime applies each resource separately, and the engine schedules them (Kubernetes).
     Resource,
-    /// A batch as a whole; the runtime schedules inside it (Terraform).
+    /// The runtime applies a batch as a whole, and schedules inside it (Terraform).
     Segment,
 }
 
@@ -267,7 +267,7 @@ pub struct Foreign {
 /// A resource after the apply.
 #[derive(Debug, Clone)]
 pub struct AppliedResource {
-    /// The resource.
+    /// The applied resource.
     pub id: ResourceId,
     /// The record (secrets masked), without `depends_on`; `None` if the object is gone.
     pub recorded: Option<Recorded>,

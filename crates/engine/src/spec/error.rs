@@ -67,10 +67,10 @@ impl From<SpecError> for UserError {
             ),
             SpecError::Shape { .. } | SpecError::Unset { .. } => failure,
             SpecError::Duplicate { id, .. } => {
-                failure.hint(format!("give one of the two another name, or print `{id}` once"))
+                failure.hint(format!("give one of the two resources another id, or print `{id}` once"))
             }
             SpecError::Mark { .. } => failure
-                .hint("give the value itself, or give that mapping another key beside it: reviewers must see what is applied"),
+                .hint("write the real value, because reviewers must see what is applied; if the value is meant as it is, add another key to this mapping"),
         }
     }
 }

@@ -23,7 +23,7 @@ const VALUES: &str = "# Every value is required. Those of `references` are what 
 /// Helm's annotation that makes an uninstall keep an object.
 const POLICY: &str = "helm.sh/resource-policy";
 
-/// A chart.
+/// The contents of a Helm chart before it is written.
 pub(super) struct Chart {
     pub(super) name: String,
     /// The objects with their files.
@@ -118,11 +118,11 @@ pub(super) fn check_name(name: &str) -> Result<(), ExportError> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     let why = match () {
-        () if !name.chars().all(allowed) => "it is made of lower-case letters, digits, `-` and `.`",
+        () if !name.chars().all(allowed) => "it may contain only lower-case letters, digits, `-` and `.`",
         () if !edge(name.chars().next()) || !edge(name.chars().last()) => {
-            "it begins and ends with a letter or a digit"
+            "it must begin and end with a letter or a digit"
         }
-        () if name.len() > 250 => "it has at most 250 characters",
+        () if name.len() > 250 => "it may have at most 250 characters",
         () => return Ok(()),
     };
     Err(ExportError::ChartName {

@@ -55,7 +55,7 @@ pub(super) async fn fetch(
 struct Registry {
     http: Client,
     host: String,
-    /// The base of its URLs: `https://HOST/v2/NAME`.
+    /// The base of the URLs of the repository: `https://HOST/v2/NAME`.
     base: String,
     login: Option<RegistryLogin>,
 }
@@ -253,7 +253,7 @@ impl Registry {
     /// Requests a token from the service that the registry names in its challenge.
     async fn token(&self, challenge: &BTreeMap<String, String>) -> Result<String, SharedError> {
         let named = |name: &str| challenge.get(name).map(String::as_str);
-        let realm = named("realm").ok_or("it names no service that gives tokens")?;
+        let realm = named("realm").ok_or("it names no token service")?;
         let mut realm: url::Url = realm.parse().map_err(|_| "its token service has no address")?;
         if realm.scheme() != "https" && !is_local_registry(&self.host) {
             return Err("its token service does not speak TLS".into());

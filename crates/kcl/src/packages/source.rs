@@ -198,7 +198,7 @@ fn check_url(url: &str) -> Result<(), String> {
     // A user name in an SSH address is not a secret. `git://` counts as web, because it becomes `https://`.
     let is_web = url.starts_with("http") || url.starts_with("git://");
     check_credentials(url, !is_web)
-        .map_err(|why| format!("{why}; let git's credential helper, or `http.extraheader`, give them"))?;
+        .map_err(|why| format!("{why}; move them to git's credential helper, or to `http.extraheader`"))?;
     let transports = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
     if transports.iter().any(|transport| url.starts_with(transport))
         && !url.chars().any(|c| c.is_control() || c.is_whitespace())

@@ -119,7 +119,7 @@ pub(crate) async fn client(
             access.name
         );
         return Err(UserError::new(ErrorKind::Kubernetes, what)
-            .hint("write them to `users` of the kubeconfig: addresses are shown and logged"));
+            .hint("write the credentials to `users` of the kubeconfig: addresses are shown and logged"));
     }
     let client = match login {
         Some(login) => cloud_client(config, ClusterToken::new(login), secrets),
@@ -311,7 +311,7 @@ fn refused(error: ReadError, place: &str, variable: Option<&str>, hint: &str) ->
         }
         ReadError::NoContext(error) => {
             return UserError::new(ErrorKind::Config, format!("{place} cannot be used: {error}")).hint(
-                "name one of its contexts: `clusters.NAME.context` in konverge.yaml, or `--context` beside `--kubeconfig`",
+                "name a context of the kubeconfig: `clusters.NAME.context` in konverge.yaml, or `--context` beside `--kubeconfig`",
             );
         }
         ReadError::Kubeconfig(error) => unusable(&error),

@@ -67,7 +67,7 @@ impl<'a> JsonRef<'a> {
         }
     }
 
-    /// Returns true if this equals a value by [`diff::same`].
+    /// Returns true if this equals a value, where `1` equals `1.0` and the order of keys is ignored ([`diff::same`]).
     pub(crate) fn is(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Null, Value::Null) => true,

@@ -76,7 +76,7 @@ fn listed(known: &[String]) -> String {
         .map(|name| format!("`{}`", name.escape_debug()))
         .collect();
     match known.len() {
-        0 => "it has none at all".to_owned(),
+        0 => "it has no contexts".to_owned(),
         count if count > LISTED => format!("it has {} and {} more", names.join(", "), count - LISTED),
         _ => format!("it has {}", names.join(", ")),
     }

@@ -55,7 +55,7 @@ impl Expressions {
     /// Parses a rule.
     ///
     /// # Errors
-    /// The text is not YAML of that form, or an expression is not CEL.
+    /// The text is not a rule in YAML, or an expression is not CEL.
     pub(super) fn parse(text: &str) -> Result<Self, YamlError> {
         let file: File = yaml::from_str(text)?;
         let compile = |key: &str, source: &str| {

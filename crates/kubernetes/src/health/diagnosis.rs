@@ -92,7 +92,7 @@ pub struct FailingPod {
     pub log: Log,
 }
 
-/// Which log of a container shows the cause.
+/// The log of a container that shows the cause of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log {
     /// No log, because the container never ran.

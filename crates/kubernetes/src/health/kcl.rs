@@ -8,7 +8,7 @@ use super::{
     verdict::{HealthVerdict, WaitPolicy},
 };
 
-/// The result of a rule.
+/// The result of running a health rule in KCL.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssertionResult {
     /// All assertions passed; with the values of the program.

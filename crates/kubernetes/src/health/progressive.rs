@@ -173,7 +173,7 @@ fn canary(view: &ObjectView) -> Option<HealthVerdict> {
         Some(message) => message.to_owned(),
     };
     Some(match phase {
-        "Waiting" => waits("its analysis starts when it is confirmed"),
+        "Waiting" => waits("the analysis of the canary starts when somebody confirms it"),
         "WaitingPromotion" => waits(""),
         "Initialized" | "Succeeded" => HealthVerdict::ready(message()),
         "Initializing" | "Progressing" | "Promoting" | "Finalising" | "Terminating" | "Terminated" => {

@@ -65,7 +65,7 @@ impl From<RulesError> for UserError {
             )),
             RulesError::Invalid { path, line, .. } => failure.at(path, line, None),
             RulesError::Ambiguous { folder } => failure.hint(format!(
-                "leave one of {LUA_FILE}, {CEL_FILE} and {KCL_FILE} in `{folder}`"
+                "keep only one of {LUA_FILE}, {CEL_FILE} and {KCL_FILE} in `{folder}`"
             )),
         }
     }
@@ -78,7 +78,7 @@ pub trait Evaluate: Send + Sync + Debug {
     /// Runs a rule in KCL on an object. The program gets the object as `option("object")` and as `res`.
     async fn run_kcl(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String>;
 
-    /// Runs [`run_lua`](super::run_lua) in a process that is killed if the script takes too long.
+    /// Runs a Lua script on an object, in a process that is killed if the script takes too long.
     async fn run_lua(&self, script: &str, object: &Value) -> Result<Option<HealthReport>, String>;
 }
 

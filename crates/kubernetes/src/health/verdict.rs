@@ -2,7 +2,7 @@
 
 use konverge_base::model::{apply_result::Waiting, health::Health};
 
-/// How a wait treats a verdict.
+/// The effect of a verdict on the wait for readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
     /// Final: a failure is the last result of the controller, and ends the wait.
@@ -23,14 +23,14 @@ pub enum WaitPolicy {
     Waiting(Waiting),
 }
 
-/// The result of [`assess`](super::assess).
+/// The evaluated health of an object, as [`assess`](super::assess) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthVerdict {
     /// The health of the object.
     pub health: Health,
     /// The reason; may be empty. It contains text from the cluster, so it must be escaped before printing.
     pub message: String,
-    /// How a wait treats the verdict.
+    /// The effect of the verdict on the wait for readiness.
     pub weight: WaitPolicy,
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn give_up_filled(
     }
 }
 
-/// Returns true if [`give_up_filled`] may remove something.
+/// Returns true if an object has empty values that a controller may fill.
 pub(crate) fn may_be_filled(object: &Map<String, Value>) -> bool {
     !fillable(object).is_empty()
 }

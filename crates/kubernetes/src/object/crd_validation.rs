@@ -17,7 +17,7 @@ pub(crate) struct Definition {
     pub changes: bool,
 }
 
-/// The result of a validation.
+/// The result of checking an object against its CustomResourceDefinition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Check {
     /// The object is valid.

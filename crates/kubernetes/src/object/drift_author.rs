@@ -16,7 +16,8 @@ pub(crate) fn owner(object: &Value, path: &str, own: &str) -> Option<String> {
     last_write(object, path, own).map(|(manager, _)| manager.to_owned())
 }
 
-/// Returns the same manager as [`owner`], with the time of its last write (empty if unknown).
+/// Returns the latest manager other than `own` that owns the value at a path, with the time of its last write (empty if
+/// unknown).
 fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, &'o str)> {
     managed_fields::entries(object)
         .filter(|entry| entry.manager != own && entry.subresource != "status")

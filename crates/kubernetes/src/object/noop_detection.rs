@@ -154,7 +154,7 @@ fn object_holds(
     live: &Members<'_>,
     place: FingerprintPath,
 ) -> bool {
-    // Every owned field is desired, with its live value …
+    // First, every owned field must be desired, with its live value.
     let mut held = 0;
     for (key, owned) in owned.iter() {
         let Some(key) = key.strip_prefix("f:") else {
@@ -173,7 +173,7 @@ fn object_holds(
         }
         held += 1;
     }
-    // … and nothing else is desired. `metadata` with only name and namespace is in no field set.
+    // Second, nothing else may be desired. `metadata` with only name and namespace is in no field set.
     let names_only = |value: &Value| {
         let map = value.as_object();
         map.is_some_and(|map| map.keys().all(|key| is_identity(FingerprintPath::Metadata, key)))

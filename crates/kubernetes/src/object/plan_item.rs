@@ -180,7 +180,7 @@ impl PlanItem {
         let kind = &self.name.kind;
         let message = match &self.other {
             Some(other) => format!(
-                "the cluster does not serve `{kind}` as `{api_version}` (any more); it does as `{}`",
+                "the cluster does not serve `{kind}` as `{api_version}` (any more); it serves this kind as `{}`",
                 other.api_version()
             ),
             None => format!(

@@ -31,7 +31,7 @@ const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
 enum PlannedText {
     /// The live value, which has not changed since it was written.
     Live,
-    /// A stand-in, which the value replaces in the write.
+    /// The reference itself with its current version (a stand-in), which the value replaces in the write.
     StandIn,
     /// The version itself, which is not secret.
     Version,
@@ -338,8 +338,8 @@ fn place(
         encoded(text.as_bytes(), is_text)
     };
     place.leaf = leaf("");
-    // Somebody has written the text of the stand-in to the object. The stand-in must differ from the live
-    // text, or the object would look unchanged.
+    // Somebody has written to the object the reference that the dry-run sends in place of the secret value. It
+    // must differ from the live text, or the object would look unchanged.
     if live == Some(place.leaf.as_str()) {
         place.leaf = leaf("~");
     }

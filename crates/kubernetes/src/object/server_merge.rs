@@ -60,13 +60,13 @@ struct Owners<'a> {
     others: Option<&'a Map<String, Value>>,
 }
 
-/// How the server merges a list.
+/// The way in which the server merges a list.
 enum ListKind {
-    /// Item by item, compared by these keys.
+    /// The server merges item by item, and compares items by these keys.
     Keyed(Vec<String>),
-    /// Item by item, compared by value.
+    /// The server merges item by item, and compares items by value.
     Set,
-    /// As one value.
+    /// The server replaces the list as one value.
     Atomic,
 }
 

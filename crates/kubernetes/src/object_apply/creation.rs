@@ -24,7 +24,7 @@ pub(crate) fn only_create(body: &mut Value) {
     body["metadata"]["resourceVersion"] = json!(NO_VERSION);
 }
 
-/// How to continue with the existing object.
+/// The next step when the object to create exists already.
 pub(crate) enum ExistingObject {
     /// The object was deleted in the meantime: create it again.
     Nothing,

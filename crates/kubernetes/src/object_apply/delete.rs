@@ -16,14 +16,14 @@ use super::super::{
 use super::apply_task::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
-/// What happens to the dependents of a deleted object.
+/// The fate of the dependents of a deleted object (`propagationPolicy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// The server deletes them in the background, after the object.
+    /// The server deletes the dependents in the background, after the object.
     Go,
-    /// The server deletes them first, and the object after them.
+    /// The server deletes the dependents first, and then the object.
     GoFirst,
-    /// The server keeps them.
+    /// The server keeps the dependents.
     Stay,
 }
 

@@ -286,7 +286,10 @@ async fn last_words(
 }
 
 fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
-    let what = format!("{} was deleted while it was waited for", subject.title());
+    let what = format!(
+        "{} was deleted during the wait for its readiness",
+        subject.title()
+    );
     let failure = UserError::new(ErrorKind::Kubernetes, what);
     if object["spec"]["ttlSecondsAfterFinished"].is_null() {
         failure

@@ -28,7 +28,7 @@ enum Container {
 }
 
 impl EndingContainers {
-    /// Finds them among the live objects of a plan.
+    /// Finds the Namespaces and CRDs that are being deleted among the live objects of a plan.
     pub(super) fn from_live(subjects: &[Option<&PlanItem>], found: &[Option<RawObject>]) -> Self {
         let both = subjects.iter().zip(found);
         let live = both.filter_map(|(subject, raw)| Some((subject.as_ref()?, raw.as_ref()?)));
@@ -50,7 +50,7 @@ impl EndingContainers {
         self.created.extend(definition.or(namespace));
     }
 
-    /// Returns the kind of the container of an object, for a message, if that container is being deleted.
+    /// Returns "Namespace" or "CustomResourceDefinition" if that of the object is being deleted, for a message.
     pub(super) fn around(&self, subject: &PlanItem, is_there: bool) -> Option<&'static str> {
         if self.ending.is_empty() && self.created.is_empty() {
             return None;

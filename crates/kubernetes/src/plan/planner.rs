@@ -86,7 +86,7 @@ impl ObjectPlanner<'_> {
             .hint(format!(
                 "if both names mean one cluster: call it `{from}` under `clusters` in konverge.yaml, as `{from}: {{context: …}}`"
             ))
-            .hint("if it is to move: remove it from the stack in one change, and add it for the other cluster in the next"));
+            .hint("if the object is to move: remove it from the stack in one change, and add it for the other cluster in the next"));
         }
         if let (Some(silent), Some(_)) = (&subject.silent, &item.prior) {
             return Err(unreadable_error(&subject, silent));
@@ -164,7 +164,7 @@ impl ObjectPlanner<'_> {
              that change to `{name}` first"
         ))
         .hint(format!(
-            "if a stack of another repository owns it: remove it there with the annotation `{KEEP}: \"true\"`; then \
+            "if a stack of another repository owns the object: remove the object there with the annotation `{KEEP}: \"true\"`; then \
              set `{OWNER}` to `{stack}`"
         ));
         Some(Foreign {

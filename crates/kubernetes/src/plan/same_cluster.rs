@@ -30,7 +30,7 @@ const CLUSTERS: &str = "kubernetes/clusters";
 /// An applied object, with its live object.
 pub(crate) struct AppliedObject<'a> {
     pub prior: &'a Recorded,
-    /// The cluster to which its cluster name leads now.
+    /// The cluster to which the cluster name of the object leads now.
     pub cluster: &'a Cluster,
     pub live: Option<&'a RawObject>,
 }
@@ -136,7 +136,7 @@ fn unknown_cluster(scope: &StackScope, name: &ClusterName, before: &ClusterIdent
         before.server.escape_debug()
     );
     UserError::new(ErrorKind::Policy, what)
-        .hint(format!("{NEEDED_RIGHT}; then it is compared, and nothing was written"))
+        .hint(format!("{NEEDED_RIGHT}; until then the cluster cannot be compared, and nothing is written"))
         .hint(format!(
             "if it is the right cluster, and everything was deleted there: `konverge state rebind {stack} --cluster {name}`"
         ))

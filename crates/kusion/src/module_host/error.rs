@@ -64,7 +64,7 @@ impl ModuleError {
             )),
             Self::Sandbox(_) => konverge_sandbox::HINTS.into_iter().fold(failure, UserError::hint),
             Self::Deadline(_) => failure.hint(format!(
-                "if the module needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it needs the network: `network: true` there"
+                "if the module needs longer: `modules: {{{name}: {{timeout: 5m}}}}` in konverge.yaml; if it needs the network: `network: true` beside `timeout`"
             )),
             Self::Lost(_)
             | Self::Handshake(_)

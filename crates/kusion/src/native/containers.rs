@@ -128,7 +128,7 @@ fn canonical(text: &str) -> Result<String, String> {
     let quantity = Quantity::parse(text);
     let quantity = quantity.ok_or_else(|| {
         format!(
-            "resources: `{}` is not a quantity, as `500m` or `1Gi`",
+            "resources: `{}` is not a quantity such as `500m` or `1Gi`",
             text.escape_debug()
         )
     })?;

@@ -66,7 +66,7 @@ impl PodFiles {
                     path.escape_debug()
                 ))
             };
-            let mode = mode(&file.mode).ok_or_else(|| refuse("its mode is not one such as `0644`"))?;
+            let mode = mode(&file.mode).ok_or_else(|| refuse("its mode must be octal, such as `0644`"))?;
             if !file.mode.starts_with('0') {
                 notes.push(format!(
                     "`{}`: the mode `{}` of the file `{}` has no 0 in front and is read as a decimal number, {mode:#o}",

@@ -17,7 +17,7 @@ use konverge_base::model::spec::Resource;
 pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionError> {
     let config: NetworkConfig = call.read("network", call.developer)?;
     if config.ports.iter().any(|port| port.port == 0) {
-        return Err(call.refuse("`ports`: the port 0 is none: write 1 to 65535"));
+        return Err(call.refuse("`ports`: 0 is not a port: write 1 to 65535"));
     }
     let platform: PlatformNetwork =
         call.read("the workspace's settings", &Value::Object(call.platform.clone()))?;

@@ -33,7 +33,7 @@ const GROUP: &str = "admissionregistration.k8s.io/";
 pub(super) struct AdmissionPolicies {
     library: AdmissionLibrary,
     policies: Vec<AdmissionPolicy>,
-    /// All other objects of the set. They can be parameters.
+    /// The objects of the set that are neither policies nor bindings. A binding can name them as parameters.
     objects: Vec<Value>,
     cluster: KnownCluster,
 }

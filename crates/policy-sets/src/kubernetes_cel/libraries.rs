@@ -182,7 +182,10 @@ fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, Ex
     match arguments {
         [of] | [of, CelValue::Bool(false)] => Ok(Version::parse(&text(function, of)?)),
         [of, CelValue::Bool(true)] => Ok(Version::parse_loosely(&text(function, of)?)),
-        _ => Err(error(function, "it needs a string, and true or false")),
+        _ => Err(error(
+            function,
+            "its arguments are a string and an optional boolean",
+        )),
     }
 }
 

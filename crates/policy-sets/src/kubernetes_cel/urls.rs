@@ -30,7 +30,7 @@ impl Url {
     /// It cannot be decided here how an API server would parse the text.
     pub(super) fn parse(function: &str, text: &str) -> Result<Option<Self>, ExecutionError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/?%".contains(c);
-        let unclear = || error(function, "a URL of this form is not decided here");
+        let unclear = || error(function, "a URL of this form is not supported here");
         if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
             return Ok(None);
         }

@@ -129,7 +129,7 @@ fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Val
     json.ok_or_else(|| {
         NoValue(
             name,
-            "it needs a value without sets and very large numbers".to_owned(),
+            "its argument must be JSON: no sets, and no numbers that would be rounded".to_owned(),
         )
     })
 }
@@ -205,7 +205,7 @@ impl<'t> SignedToken<'t> {
                 signed,
             })
         };
-        read().ok_or_else(|| NoValue(name, "it is not a signed token of two JSON objects".to_owned()))
+        read().ok_or_else(|| NoValue(name, "it needs a signed JWT of two JSON objects".to_owned()))
     }
 }
 
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn what_would_be_read_in_another_way_has_no_answer() {
         for (expression, why) in [
-            ("json.patch({1}, [])", "without sets"),
-            ("json.patch({\"a\": {1}}, [])", "without sets"),
+            ("json.patch({1}, [])", "no sets"),
+            ("json.patch({\"a\": {1}}, [])", "no sets"),
             ("json.patch({}, {})", "a list"),
             ("yaml.unmarshal(\"a: 1\\na: 2\")", "duplicate"),
             ("yaml.unmarshal(\"a: 1\\n---\\nb: 1\")", "one document"),
@@ -247,9 +247,9 @@ mod tests {
             ("net.cidr_merge([\"10.0.0.1\"])", "not a network"),
             ("net.cidr_merge([\"::ffff:10.0.0.1/128\"])", "not a network"),
             ("net.cidr_merge(1)", "a list or a set"),
-            ("io.jwt.decode(\"a.b.c\")", "not a signed token"),
+            ("io.jwt.decode(\"a.b.c\")", "a signed JWT"),
             // Its header says `{"enc":"x"}`.
-            ("io.jwt.decode(\"eyJlbmMiOiJ4In0.e30.\")", "not a signed token"),
+            ("io.jwt.decode(\"eyJlbmMiOiJ4In0.e30.\")", "a signed JWT"),
         ] {
             let refused = answer(expression).unwrap_err();
             assert!(refused.contains(why), "{expression}: {refused}");

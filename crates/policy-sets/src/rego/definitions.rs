@@ -12,7 +12,7 @@ use super::{
 use crate::{possible_reads::Mentions, rule::PolicyFile};
 use konverge_config::RegoVersion;
 
-/// The prefix of the names under which definitions are evaluated separately.
+/// The prefix of the names of the rules that Konverge adds, one for each definition, to evaluate it separately.
 const NAME: &str = "konverge_definition_";
 
 /// One definition of a rule.
@@ -72,8 +72,8 @@ impl Definitions {
                 };
                 let path = format!("{}.{name}", read.package);
                 let span = rule.span();
-                // An exception silences other rules. Its words decide later if it is certain which rules are
-                // silenced.
+                // An exception silences other rules. The paths and words in its text show later whether these rules
+                // are known for certain.
                 if name == "exception" {
                     let mentions: &mut Mentions = exceptions.entry(path).or_default();
                     words.add_to(mentions, span.text());

@@ -92,7 +92,7 @@ impl InexactNumbers {
             } else {
                 Err(RegoDifference::Differs(
                     "product",
-                    "OPA computes it with fewer digits than `*`",
+                    "OPA computes `product` with fewer digits than `*`",
                 ))
             }
         });

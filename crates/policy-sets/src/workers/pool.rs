@@ -149,8 +149,9 @@ impl Inner {
         }
         let ended = failed.ended.get(&set).copied().unwrap_or_default();
         (ended >= MOST_ENDED).then(|| {
-            let why =
-                format!("it was ended on {MOST_ENDED} stacks before, and is not evaluated in this run again");
+            let why = format!(
+                "its evaluation was stopped on {MOST_ENDED} stacks, so this run does not evaluate it again"
+            );
             NoOutcomes::Ended(why)
         })
     }

@@ -13,7 +13,7 @@ use konverge_config::{Config, PortalConfig};
 use konverge_repo::git::Repository;
 use konverge_run::RunContext;
 
-/// How long a configuration is used before it is read again.
+/// The time for which a configuration is used before it is read again.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The location of the configuration.

@@ -122,7 +122,7 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
     let main = html! {
         p.verdict {
             @match answer.outcome {
-                RequestOutcome::Done => "The portal has done it.",
+                RequestOutcome::Done => "The portal has performed the operation.",
                 _ => "Your request is recorded. You must do the next step:",
             }
         }

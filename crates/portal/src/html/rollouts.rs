@@ -77,7 +77,7 @@ fn begun(begun: &BegunRollout, forge: Option<&RepositoryPages>) -> Markup {
         @if let Some(until) = begun.until { p { "The bake ends " (moment(until)) "." } }
         @if !begun.why.is_empty() { p { (prose(&begun.why)) } }
         @if !begun.gates.is_empty() {
-            h3 { "What the gates said last" }
+            h3 { "The last results of the gates" }
             dl.record { @for (gate, said) in &begun.gates { dt { (line(gate)) } dd { (prose(said)) } } }
         }
         @if !begun.approve.is_empty() {

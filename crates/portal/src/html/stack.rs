@@ -38,7 +38,7 @@ const AROUND: usize = 2;
 /// The content of the page of a stack.
 #[derive(Debug, Clone)]
 pub struct StackPage<'a> {
-    /// The stack.
+    /// The content of the page.
     pub view: &'a StackDetails,
     /// The pairs of serials whose difference has a static page. A server can show any pair.
     pub differences: &'a [(u64, u64)],
@@ -252,7 +252,7 @@ fn history(page: &StackPage<'_>) -> Markup {
             }
             @if page.mode == PageMode::Static && rows.len() > 1 {
                 p.facts {
-                    "The difference of any two: "
+                    "To compare any two serials: "
                     (code(&format!("konverge state diff {id} FROM TO")))
                 }
             }

@@ -15,7 +15,7 @@ const HEIGHT: u64 = 90;
 /// The space above the highest bar, for its value.
 const TOP: u64 = 18;
 
-/// One number by week.
+/// A chart of one number for each week.
 struct Trend<'a> {
     title: &'a str,
     /// The explanation below the title: what the number measures.
@@ -49,7 +49,7 @@ const TRENDS: [Trend<'_>; 4] = [
     },
     Trend {
         title: "Oldest drift",
-        says: "For how long the oldest drift was known at the last check of the week.",
+        says: "The time for which the oldest drift was known at the last check of the week.",
         class: "warn",
         value: |week| week.oldest_drift_seconds,
         words: duration,
@@ -66,7 +66,7 @@ fn duration(seconds: u64) -> String {
 /// Renders the page of trends.
 pub fn trends(trends: &Trends, mode: PageMode) -> String {
     let main = html! {
-        p.facts { "The last " (trends.weeks.len()) " weeks, each from Monday in UTC; the last one is not over. From what applies and drift checks record." }
+        p.facts { "The last " (trends.weeks.len()) " weeks, each from Monday in UTC; the last one is not over. The numbers come from the records of applies and drift checks." }
         div.trends {
             @for trend in &TRENDS { (figure(trend, &trends.weeks)) }
         }

@@ -364,7 +364,7 @@ impl<'a> Side<'a> {
             from: None,
             length: 0,
         });
-        // The files that certainly belong to the nearest ones.
+        // The found files whose chains are certainly the shortest.
         let mut near: HashSet<RepoPath> = HashSet::new();
         let (mut counted, mut level_found) = (0, 0);
         let mut at = 0;

@@ -15,7 +15,7 @@ pub struct FileScan {
     pub imports: Vec<(u32, String)>,
     /// The import of a module that can read files, if there is one.
     pub reader_import: ReaderImport,
-    /// The files that the code reads, if it imports such a module under the module's own name.
+    /// The files that the code reads, if it imports the module that can read files under its own name.
     pub reads: RuntimeReads,
 }
 

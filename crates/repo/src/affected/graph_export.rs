@@ -39,7 +39,7 @@ pub enum NodeKind {
     Stack,
     /// A folder that is imported as a whole.
     Package,
-    /// A file.
+    /// A file of the repository.
     File,
     /// A folder whose files may be read during evaluation.
     Data,
@@ -50,7 +50,7 @@ pub enum NodeKind {
 pub struct ExportEdge {
     /// The node that depends on the other.
     pub from: ExportNode,
-    /// The dependency.
+    /// The node on which `from` depends.
     pub to: ExportNode,
 }
 

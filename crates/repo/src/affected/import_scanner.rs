@@ -32,7 +32,7 @@ impl Import {
     }
 }
 
-/// The result of a scan.
+/// The imports and uses that the scan of a KCL file found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ScanResult {
     /// The imports, in the order of the file.

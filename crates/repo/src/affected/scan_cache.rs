@@ -139,7 +139,7 @@ impl ScanCache {
         })
     }
 
-    /// Helps [`ScanCache::learn_beside`] until all contents are scanned.
+    /// Scans the wanted contents, one group after the other, until none is left.
     fn learn_wanted(&self, source: &dyn Source) {
         loop {
             let _under_way = self.learning.read().unwrap_or_else(PoisonError::into_inner);

@@ -96,7 +96,7 @@ impl From<GitError> for UserError {
         match &error {
             GitError::NotARepository(_) => failure.hint("run the command inside the monorepo, or name the folder: `--repo DIR`"),
             GitError::ForeignOwner(path) => failure.hint(format!(
-                "if you trust it: `git config --global --add safe.directory {path}`"
+                "if you trust this repository: `git config --global --add safe.directory {path}`"
             )),
             GitError::UnknownRevision(name) => failure
                 .hint("`git branch --all` and `git tag` list the branches and tags")
@@ -113,9 +113,9 @@ impl From<GitError> for UserError {
             GitError::NoMergeBase(..) => failure.hint("name the commit to compare with: `--base REV`"),
             GitError::NoDefaultBranch => failure
                 .hint("name the commit to compare with: `--base REV`")
-                .hint("or let git find it: `git remote set-head origin --auto`"),
+                .hint("or let git find the default branch: `git remote set-head origin --auto`"),
             GitError::Bare(_) => failure
-                .hint("read a commit instead: leave `--worktree` or `--staged` out, or name it: `--rev REV`"),
+                .hint("read a commit instead: leave `--worktree` or `--staged` out, or name the commit: `--rev REV`"),
             GitError::Conflict(_) => failure.hint("resolve the conflict, and stage the file: `git add`"),
             GitError::Fetch { .. } => failure
                 .hint("check that the token may read the repository (`permissions: contents: read`)")

@@ -18,7 +18,7 @@ pub(super) struct IndexSource {
     submodules: Vec<Arc<RepositoryPool>>,
 }
 
-/// An entry of the index.
+/// A file in git's index.
 pub(super) struct IndexedFile {
     pub path: RepoPath,
     pub entry: FileEntry,

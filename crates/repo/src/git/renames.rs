@@ -6,9 +6,9 @@ use konverge_base::model::{CommitId, RepoPath};
 /// A folder of a commit.
 #[derive(Debug, Clone, Copy)]
 pub struct CommitFolder<'a> {
-    /// The commit.
+    /// The commit that has the folder.
     pub commit: &'a CommitId,
-    /// The folder.
+    /// The path of the folder at the commit.
     pub folder: &'a RepoPath,
 }
 

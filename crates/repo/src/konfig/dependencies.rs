@@ -191,7 +191,8 @@ fn read_lock(tree: &FileTreeView, file: RepoPath) -> Result<PackageLock, SetupFa
     let content = tree.read(&file)?;
     let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
     lock.map_err(|why| {
-        let what = format!("it cannot be read: {why}; correct it, or delete it and run `konverge kcl lock`");
+        let what =
+            format!("it cannot be read: {why}; correct the file, or delete it and run `konverge kcl lock`");
         SetupError::new(file, what).into()
     })
 }

@@ -57,7 +57,7 @@ impl Layout {
         self.clashes.sort_by(|a, b| a.identity.cmp(&b.identity));
     }
 
-    /// Returns the identities that several stacks have, if at least one of these stacks can get another one.
+    /// Returns the identities that several stacks have, if at least one of these stacks can get another identity.
     fn find_clashes(&self) -> Option<Vec<Clash>> {
         let mut seen = HashSet::new();
         let twice: BTreeSet<&StackId> = self

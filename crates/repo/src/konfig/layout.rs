@@ -26,7 +26,7 @@ pub struct Project {
 pub struct EarlierNames {
     /// The tenant, if there is one.
     pub tenant: Option<String>,
-    /// The name.
+    /// The name of the project, as an earlier version read it.
     pub name: String,
 }
 
@@ -35,7 +35,7 @@ pub struct EarlierNames {
 pub struct Clash {
     /// The identity that the names, or rules of `konverge.yaml`, give these folders.
     pub identity: StackId,
-    /// The folders.
+    /// The folders of the stacks that share the names.
     pub folders: Vec<RepoPath>,
 }
 

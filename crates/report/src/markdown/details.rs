@@ -27,7 +27,7 @@ pub(super) enum Detail {
     Tree,
     /// The values, each with its path on one line.
     Values,
-    /// Only the paths.
+    /// Only the paths of the changed values.
     Paths,
 }
 

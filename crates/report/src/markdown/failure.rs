@@ -12,7 +12,7 @@ use konverge_base::{
 pub enum Failed {
     /// A preview of a pull request.
     Preview,
-    /// An apply.
+    /// An apply of merged changes.
     Apply,
     /// The command that keeps the drift of a stack in the code.
     Keep,

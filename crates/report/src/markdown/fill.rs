@@ -30,7 +30,7 @@ pub(super) enum Rank {
     Beside,
     /// The values of a change with their paths as a tree.
     Tree(Danger),
-    /// Whole created objects.
+    /// The whole content of created objects.
     Whole,
     /// Names of stacks, and the reasons why they are affected.
     Background,
@@ -108,9 +108,10 @@ impl<'a> Form<'a> {
 
 /// The smallest part of a comment that is shown or left out.
 pub(super) struct Block<'a> {
-    /// The counts of what is missing if the block is not shown.
+    /// The counts of the values, resources and lines that are left out if the block is not shown.
     pub hidden: Omitted,
-    /// The forms, from the shortest to the longest. A later form never leaves out more than an earlier one.
+    /// The forms in which the block can be shown, from the shortest to the longest. A later form never leaves out more
+    /// than an earlier one.
     pub forms: Vec<Form<'a>>,
 }
 

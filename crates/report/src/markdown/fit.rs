@@ -36,8 +36,8 @@ pub fn summary(input: &CommentInput<'_>, budget: usize) -> FittedComment {
 fn fit(input: &CommentInput<'_>, budget: usize, marker: &str, surface: Surface) -> FittedComment {
     let view = view_model::build(input);
     let head = format!("{marker}{}", headline::render(input, &view));
-    // The top has the counts of what is left out, which are known only at the end, so room for the longest counts is
-    // reserved.
+    // The top of the comment has the counts of the parts that are left out. These are known only at the end, so room
+    // for the longest counts is reserved.
     let most = Omitted {
         values: usize::MAX,
         resources: 0,

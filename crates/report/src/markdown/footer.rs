@@ -17,9 +17,9 @@ use konverge_base::model::{
 /// The page that shows the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Surface {
-    /// In the comment. The parts that it leaves out are in the job summary.
+    /// The comment. The parts that it leaves out are in the job summary.
     Comment,
-    /// In the job summary.
+    /// The summary of the job.
     Summary,
 }
 

@@ -128,7 +128,7 @@ impl ManualStart {
 pub enum DriftKeeping {
     /// The repository has the workflow `konverge-keep`, or a job of its pipeline with that name.
     ByWorkflow,
-    /// With `konverge set --keep`, which finds the attributes to edit.
+    /// The command `konverge set --keep` finds the attributes to edit.
     BySet,
     /// The change must be made by hand, because no attribute of the code can hold the difference: an object or the
     /// stack itself is gone.

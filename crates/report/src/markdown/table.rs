@@ -55,7 +55,7 @@ fn stacks<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Section<'v
         .iter()
         .flat_map(|s| &s.plan.resources)
         .any(|r| r.runtime == RuntimeKind::Terraform);
-    // A check run of a stack without a row does not need the column.
+    // The column "Details" is shown only if a stack in the table has a check run.
     let details = view
         .stacks
         .iter()

@@ -156,7 +156,7 @@ struct LoadedStack {
     recorded: StackState,
     /// The same with what an earlier run could not store.
     prior: StackState,
-    /// True if an earlier run had left something.
+    /// True if an earlier run left a rescue file, whose data this run took over.
     taken_up: bool,
 }
 

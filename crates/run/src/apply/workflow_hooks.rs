@@ -212,7 +212,7 @@ impl WorkflowHooks<'_> {
             None => "an earlier apply was stopped while it started the workflow".to_owned(),
         };
         let what = format!(
-            "it is unknown whether it ran: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
+            "it is unknown whether the workflow ran: {cause}; no run with this stack and digest was found in {} s, and it is not started again",
             search.as_secs()
         );
         UserError::new(ErrorKind::Github, what)

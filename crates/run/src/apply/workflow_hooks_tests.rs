@@ -205,7 +205,7 @@ async fn killed_at_each_step_a_workflow_runs_once_for_each_spec() {
 
 fn assert_unknown(failure: &UserError) {
     assert!(
-        failure.message.contains("it is unknown whether it ran"),
+        failure.message.contains("it is unknown whether the workflow ran"),
         "{failure}"
     );
     let hints = failure.hints.join("\n");

@@ -42,7 +42,7 @@ pub struct ImportRequest {
     pub folder: Option<RepoPath>,
 }
 
-/// The result of an import.
+/// A state that was imported from Kusion.
 #[derive(Debug, Clone)]
 pub struct Imported {
     /// The identity of the stack.
@@ -61,7 +61,7 @@ pub struct Imported {
 /// A Terraform resource in Kusion's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The resource.
+    /// The skipped resource.
     pub id: ResourceId,
     /// The id of the object at the provider, with which the object can be imported.
     pub object: Option<String>,

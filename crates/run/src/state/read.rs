@@ -39,7 +39,7 @@ pub struct PulledState {
     pub repository: String,
     /// The serial that was read.
     pub serial: u64,
-    /// The state.
+    /// The decrypted state.
     pub state: StackState,
 }
 
@@ -157,7 +157,7 @@ pub fn mask_recorded(backend: &StateBackend, state: &mut StackState) {
 pub fn unknown(stack: &StackId) -> UserError {
     UserError::new(
         ErrorKind::Usage,
-        format!("nothing is recorded of stack `{stack}`"),
+        format!("nothing is recorded for stack `{stack}`"),
     )
     .hint("run `konverge state list` to see the recorded stacks")
 }

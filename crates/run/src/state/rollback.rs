@@ -78,7 +78,7 @@ pub struct RollbackBase<'a> {
     pub files: Arc<dyn Source>,
     /// The current configuration.
     pub config: Config,
-    /// The states.
+    /// The store with the states.
     pub backend: StateBackend,
 }
 
@@ -118,7 +118,7 @@ pub async fn rollback_under(
     let there = there.ok_or_else(|| {
         UserError::new(
             ErrorKind::State,
-            format!("stack `{stack}` is not there at commit {}", commit.short()),
+            format!("stack `{stack}` does not exist at commit {}", commit.short()),
         )
         .hint(format!("`konverge state history {stack}` shows other serials"))
     })?;

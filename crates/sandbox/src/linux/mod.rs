@@ -18,7 +18,7 @@ pub const HINTS: [&str; 2] = [
     "or accept a partial sandbox: `kcl.sandbox: best-effort` in konverge.yaml, in `ci` the default branch's",
 ];
 
-/// How a process runs without a layer, for warnings.
+/// The words of a warning for a process that runs without a layer of the sandbox.
 pub(super) const WEAKENED: &str = "without a full sandbox";
 
 /// The system folders that a module may read and execute.

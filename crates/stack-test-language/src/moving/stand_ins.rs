@@ -31,7 +31,7 @@ pub fn replace_resources(spec: &Spec, values: &StandIns) -> Result<Spec, Vec<Mov
     let mut refusals: Vec<MoveRefusal> = unknown
         .map(|id| MoveRefusal {
             id: id.clone(),
-            why: "`with` replaces it, and the stack has no such resource of Terraform".to_owned(),
+            why: "`with` replaces this resource, but the stack has no such Terraform resource".to_owned(),
         })
         .collect();
     let targets: Targets = spec.resources.iter().map(|resource| &resource.id).collect();

@@ -142,7 +142,7 @@ mod tests {
         );
         for value in ["yes", "1", "True", ""] {
             let slip = refusal(&format!("s3://bucket?allow_http={value}")).await;
-            assert!(slip.contains("`allow_http` is `true` or `false`"), "{slip}");
+            assert!(slip.contains("`allow_http` must be `true` or `false`"), "{slip}");
         }
         assert!(refusal("s3:///x").await.contains("no bucket"));
         assert!(refusal("file://relative/x").await.contains("three slashes"));

@@ -22,7 +22,7 @@ pub(super) struct HttpClient {
     retry: RetryPolicy,
 }
 
-/// The response to a request.
+/// The status and the body of an HTTP response.
 pub(super) struct HttpAnswer {
     pub status: StatusCode,
     pub body: Bytes,

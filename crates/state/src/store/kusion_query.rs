@@ -3,7 +3,7 @@
 /// The search terms of a state, in Kusion's words. Empty fields are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KusionQuery {
-    /// The tenant.
+    /// The tenant of the project.
     pub tenant: String,
     /// Name of the project.
     pub project: String,

@@ -56,7 +56,7 @@ pub enum StoreOptionError {
     #[error("unknown option `{name}`; known are {known}", name = .0.escape_debug(), known = STORE_SETTINGS.join(", "))]
     Unknown(String),
     /// The value is neither `true` nor `false`; with option and value.
-    #[error("`{0}` is `true` or `false`, not `{value}`", value = .1.escape_debug())]
+    #[error("`{0}` must be `true` or `false`, not `{value}`", value = .1.escape_debug())]
     NotBoolean(String, String),
 }
 

@@ -110,8 +110,8 @@ impl Application<'_> {
                 None => format!("an earlier resource failed: {}", diagnostic.text(secrets)),
             },
             None => match plain(secrets, stderr) {
-                text if text.is_empty() => "Terraform ended before it was applied".to_owned(),
-                text => format!("Terraform ended before it was applied: {text}"),
+                text if text.is_empty() => "Terraform ended before it applied this resource".to_owned(),
+                text => format!("Terraform ended before it applied this resource: {text}"),
             },
         };
         TerraformError::NotTried { id, why }

@@ -59,7 +59,7 @@ pub enum HookError {
 }
 
 impl HookError {
-    /// Returns the object with the error. If hooks wait for each other, the first of them.
+    /// Returns the object with the error, or the first one if hooks wait for each other.
     pub fn object(&self) -> Option<&ResourceId> {
         match self {
             Self::NoTime { id, .. }
@@ -112,7 +112,7 @@ impl From<HookError> for UserError {
                 account.escape_debug()
             )),
             HookError::NoWorkload { .. } => failure.hint(
-                "a hook guards the workloads of its stack, such as a Deployment: move the Job there, or remove `konverge/hook` so that it is a plain Job",
+                "a hook guards the workloads of its stack, such as a Deployment: move the Job into their stack, or remove `konverge/hook` so that it is a plain Job",
             ),
             HookError::GuardsNothing { .. } => {
                 failure.hint("remove a `dependsOn` or a reference between the hook and the workload that it guards")

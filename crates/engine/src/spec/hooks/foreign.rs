@@ -73,7 +73,7 @@ const HELM: Dialect = Dialect {
 /// The tool whose annotations make an object a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HookSource {
-    /// Konverge.
+    /// Konverge: the annotation `konverge/hook`.
     Own,
     /// Argo CD or Helm.
     Foreign,
@@ -233,7 +233,7 @@ pub(super) fn read(
                 word,
                 "Konverge applies it as a normal object, after `pre` hooks and before `post` hooks, and only if it changes",
             ),
-            (None, _) => note(dialect.hook, word, "Konverge has no such time"),
+            (None, _) => note(dialect.hook, word, "Konverge cannot run a hook at this time"),
         }
     }
     // Without a time it is a normal object, and the notes above say why.
@@ -262,7 +262,7 @@ pub(super) fn read(
         note(
             dialect.weight,
             weight,
-            "objects that the Job refers to are applied first without it; use `dependsOn` for other objects",
+            "Konverge applies the objects that the Job refers to first, without this annotation; use `dependsOn` for other objects",
         );
     }
     let known = [dialect.hook, dialect.policy, dialect.weight];

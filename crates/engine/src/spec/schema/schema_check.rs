@@ -8,7 +8,7 @@ use super::{
     validate::{SchemaDialect, SchemaWalk, Violation, nearest},
 };
 
-/// The result of a validation.
+/// The result of checking an object against a schema of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaFit {
     /// No schema describes the kind.

@@ -30,7 +30,7 @@ impl ObjectPlanner<'_> {
         if body.values().any(masked_value::holds_unknown) {
             draft
                 .notes
-                .push("some values are known only after apply; it is checked then".to_owned());
+                .push("some values are known only after apply; the server checks the object then".to_owned());
             return Ok(draft);
         }
         let Some(of) = &subject.of else {
@@ -143,7 +143,7 @@ impl ObjectPlanner<'_> {
         let whose = if self.namespaces.iter().any(|wanted| wanted == namespace) {
             "this plan creates it"
         } else {
-            "this stack does not create it: another stack must create it first"
+            "this stack does not create the namespace: another stack must create it first"
         };
         format!("namespace `{namespace}` does not exist yet ({whose})")
     }

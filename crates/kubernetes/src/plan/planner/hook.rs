@@ -132,7 +132,7 @@ impl ObjectPlanner<'_> {
             return Ok(());
         };
         if masked_value::holds_unknown(body) {
-            let note = "some values are known only after apply; it is checked then";
+            let note = "some values are known only after apply; the server checks the object then";
             draft.notes.push(note.to_owned());
             return Ok(());
         }

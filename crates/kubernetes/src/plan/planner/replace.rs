@@ -81,7 +81,7 @@ impl ObjectPlanner<'_> {
                     return Err(subject.refusal_of(&error, &trial, None));
                 }
                 Err(error) => draft.notes.push(format!(
-                    "the new one was not checked by the server: {}",
+                    "the new object was not checked by the server: {}",
                     chain(&error)
                 )),
             }

@@ -465,7 +465,8 @@ impl ObjectPlanner<'_> {
         self.undecided_by(item, subject, body, live, &|_| {})
     }
 
-    /// Plans like [`ObjectPlanner::plan_without_server`]; `fill_in` adds values that the server will add.
+    /// Plans without the server, as [`ObjectPlanner::plan_without_server`] does; `fill_in` adds values that the server
+    /// will add.
     pub(super) fn undecided_by(
         &self,
         item: &Item,
@@ -531,8 +532,8 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// Returns the changes. If a removed field outside the Spec blocked it, the change names the writer of the
-/// field.
+/// Returns the changes, each with the field manager that wrote the field outside the Spec because of which the server
+/// refused the change.
 fn blamed(
     mut changes: Vec<FieldChange>,
     sides: &DiffSides<'_>,

@@ -261,7 +261,10 @@ async fn a_job_that_is_gone_has_completed_only_if_it_was_seen_to() {
     };
     let (outcome, ()) = tokio::join!(apply(&mut waiting, std::slice::from_ref(&stuck)), deleted);
     let why = why(&outcome, &stuck);
-    assert!(why.contains("was deleted while it was waited for"), "{why}");
+    assert!(
+        why.contains("was deleted during the wait for its readiness"),
+        "{why}"
+    );
 }
 
 /// KusionStack's Rollout does not say that it is paused: its run does. The test plays the controller.

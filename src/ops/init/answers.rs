@@ -47,7 +47,7 @@ pub struct Setup {
 pub struct NamedContext {
     /// The name of the cluster in `konverge.yaml`.
     pub name: ClusterName,
-    /// The context.
+    /// The name of the context in the kubeconfig.
     pub context: String,
 }
 
@@ -252,10 +252,10 @@ impl Setup {
         let of_bot = match self.forge {
             JobForge::Github => None,
             JobForge::Gitea => Some(
-                "the jobs use the secret KONVERGE_TOKEN of the repository, the token of a bot: the guide docs/guides/gitea.md says what it must be allowed",
+                "the jobs use the secret KONVERGE_TOKEN of the repository, the token of a bot: the guide docs/guides/gitea.md lists the permissions that the bot needs",
             ),
             JobForge::Gitlab => Some(
-                "the jobs use the CI/CD variables KONVERGE_GITLAB_TOKEN (protected) and GITLAB_TOKEN of the project, the tokens of bots: the guide docs/guides/gitlab.md says what it must be allowed, and which settings an apply needs",
+                "the jobs use the CI/CD variables KONVERGE_GITLAB_TOKEN (protected) and GITLAB_TOKEN of the project, the tokens of bots: the guide docs/guides/gitlab.md lists the permissions that a bot needs, and the settings that an apply needs",
             ),
         };
         if let Some(hint) = of_bot {
