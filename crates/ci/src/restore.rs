@@ -159,6 +159,9 @@ struct EndedRestore {
     left: Result<DriftReport, UserError>,
 }
 
+/// The difference of each stack from what was applied last, or why it could not be compared.
+type Differences = BTreeMap<StackId, Result<StackPlan, UserError>>;
+
 impl<'a> RestoreSteps<'a> {
     /// Selects the stacks of this job's environment. Stacks of another environment are left to the job of that
     /// environment, with their digests.
@@ -235,7 +238,7 @@ impl<'a> RestoreSteps<'a> {
     /// Adds the commit before the applied one to each difference, if its serial is still stored.
     async fn with_commits_before(
         &self,
-        mut differences: BTreeMap<StackId, Result<StackPlan, UserError>>,
+        mut differences: Differences,
         targets: &[Target],
     ) -> Result<BTreeMap<StackId, ApprovedDrift>, UserError> {
         let mut approved = BTreeMap::new();
@@ -327,12 +330,11 @@ impl<'a> RestoreSteps<'a> {
     }
 }
 
-/// Compares the stacks with what was applied last. Returns the difference of each stack that still differs, or why it
-/// could not be compared, and the stacks that no longer differ.
+/// Compares the stacks with what was applied last. Returns the differences, and the stacks that no longer differ.
 async fn differences(
     planning: &Planner,
     targets: &[Target],
-) -> Result<(BTreeMap<StackId, Result<StackPlan, UserError>>, Vec<StackId>), UserError> {
+) -> Result<(Differences, Vec<StackId>), UserError> {
     let (mut differing, mut undiffering) = (BTreeMap::new(), Vec::new());
     for StackDrift { plan, .. } in drift_check::differences(planning, targets, None).await? {
         match &plan.error {
