@@ -306,7 +306,7 @@ fn document(number: usize) -> StackDocument {
     let plans = (0..RESOURCES).map(|at| {
         let (id, object) = object(number, at);
         let change = FieldChange {
-            path: String::new(),
+            path: "".into(),
             from: None,
             to: Some(object),
             origin: ChangeOrigin::Change,

@@ -12,7 +12,7 @@ use konverge_base::{
         takeover::{Takeover, TakeoverReport},
     },
 };
-use konverge_report::{self as report, terminal::Style};
+use konverge_report as report;
 use konverge_run::adoption::FILE_NAME;
 
 #[derive(Debug, clap::Args)]
@@ -44,13 +44,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     match args.output {
         TextOrJson::Json => context.print(&report::json::document(&found)),
         TextOrJson::Text => {
-            let style = Style {
-                color: context.color(),
-            };
-            context.print(&report::takeover::text(&found, style));
+            context.print(&report::takeover::text(&found, context.style()));
             let differing = differing(&plan);
             if !differing.stacks.is_empty() {
-                context.print(&format!("\n{}", report::terminal::plan(&differing, style)));
+                context.print(&format!(
+                    "\n{}",
+                    report::terminal::plan(&differing, context.style())
+                ));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::{
     CliContext,
-    common_args::{Revisions, head_by_default},
+    common_args::{Revisions, exit_code, head_by_default},
     completers,
 };
 use crate::ops::{
@@ -126,10 +126,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             if let (Some(base), Some(head)) = (&affected.base, &affected.head) {
                 context.note(&format!("Comparing {} with {}.", head.short(), base.short()));
             }
-            let style = terminal::Style {
-                color: context.color(),
-            };
-            context.print(&terminal::affected(affected, context.shown_stacks(), style));
+            context.print(&terminal::affected(
+                affected,
+                context.shown_stacks(),
+                context.style(),
+            ));
         }
         Output::Json => context.print(&json::document(affected)),
         Output::Matrix => context.print(&json::document(&Matrix::of_shares(
@@ -148,11 +149,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             context.print(&folders.collect::<String>());
         }
     }
-    let code = if args.exit_code && !affected.stacks.is_empty() {
-        2
-    } else {
-        0
-    };
+    let code = exit_code(false, args.exit_code && !affected.stacks.is_empty());
     // The process ends after this, so the memory is not freed: that would take a tenth of the time.
     answer.finish_leaking();
     Ok(code)
@@ -181,18 +178,12 @@ async fn argocd_paths(args: &Args, context: &CliContext) -> Result<u8, UserError
         lines.push_str(&format!("{}\t{}\n", stack.id, log(&paths)));
     }
     context.print(&lines);
-    Ok(if args.exit_code && !selected.stacks.is_empty() {
-        2
-    } else {
-        0
-    })
+    Ok(exit_code(false, args.exit_code && !selected.stacks.is_empty()))
 }
 
 /// Shows the affected stacks with the difference of their Specs; returns 1 if one does not compile.
 async fn show_difference(answer: &AffectedReport, context: &CliContext) -> Result<u8, UserError> {
-    let style = terminal::Style {
-        color: context.color(),
-    };
+    let style = context.style();
     let run = context.run();
     context.print(&terminal::affected(
         &answer.affected,

@@ -260,14 +260,14 @@ impl Command {
             Self::Graph(args) => args.wants_json(),
             Self::Build(args) => args.wants_json(),
             Self::Check(args) => args.wants_json(),
-            Self::Test(args) => args.wants_json(),
+            Self::Test(args) => args.output == TextOrJson::Json,
             Self::Preview(args) => {
                 use super::preview::PlanOutput;
                 matches!(args.output, PlanOutput::Json | PlanOutput::Plan)
             }
             Self::Watch(args) => args.wants_json(),
             Self::Health(args) => args.wants_json(),
-            Self::Set(args) => args.wants_json(),
+            Self::Set(args) => args.output == TextOrJson::Json,
             Self::Adopt(args) => args.output == TextOrJson::Json,
             Self::Destroy(args) => args.output == TextOrJson::Json,
             Self::Status(args) => args.output == TextOrJson::Json,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ops::rollout;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_report::{self as report, terminal::Style};
+use konverge_report as report;
 use konverge_run::{
     KeyUse, Session,
     apply::{ApplyOptions, EndedRun},
@@ -97,12 +97,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         report.stacks.extend(skipped.outcomes());
     }
     context.print(&match args.output {
-        TextOrJson::Text => report::outcome::text(
-            &report,
-            Style {
-                color: context.color(),
-            },
-        ),
+        TextOrJson::Text => report::outcome::text(&report, context.style()),
         TextOrJson::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
     Ok(konverge_run::apply::exit_code(&report, &session.planning.run))

@@ -23,10 +23,7 @@ use konverge_report::{
     escape::{self, log},
     json,
 };
-use konverge_run::{
-    OpenRequest, Selection,
-    compiler::{self, Compilers},
-};
+use konverge_run::compiler::{self, Compilers};
 use konverge_secrets::redact;
 
 #[derive(Debug, clap::Args)]
@@ -83,23 +80,12 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         return Ok(0);
     }
     let run = context.run();
-    let request = OpenRequest {
-        selection: args.stacks.selection(),
-        shard: args.stacks.shard,
-        rev: args.revisions.rev.clone(),
-        base: args.revisions.base.clone(),
-        ..OpenRequest::default()
-    };
+    let request = args.stacks.of(&args.revisions);
     let SelectedStacks {
         workspace, stacks, ..
     } = selected_stacks::open(&run, &request).await?;
     if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
-        context.note(match args.stacks.selection() {
-            Selection::Affected if args.stacks.shard.is_none() => {
-                "no stack is affected: name one, or use --all"
-            }
-            _ => "this shard has no stack",
-        });
+        context.note(args.stacks.nothing_selected());
     }
     let compilers = Compilers::new(&run, &workspace.config);
     let mut built = Vec::new();
@@ -126,14 +112,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if failures.is_empty() || args.output != Output::Json {
         print(args, context, &built);
     }
-    let mut failures = compiler::join_failures(failures);
-    let Some(last) = failures.pop() else {
-        return Ok(0);
-    };
-    for failure in &failures {
-        context.print_failure(failure);
-    }
-    Err(last)
+    context.end(compiler::join_failures(failures))
 }
 
 fn print(args: &Args, context: &CliContext, built: &[(Option<&Stack>, Spec)]) {

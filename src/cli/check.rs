@@ -12,7 +12,7 @@ use crate::ops::{
 };
 use konverge_base::{error::UserError, model::lint::LintRule};
 use konverge_report::{json, lint as report};
-use konverge_run::{OpenRequest, Selection, repository_root};
+use konverge_run::{Selection, repository_root};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -75,13 +75,7 @@ impl Args {
 /// The repository or the core is not available.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let run = context.run();
-    let request = OpenRequest {
-        selection: args.stacks.selection(),
-        shard: args.stacks.shard,
-        rev: args.revisions.rev.clone(),
-        base: args.revisions.base.clone(),
-        ..OpenRequest::default()
-    };
+    let request = args.stacks.of(&args.revisions);
     let files = match request.selection {
         Selection::All => FileScope::All,
         Selection::Named(_) => FileScope::Stacks,

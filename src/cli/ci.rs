@@ -55,11 +55,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             .filter(|text| !text.is_empty()),
     ) {
         (None, Some(text)) => Some(LiveArg::from_str(text, false).map_err(|_| {
-            UserError::new(
-                ErrorKind::Usage,
-                format!("KONVERGE_LIVE is `{}`", text.escape_debug()),
+            unknown(
+                variables::KONVERGE_LIVE,
+                text,
+                "set it to `auto`, `never` or `required`",
             )
-            .hint("set it to `auto`, `never` or `required`")
         })?),
         (given, _) => given,
     };
@@ -103,11 +103,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             "" | "drift" => ScheduledTask::Drift,
             "apply" => ScheduledTask::Apply,
             other => {
-                return Err(UserError::new(
-                    ErrorKind::Usage,
-                    format!("KONVERGE_ON_SCHEDULE is `{}`", other.escape_debug()),
-                )
-                .hint("set it to `drift` or `apply`"));
+                let hint = "set it to `drift` or `apply`";
+                return Err(unknown(variables::KONVERGE_ON_SCHEDULE, other, hint));
             }
         },
         comment: match text(variables::KONVERGE_COMMENT).as_deref().unwrap_or_default() {
@@ -115,11 +112,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             "changes" => CommentRule::Changes,
             "never" => CommentRule::Never,
             other => {
-                return Err(UserError::new(
-                    ErrorKind::Usage,
-                    format!("KONVERGE_COMMENT is `{}`", other.escape_debug()),
-                )
-                .hint("set it to `always`, `changes` or `never`"));
+                let hint = "set it to `always`, `changes` or `never`";
+                return Err(unknown(variables::KONVERGE_COMMENT, other, hint));
             }
         },
         page_artifact: text(variables::KONVERGE_PAGE_ARTIFACT).is_some_and(|name| !name.is_empty()),
@@ -150,9 +144,11 @@ fn is_on(context: &CliContext, name: &str) -> Result<bool, UserError> {
     match context.env.get(name).map(|text| text.trim()).unwrap_or_default() {
         "" | "false" => Ok(false),
         "true" => Ok(true),
-        other => Err(
-            UserError::new(ErrorKind::Usage, format!("{name} is `{}`", other.escape_debug()))
-                .hint("set it to `true` or `false`"),
-        ),
+        other => Err(unknown(name, other, "set it to `true` or `false`")),
     }
+}
+
+fn unknown(variable: &str, text: &str, hint: &str) -> UserError {
+    let what = format!("{variable} is `{}`", text.escape_debug());
+    UserError::new(ErrorKind::Usage, what).hint(hint)
 }

@@ -22,6 +22,15 @@ pub enum TextOrJson {
     Json,
 }
 
+/// Returns the exit code of a command: 1 if something failed, or else 2 if it found what `--exit-code` asks for.
+pub(super) fn exit_code(failed: bool, found: bool) -> u8 {
+    match (failed, found) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 0,
+    }
+}
+
 /// The arguments that say what a command works on: stacks of a revision, or a Spec from a file, on an infrastructure.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct OpenedTargets {
@@ -93,18 +102,13 @@ impl OpenedTargets {
             );
         }
         Ok(OpenRequest {
-            selection: self.stacks.selection(),
-            recorded: false,
-            introduction: false,
             pending: self.pending,
-            shard: self.stacks.shard,
-            rev: self.revisions.rev.clone(),
-            base: self.revisions.base.clone(),
             live: if self.pending { Live::Required } else { live },
             without_states: live == Live::Never,
             given: self.infrastructure.given_cluster(),
             no_wait,
             without: self.without.stacks.clone(),
+            ..self.stacks.of(&self.revisions)
         })
     }
 
@@ -140,6 +144,25 @@ impl Stacks {
             (true, _) => Selection::All,
             (false, true) => Selection::Affected,
             (false, false) => Selection::Named(self.names.clone()),
+        }
+    }
+
+    /// Returns the request for these stacks of a revision.
+    pub(super) fn of(&self, revisions: &Revisions) -> OpenRequest {
+        OpenRequest {
+            selection: self.selection(),
+            shard: self.shard,
+            rev: revisions.rev.clone(),
+            base: revisions.base.clone(),
+            ..OpenRequest::default()
+        }
+    }
+
+    /// Describes why no stack is selected of a repository that has stacks.
+    pub(super) fn nothing_selected(&self) -> &'static str {
+        match self.selection() {
+            Selection::Affected if self.shard.is_none() => "no stack is affected: name one, or use --all",
+            _ => "this shard has no stack",
         }
     }
 

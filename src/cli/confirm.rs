@@ -251,7 +251,8 @@ impl LateApprover for ShownActions {
         let plan = late.shown;
         let takes_away = matches!(plan.action, Action::Replace | Action::Delete);
         if takes_away && self.0.get(&plan.id) != Some(&plan.action) {
-            return Err(plan_changed_error(format_args!("what happens to `{}`", plan.id)));
+            let what = format_args!("what happens to `{}`", plan.id);
+            return Err(plan_changed_error(what).with_resource(&plan.id));
         }
         Ok(())
     }

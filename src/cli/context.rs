@@ -79,6 +79,11 @@ impl CliContext {
         self.color_on(std::io::stdout().is_terminal())
     }
 
+    /// Returns the style of results.
+    pub(super) fn style(&self) -> Style {
+        Style { color: self.color() }
+    }
+
     /// Returns true if messages on stderr are colored.
     pub fn color_stderr(&self) -> bool {
         self.color_on(std::io::stderr().is_terminal())
@@ -215,6 +220,15 @@ impl CliContext {
             || self.current_dir.clone(),
             |folder| self.current_dir.join(folder),
         )
+    }
+
+    /// Prints all failures but the last, which is the error of the command; returns 0 if there is none.
+    pub(super) fn end(&self, mut failures: Vec<UserError>) -> Result<u8, UserError> {
+        let Some(last) = failures.pop() else {
+            return Ok(0);
+        };
+        failures.iter().for_each(|failure| self.print_failure(failure));
+        Err(last)
     }
 
     /// Prints an error for people: message, place, hints.

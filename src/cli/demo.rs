@@ -5,10 +5,7 @@ use std::time::Instant;
 use super::{CliContext, completers, demo_apply};
 use crate::ops::demo::{self, DemoRepository, EDITS, LineEdit};
 use konverge_base::error::UserError;
-use konverge_report::{
-    self as report,
-    terminal::{self, Style},
-};
+use konverge_report::{self as report, terminal};
 use konverge_run::{
     KeyUse, OpenRequest,
     affected::{AffectedRequest, run as answer},
@@ -36,27 +33,20 @@ pub struct Args {
 /// The core is not installed, or the scratch folder cannot be written.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
     let began = Instant::now();
-    let style = Style {
-        color: context.color(),
-    };
+    let style = context.style();
     let outer = context.run();
     let repository = DemoRepository::create(&outer).await?;
     let run = repository.run(&outer);
     let (base, head) = (demo::BASE, demo::HEAD);
     title(
         context,
-        style,
         "A small monorepo with four stacks, and the change of a pull request",
     );
     for LineEdit { file, from, to } in EDITS {
         context.print(&terminal::file_edit(file, from, to, style));
     }
 
-    title(
-        context,
-        style,
-        &format!("konverge affected --base {base} --head {head}"),
-    );
+    title(context, &format!("konverge affected --base {base} --head {head}"));
     let request = AffectedRequest {
         base: Some(base.to_owned()),
         head: Some(head.to_owned()),
@@ -69,7 +59,6 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
 
     title(
         context,
-        style,
         &format!("konverge preview --base {base} --head {head} --live never"),
     );
     let request = OpenRequest {
@@ -83,17 +72,16 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let preview = konverge_run::preview::run(&session.planning, &session.targets, None).await?;
     context.print(&terminal::plan(&preview.plan, style));
 
-    let well = demo_apply::show(args.context.as_deref(), &repository, &outer, context, style).await?;
+    let well = demo_apply::show(args.context.as_deref(), &repository, &outer, context).await?;
     let took = report::took(began.elapsed());
     title(
         context,
-        style,
         &format!("Done in {took}. In your own monorepo: konverge init"),
     );
     let failed = preview.plan.stacks.iter().any(|stack| stack.error.is_some());
     Ok(u8::from(failed || !well))
 }
 
-fn title(context: &CliContext, style: Style, text: &str) {
-    context.print(&terminal::title(text, style));
+fn title(context: &CliContext, text: &str) {
+    context.print(&terminal::title(text, context.style()));
 }

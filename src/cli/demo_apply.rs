@@ -3,10 +3,7 @@
 use super::CliContext;
 use crate::ops::demo::{DemoApply, DemoKind, DemoRepository};
 use konverge_base::{error::UserError, model::apply_result::ApplyReport};
-use konverge_report::{
-    self as report,
-    terminal::{self, Style},
-};
+use konverge_report::{self as report, terminal};
 use konverge_run::{RunContext, apply};
 
 /// Shows the applies of each kind that works here, and says what is left out and why. Returns true if all went well.
@@ -15,18 +12,17 @@ pub(super) async fn show(
     repository: &DemoRepository,
     outer: &RunContext,
     cli: &CliContext,
-    style: Style,
 ) -> Result<bool, UserError> {
     let mut well = true;
     let terraform = outer.checkout().find(&["terraform", "tofu"]).is_ok();
     if terraform {
-        well &= show_kind(&DemoKind::Terraform, repository, outer, cli, style).await?;
+        well &= show_kind(&DemoKind::Terraform, repository, outer, cli).await?;
     }
     if let Some(context) = context {
         let kind = DemoKind::Kubernetes {
             context: context.to_owned(),
         };
-        well &= show_kind(&kind, repository, outer, cli, style).await?;
+        well &= show_kind(&kind, repository, outer, cli).await?;
     }
     if !terraform {
         cli.note("left out: the apply of Terraform resources, because neither `terraform` nor `tofu` is on the PATH");
@@ -43,8 +39,8 @@ async fn show_kind(
     repository: &DemoRepository,
     outer: &RunContext,
     cli: &CliContext,
-    style: Style,
 ) -> Result<bool, UserError> {
+    let style = cli.style();
     let title = |text: &str| cli.print(&terminal::title(text, style));
     let print = |applied: &ApplyReport| cli.print(&report::outcome::text(applied, style));
     let what = match kind {

@@ -7,7 +7,7 @@ use super::{
     confirm::{self, ConfirmedAction},
 };
 use konverge_base::error::UserError;
-use konverge_report::{self as report, terminal::Style};
+use konverge_report as report;
 use konverge_run::{
     KeyUse, OpenRequest, Selection, StackSelector,
     apply::{ApplyOptions, EndedRun},
@@ -66,12 +66,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let EndedRun { report, decisions } =
         konverge_run::apply::run(&session.planning, &targets, &options).await?;
     context.print(&match args.output {
-        TextOrJson::Text => report::outcome::text(
-            &report,
-            Style {
-                color: context.color(),
-            },
-        ),
+        TextOrJson::Text => report::outcome::text(&report, context.style()),
         TextOrJson::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
     });
     Ok(konverge_run::apply::exit_code(&report, &session.planning.run))

@@ -3,11 +3,11 @@
 use super::{
     CliContext,
     common_args::{
-        InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default, live_by_default,
+        InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default, exit_code, live_by_default,
     },
 };
 use konverge_base::{error::UserError, model::note::Note};
-use konverge_report::{self as report, terminal::Style};
+use konverge_report as report;
 use konverge_run::{KeyUse, OpenRequest, cluster_selection::Live, drift::DriftReport, session};
 
 #[derive(Debug, clap::Args)]
@@ -51,20 +51,13 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     match args.output {
         TextOrJson::Json => context.print(&report::json::document(plan)),
         TextOrJson::Text => {
-            let style = Style {
-                color: context.color(),
-            };
-            context.print(&report::drift_text::text(plan, style));
+            context.print(&report::drift_text::text(plan, context.style()));
             note_what_restores(&checked, context);
         }
     }
     let failed = plan.stacks.iter().any(|stack| stack.error.is_some());
     let drifted = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
-    Ok(match (failed, drifted && args.exit_code) {
-        (true, _) => 1,
-        (false, true) => 2,
-        (false, false) => 0,
-    })
+    Ok(exit_code(failed, args.exit_code && drifted))
 }
 
 /// Prints how the drift can be restored, or why it cannot be.

@@ -21,11 +21,8 @@ use konverge_export::{
     ChartOptions, DeliverySource, Document, ExportTarget, Exported, LeaveOut, Loss, stack_slug,
 };
 use konverge_publish::{ArtifactReference, Published};
-use konverge_report::escape::log;
-use konverge_run::{
-    OpenRequest, Selection,
-    compiler::{self, Compilers},
-};
+use konverge_report::{escape::log, plural};
+use konverge_run::compiler::{self, Compilers};
 use konverge_secrets::without_secrets;
 
 #[derive(Debug, clap::Args)]
@@ -232,12 +229,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         context.print(&summary(&exported, &place));
     }
     let failures = failures.iter().map(|(id, failure)| (id, failure.clone()));
-    let mut failures = compiler::join_failures(failures);
-    let Some(last) = failures.pop() else {
-        return Ok(0);
-    };
-    failures.iter().for_each(|failure| context.print_failure(failure));
-    Err(last)
+    context.end(compiler::join_failures(failures))
 }
 
 /// The stacks to export, those that do not compile, and where their controllers are.
@@ -266,23 +258,12 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
             delivery: DeliveryConfig::default(),
         });
     }
-    let request = OpenRequest {
-        selection: args.stacks.selection(),
-        shard: args.stacks.shard,
-        rev: args.revisions.rev.clone(),
-        base: args.revisions.base.clone(),
-        ..OpenRequest::default()
-    };
+    let request = args.stacks.of(&args.revisions);
     let SelectedStacks {
         workspace, stacks, ..
     } = selected_stacks::open(&run, &request).await?;
     if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
-        context.note(match args.stacks.selection() {
-            Selection::Affected if args.stacks.shard.is_none() => {
-                "no stack is affected: name one, or use --all"
-            }
-            _ => "this shard has no stack",
-        });
+        context.note(args.stacks.nothing_selected());
     }
     let compilers = Compilers::new(&run, &workspace.config);
     let results = compilers.for_revision(&workspace).specs(&stacks).await;
@@ -310,10 +291,6 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
 fn summary(exported: &Exported, place: &str) -> String {
     let document = &exported.document;
     let objects: usize = document.levels.iter().map(Vec::len).sum();
-    let plural = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     let levels = plural(document.levels.len(), "level");
     format!(
         "{}: {} in {levels} to {}\n",
@@ -353,21 +330,21 @@ fn note_losses(context: &CliContext, document: &Document) {
             log(&value.name),
             value.group,
             value.id,
-            log(&value.path)
+            log(value.path.as_str())
         ));
     }
     for place in &document.in_clear {
         note(format!(
             "carried in clear although it looks like a secret: {} at {}",
             place.id,
-            log(&place.path)
+            log(place.path.as_str())
         ));
     }
     for place in &document.changed {
         note(format!(
             "overwritten by the tool: {} at {}",
             place.id,
-            log(&place.path)
+            log(place.path.as_str())
         ));
     }
     for id in &document.without_namespace {

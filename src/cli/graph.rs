@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CliContext, completers};
-use crate::ops::graph::{ExportNode, GraphExport, GraphSelection, NodeKind, run as draw};
+use crate::ops::graph::{ExportNode, GraphExport, GraphSelection, run as draw};
 use konverge_base::error::UserError;
 use konverge_report::{escape::log, json};
 
@@ -68,18 +68,12 @@ pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
 /// Formats the graph as text: each node, and below it what it depends on.
 fn text(picture: &GraphExport) -> String {
     let name = |node: &ExportNode| {
-        let word = match node.kind {
-            NodeKind::Stack => "stack",
-            NodeKind::Package => "package",
-            NodeKind::File => "file",
-            NodeKind::Data => "data",
-        };
         let path = if node.path.is_root() {
             "."
         } else {
             node.path.as_str()
         };
-        format!("{word} {}", log(path))
+        format!("{} {}", node.kind, log(path))
     };
     let mut depends_on: BTreeMap<&ExportNode, Vec<&ExportNode>> = BTreeMap::new();
     for edge in &picture.edges {

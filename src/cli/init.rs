@@ -4,7 +4,10 @@ use clap::ValueEnum;
 
 use super::{CliContext, completers};
 use crate::ops::init::{self, CoreTrials, JobCloud, JobForge, NamedContext, Setup, WrittenFile};
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::text::first_few,
+};
 use konverge_report as report;
 
 #[derive(Debug, clap::Args)]
@@ -271,15 +274,11 @@ fn show_cores(cores: &CoreTrials, context: &CliContext) {
         context.note(line.trim_end());
     }
     if let Some((versions, why)) = &cores.untried {
-        let some: Vec<_> = versions.iter().take(3).map(String::as_str).collect();
-        let more = match versions.len().saturating_sub(3) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        context.note(&format!("  not tried: {}{more}: {why}", some.join(", ")));
+        let some = first_few(versions.iter().map(String::as_str), 3);
+        context.note(&format!("  not tried: {some}: {why}"));
         context.note(&format!(
             "hint: `konverge kcl install {}` installs one; `kcl.version` in konverge.yaml names the one to use",
-            some[0]
+            versions[0]
         ));
     }
     for failure in cores.failures.iter().take(SHOWN_ERRORS) {

@@ -72,7 +72,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             };
             let core =
                 toolchains::install(&run, version, interpreter.clone(), index.clone(), &mut progress).await?;
-            context.note(&format!("KCL {version} is ready: {}", core.library.display()));
+            context.note(&format!("KCL {version} is ready: {}", core.extension.display()));
         }
         Action::List => {
             // List the versions even if konverge.yaml is invalid.
@@ -99,7 +99,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             let core = toolchains::find(&run, &version).await?;
             context.print(&format!(
                 "{}\n  Python interpreter: {}\n",
-                core.library.display(),
+                core.extension.display(),
                 core.interpreter.display()
             ));
         }

@@ -33,7 +33,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         },
         renewed: args.update.clone(),
     };
-    let (reports, mut failures) = package_lock_update::run(&context.run(), &request).await?;
+    let (reports, failures) = package_lock_update::run(&context.run(), &request).await?;
     if reports.is_empty() && failures.is_empty() {
         context.note("no stack has a package from outside the repository");
     }
@@ -54,11 +54,5 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     if let Some(hint) = reports.iter().find_map(|report| report.hint.as_ref()) {
         context.note(&format!("hint: {hint}"));
     }
-    let Some(last) = failures.pop() else {
-        return Ok(0);
-    };
-    for failure in &failures {
-        context.print_failure(failure);
-    }
-    Err(last)
+    context.end(failures)
 }

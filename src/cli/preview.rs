@@ -7,7 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{CliContext, common_args::OpenedTargets};
+use super::{
+    CliContext,
+    common_args::{OpenedTargets, exit_code},
+};
 use crate::ops::machine_key::MachineKey;
 use konverge_base::{
     error::UserError,
@@ -101,11 +104,21 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     }
     adopted_stacks::refuse_changes(&mut preview, &adopts);
     let config = &session.planning.config;
-    let stacks = &mut preview.plan.stacks.iter();
+    let (failed, shown): (Vec<_>, Vec<_>) = preview
+        .plan
+        .stacks
+        .iter()
+        .partition(|stack| konverge_run::preview::is_failure(stack, config));
     // A new key is stored only if its markers were shown, and not for a failed preview.
-    if stacks.any(|stack| !konverge_run::preview::is_failure(stack, config)) {
+    if !shown.is_empty() {
         key.keep();
     }
+    let changed = preview
+        .plan
+        .stacks
+        .iter()
+        .any(|stack| stack.summary.changed() > 0);
+    let code = exit_code(!failed.is_empty(), args.exit_code && changed);
     remark(&preview.plan, &session, args.output);
     if let Some(skipped) = konverge_run::SkippedRemovals::in_targets(&session.planning, &session.targets) {
         let names: Vec<_> = skipped.stacks().map(StackId::as_str).collect();
@@ -115,16 +128,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             skipped.reason,
         );
     }
-    let merging = match session.planning.config.state.url {
-        Some(_) => Merging::Applies,
-        None => Merging::NoStore,
-    };
-    let style = Style {
-        color: context.color(),
-    };
     if args.output == PlanOutput::Plan {
         context.print(&report::json::document(&documents.into_document()));
-        return Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code));
+        return Ok(code);
     }
     let mut effects = Effects {
         models: model_changes::find_in_session(&session),
@@ -137,30 +143,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         &preview.plan,
         &session,
         &effects,
-        RunInfo {
-            stacks_in_repository: session.planning.stacks_in_repository(),
-            compiled: session.planning.counts().compiled,
-            cached: session.planning.counts().cached,
-            ..RunInfo::default()
-        },
-        merging,
         args.output,
-        style,
+        context.style(),
     )?);
-    Ok(exit_code(&preview.plan, &session.planning.config, args.exit_code))
-}
-
-fn exit_code(plan: &Plan, config: &Config, changes_count: bool) -> u8 {
-    let failed = plan
-        .stacks
-        .iter()
-        .any(|stack| konverge_run::preview::is_failure(stack, config));
-    let changed = plan.stacks.iter().any(|stack| stack.summary.changed() > 0);
-    match (failed, changed && changes_count) {
-        (true, _) => 1,
-        (false, true) => 2,
-        (false, false) => 0,
-    }
+    Ok(code)
 }
 
 /// The effects of a change besides its plan.
@@ -249,8 +235,6 @@ fn render(
     plan: &Plan,
     session: &Session,
     effects: &Effects,
-    run: RunInfo,
-    merging: Merging,
     output: PlanOutput,
     style: Style,
 ) -> Result<String, UserError> {
@@ -264,7 +248,10 @@ fn render(
         head: affected.head.clone(),
         base: affected.base.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..run
+        stacks_in_repository: session.planning.stacks_in_repository(),
+        compiled: session.planning.counts().compiled,
+        cached: session.planning.counts().cached,
+        ..RunInfo::default()
     };
     let marker = CommentMarker::new(MarkerKind::Preview, "");
     let input = CommentInput {
@@ -282,7 +269,10 @@ fn render(
         links: &std::collections::BTreeMap::new(),
         marker: &marker,
         mode: Mode {
-            merging,
+            merging: match config.state.url {
+                Some(_) => Merging::Applies,
+                None => Merging::NoStore,
+            },
             stops_at_drift: config.policy.drift == DriftPolicy::Stop,
             introduces: session.introduces,
             ..Mode::default()

@@ -1,7 +1,7 @@
 //! `konverge rollout`: shows the progress of rollouts, and pauses, resumes or aborts one.
 
 use super::{CliContext, common_args::TextOrJson};
-use crate::ops::rollout::{self, RolloutForm};
+use crate::ops::rollout;
 use konverge_base::error::UserError;
 use konverge_rollout::RolloutCommand;
 
@@ -52,12 +52,9 @@ struct FormArgs {
     output: TextOrJson,
 }
 
-impl From<&FormArgs> for RolloutForm {
-    fn from(args: &FormArgs) -> Self {
-        match args.output {
-            TextOrJson::Text => Self::Text,
-            TextOrJson::Json => Self::Json,
-        }
+impl FormArgs {
+    fn is_json(&self) -> bool {
+        self.output == TextOrJson::Json
     }
 }
 
@@ -65,7 +62,7 @@ impl Args {
     /// Returns true if stdout carries JSON.
     pub fn wants_json(&self) -> bool {
         match &self.action {
-            Action::List(form) | Action::Status { form, .. } => form.output == TextOrJson::Json,
+            Action::List(form) | Action::Status { form, .. } => form.is_json(),
             Action::Pause(_) | Action::Resume(_) | Action::Abort(_) => false,
         }
     }
@@ -89,11 +86,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     let (change, command) = match &args.action {
         Action::List(form) => {
-            context.print(&rollout::list(&run, form.into()).await?);
+            context.print(&rollout::list(&run, form.is_json()).await?);
             return Ok(0);
         }
         Action::Status { name, form } => {
-            context.print(&rollout::status(&run, name, form.into()).await?);
+            context.print(&rollout::status(&run, name, form.is_json()).await?);
             return Ok(0);
         }
         Action::Pause(change) => (change, RolloutCommand::Pause),

@@ -19,7 +19,7 @@ use konverge_code_change::{
     ProposalResult, SetRequest, UpdatedGolden, WantedEdit,
 };
 use konverge_repo::git::Repository;
-use konverge_report::{self as report, escape::log, json, terminal::Style};
+use konverge_report::{self as report, escape::log, json};
 use konverge_run::{RevisionSpec, StackSelector};
 
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ pub struct Args {
     auto_merge: bool,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
+    pub output: TextOrJson,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -89,10 +89,6 @@ enum Place {
 }
 
 impl Args {
-    pub fn wants_json(&self) -> bool {
-        self.output == TextOrJson::Json
-    }
-
     fn edits(&self) -> Result<Vec<WantedEdit>, UserError> {
         if let Some(file) = &self.from {
             return code_change::read_edits(file);
@@ -277,10 +273,8 @@ fn print(args: &Args, context: &CliContext, prepared: &PreparedEdits) {
     if prepared.plan.stacks.is_empty() {
         context.note("no Spec changes")
     } else {
-        let style = Style {
-            color: context.color(),
-        };
-        context.print(&format!("\n{}", report::terminal::plan(&prepared.plan, style)));
+        let plan = report::terminal::plan(&prepared.plan, context.style());
+        context.print(&format!("\n{plan}"));
     }
     if args.check {
         context.note("nothing was written (`--check`)");

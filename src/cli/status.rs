@@ -2,11 +2,11 @@
 
 use super::{
     CliContext,
-    common_args::{InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default},
+    common_args::{InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default, exit_code},
 };
 use crate::ops::{rollout, status};
 use konverge_base::{error::UserError, model::note::Note};
-use konverge_report::{self as report, terminal::Style};
+use konverge_report as report;
 use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};
 
 /// Arguments of `konverge status`.
@@ -73,16 +73,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 Selection::Named(_) => report::status_text::StatusRows::All,
                 _ => report::status_text::StatusRows::NotReady,
             },
-            Style {
-                color: context.color(),
-            },
+            context.style(),
         ),
     });
     let failed = status.stacks.iter().any(|stack| stack.error.is_some());
     let well = status.stacks.iter().all(|stack| stack.is_applied_and_ready());
-    Ok(match (failed, args.exit_code && !well) {
-        (true, _) => 1,
-        (false, true) => 2,
-        (false, false) => 0,
-    })
+    Ok(exit_code(failed, args.exit_code && !well))
 }

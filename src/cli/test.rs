@@ -11,8 +11,8 @@ use konverge_base::{
     atomic_file,
     error::{ErrorKind, UserError},
 };
-use konverge_report::{json, stack_test_results as report, terminal};
-use konverge_run::{OpenRequest, Selection};
+use konverge_report::{json, stack_test_results as report};
+use konverge_run::Selection;
 use konverge_stack_tests as stack_tests;
 
 #[derive(Debug, clap::Args)]
@@ -44,13 +44,7 @@ pub struct Args {
     junit: Option<PathBuf>,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = TextOrJson::Text)]
-    output: TextOrJson,
-}
-
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        self.output == TextOrJson::Json
-    }
+    pub output: TextOrJson,
 }
 
 /// Runs the command; returns 1 if a test did not pass.
@@ -68,13 +62,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         });
         return Ok(0);
     }
-    let request = OpenRequest {
-        selection: args.stacks.selection(),
-        shard: args.stacks.shard,
-        rev: args.revisions.rev.clone(),
-        base: args.revisions.base.clone(),
-        ..OpenRequest::default()
-    };
+    let request = args.stacks.of(&args.revisions);
     let is_named = request.selection != Selection::Affected && request.shard.is_none();
     let selected = selected_stacks::open(&run, &request).await?;
     let report = if args.live {
@@ -93,11 +81,8 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
                 .hint("give `--junit` a file in a folder that can be written to")
         })?;
     }
-    let style = terminal::Style {
-        color: context.color(),
-    };
     let text = match args.output {
-        TextOrJson::Text => report::text(&report, style),
+        TextOrJson::Text => report::text(&report, context.style()),
         TextOrJson::Json => json::document(&report),
     };
     context.print(&text);

@@ -12,7 +12,7 @@ use konverge_base::{
     model::watch_event::{WatchEvent, WatchEventKind},
 };
 use konverge_repo::git::Repository;
-use konverge_report::{json, terminal, watch as report};
+use konverge_report::{json, watch as report};
 use konverge_run::{OpenRequest, RunContext, Selection, StackSelector, cluster_selection::Live};
 
 #[derive(Debug, clap::Args)]
@@ -100,13 +100,10 @@ async fn watch(
 }
 
 fn print(args: &Args, context: &CliContext, event: &WatchEvent) {
-    let style = terminal::Style {
-        color: context.color(),
-    };
     match args.output {
         Output::Json => context.print(&json::document(event)),
         Output::Text => {
-            context.print(&report::text(event, context.shown_stacks(), style));
+            context.print(&report::text(event, context.shown_stacks(), context.style()));
             if event.event == WatchEventKind::Start {
                 context.note("Watching: save a file to see what it changes. Ctrl-C ends it.");
             }

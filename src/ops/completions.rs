@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{init, selected_stacks};
+use super::{
+    init,
+    selected_stacks::{self, SelectedStacks},
+};
 use konverge_base::model::RepoPath;
 use konverge_repo::git::Repository;
 use konverge_run::{KeyUse, OpenRequest, RunContext, Selection, state};
@@ -53,15 +56,17 @@ pub async fn recorded_stacks(run: &RunContext, typed: &str) -> Vec<Suggestion> {
     offer_stacks(known, typed)
 }
 
-async fn stacks_of_worktree(run: &RunContext) -> BTreeMap<String, RepoPath> {
+async fn worktree(run: &RunContext) -> Option<SelectedStacks> {
     let request = OpenRequest {
         selection: Selection::All,
         ..OpenRequest::default()
     };
-    let Ok(selected) = selected_stacks::open(run, &request).await else {
-        return BTreeMap::new();
-    };
-    let stacks = selected.stacks.into_iter();
+    selected_stacks::open(run, &request).await.ok()
+}
+
+async fn stacks_of_worktree(run: &RunContext) -> BTreeMap<String, RepoPath> {
+    let stacks = worktree(run).await.map(|selected| selected.stacks);
+    let stacks = stacks.unwrap_or_default().into_iter();
     stacks.map(|stack| (stack.id.to_string(), stack.folder)).collect()
 }
 
@@ -81,14 +86,10 @@ fn offer_stacks(stacks: BTreeMap<String, RepoPath>, typed: &str) -> Vec<Suggesti
 
 /// Suggests the clusters of `konverge.yaml` in the working tree.
 pub async fn clusters(run: &RunContext, typed: &str) -> Vec<Suggestion> {
-    let request = OpenRequest {
-        selection: Selection::All,
-        ..OpenRequest::default()
-    };
-    let Ok(selected) = selected_stacks::open(run, &request).await else {
-        return Vec::new();
-    };
-    let clusters = selected.workspace.config.clusters.keys().cloned();
+    let selected = worktree(run).await;
+    let clusters = selected
+        .iter()
+        .flat_map(|selected| selected.workspace.config.clusters.keys());
     beginning(
         clusters.filter_map(|name| Suggestion::new(name.as_str(), "cluster")),
         typed,

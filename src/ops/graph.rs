@@ -4,7 +4,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::RepoPath,
 };
-pub use konverge_repo::affected::{ExportNode, GraphExport, NodeKind};
+pub use konverge_repo::affected::{ExportNode, GraphExport};
 use konverge_repo::git::Repository;
 use konverge_run::{OpenRevision, RevisionSpec, RunContext};
 

@@ -36,22 +36,13 @@ struct OneRollout {
     rollout: RolloutView,
 }
 
-/// The form of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RolloutForm {
-    /// Text for people.
-    Text,
-    /// JSON for programs.
-    Json,
-}
-
-/// Returns one line for each rollout.
+/// Returns one line for each rollout, or all as JSON.
 ///
 /// # Errors
 /// There is no store; errors of the store.
-pub async fn list(run: &RunContext, form: RolloutForm) -> Result<String, UserError> {
+pub async fn list(run: &RunContext, json: bool) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
-    if form == RolloutForm::Json {
+    if json {
         return Ok(report::json::document(&read_rollouts(&backend, &config).await?));
     }
     let stored = backend.states.rollouts().await?;
@@ -147,14 +138,14 @@ pub async fn passed_by(planning: &Planner, targets: &[Target]) -> Result<Vec<Not
     Ok(counts.into_iter().map(warning).collect())
 }
 
-/// Describes a rollout with its waves.
+/// Describes a rollout with its waves, as text or as JSON.
 ///
 /// # Errors
 /// The same as for [`list`]; there is no such rollout.
-pub async fn status(run: &RunContext, name: &str, form: RolloutForm) -> Result<String, UserError> {
+pub async fn status(run: &RunContext, name: &str, json: bool) -> Result<String, UserError> {
     let (backend, config) = open(run).await?;
     let stored = find(&backend, &config, name).await?;
-    if form == RolloutForm::Json {
+    if json {
         let shown = OneRollout {
             version: 1,
             rollout: rollout_view(&backend, &config, name, Some(&stored)),

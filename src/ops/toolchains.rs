@@ -19,24 +19,6 @@ pub struct KnownToolchain {
     pub installed: bool,
 }
 
-/// An installed core.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InstalledToolchain {
-    /// The native library of the core.
-    pub library: PathBuf,
-    /// The interpreter that runs the core.
-    pub interpreter: PathBuf,
-}
-
-impl From<Toolchain> for InstalledToolchain {
-    fn from(core: Toolchain) -> Self {
-        Self {
-            library: core.extension,
-            interpreter: core.interpreter,
-        }
-    }
-}
-
 /// Returns the version that `kcl.version` in konverge.yaml of the checkout names; `None` without the file or the key.
 ///
 /// # Errors
@@ -74,14 +56,14 @@ pub async fn install(
     interpreter: Option<PathBuf>,
     index: Option<String>,
     progress: &mut (dyn FnMut(InstallStep) + Send),
-) -> Result<InstalledToolchain, UserError> {
+) -> Result<Toolchain, UserError> {
     let options = InstallOptions {
         interpreter,
         index,
         data: None,
         checkout: run.checkout(),
     };
-    Ok(kcl::install(version, &options, progress).await?.into())
+    Ok(kcl::install(version, &options, progress).await?)
 }
 
 /// Returns every version, newest first.
@@ -99,8 +81,8 @@ pub async fn list(run: &RunContext) -> Vec<KnownToolchain> {
 ///
 /// # Errors
 /// The version is not installed.
-pub async fn find(run: &RunContext, version: &str) -> Result<InstalledToolchain, UserError> {
-    Ok(Toolchain::find_earlier(version, &run.checkout()).await?.into())
+pub async fn find(run: &RunContext, version: &str) -> Result<Toolchain, UserError> {
+    Ok(Toolchain::find_earlier(version, &run.checkout()).await?)
 }
 
 /// Turns this process into a sandboxed worker; `sandbox` is the pool's JSON with the sandbox settings. Returns only on

@@ -6,6 +6,8 @@ use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::ResourceId;
+
 /// The kind of an error, which scripts can match on. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -106,6 +108,8 @@ pub struct UserError {
     pub hints: Vec<String>,
     /// The single errors, if the message combines several.
     pub causes: Box<[Cause]>,
+    /// The resource that the message names.
+    pub resource: NamedResource,
 }
 
 /// An error as the `#[source]` of another one. It can be cloned, and two of them are equal if their texts are equal.
@@ -159,6 +163,25 @@ impl PartialEq for SharedError {
 
 impl Eq for SharedError {}
 
+/// The resource that the message of a [`UserError`] names, if it names one. Comparisons of errors ignore it. It is one
+/// pointer wide, so that results stay small.
+#[derive(Clone, Default)]
+pub struct NamedResource(Option<Arc<ResourceId>>);
+
+impl fmt::Debug for NamedResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl PartialEq for NamedResource {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for NamedResource {}
+
 /// One of several errors that a message combines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
@@ -177,12 +200,25 @@ impl UserError {
             location: None,
             hints: Vec::new(),
             causes: Box::default(),
+            resource: NamedResource::default(),
         }
     }
 
     /// Creates an error whose message is that of a typed error and its causes.
     pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
         Self::new(kind, chain(&*error.into()))
+    }
+
+    /// Sets the resource that the message names.
+    #[must_use]
+    pub fn with_resource(mut self, id: &ResourceId) -> Self {
+        self.resource = NamedResource(Some(Arc::new(id.clone())));
+        self
+    }
+
+    /// Returns the resource that the message names, if it names one.
+    pub fn resource(&self) -> Option<&ResourceId> {
+        self.resource.0.as_deref()
     }
 
     /// Adds a hint.

@@ -201,11 +201,7 @@ fn as_json<T: DeserializeOwned>(text: &str) -> Option<T> {
 /// # Errors
 /// The text is not YAML.
 pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
-    if let Some(document) = as_json(text) {
-        return Ok(vec![document]);
-    }
-    let all: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options())?;
-    Ok(all.into_iter().filter(|document| !document.is_null()).collect())
+    documents_with(text, options())
 }
 
 /// Parses every document of a text like [`documents`], however long it is.
@@ -213,9 +209,6 @@ pub fn documents(text: &str) -> Result<Vec<Value>, YamlError> {
 /// # Errors
 /// The text is not YAML.
 pub fn long_documents(text: &str) -> Result<Vec<Value>, YamlError> {
-    if let Some(document) = as_json(text) {
-        return Ok(vec![document]);
-    }
     let most = text.len().max(1_000);
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
@@ -224,6 +217,13 @@ pub fn long_documents(text: &str) -> Result<Vec<Value>, YamlError> {
             max_total_scalar_bytes: most,
         },
     };
+    documents_with(text, options)
+}
+
+fn documents_with(text: &str, options: serde_saphyr::Options) -> Result<Vec<Value>, YamlError> {
+    if let Some(document) = as_json(text) {
+        return Ok(vec![document]);
+    }
     let all: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
     Ok(all.into_iter().filter(|document| !document.is_null()).collect())
 }

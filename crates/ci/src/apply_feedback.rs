@@ -3,11 +3,10 @@
 use crate::{
     adoption,
     apply_stages::{AppliedCommit, without},
-    job::Job,
-    news::ApplyDecisions,
+    job::{Job, marker},
+    news::{self, ApplyDecisions, News},
     notifications::Notifications,
     publisher::Publisher,
-    result_counts::counts,
 };
 use konverge_base::{
     error::UserError,
@@ -45,7 +44,7 @@ impl AppliedCommit {
             (true, false) => Some("a newer commit is applied already".to_owned()),
             (true, true) if left.is_none() => Some("everything is applied already".to_owned()),
             (true, true) => None,
-            (false, _) => Some(counts(&self.report)),
+            (false, _) => Some(report::markdown::result_counts(&self.report).join(", ")),
         };
         applied.into_iter().chain(left).collect::<Vec<_>>().join(", ")
     }
@@ -131,15 +130,13 @@ impl Publisher<'_> {
                 let unreviewed: Vec<StackId> = stopped.map(|stopped| stopped.plan.id.clone()).collect();
                 let decisions = ApplyDecisions {
                     unreviewed: &unreviewed,
-                    denied: &decisions.denied,
-                    rotated: &decisions.rotated,
-                    failed_workflows: &decisions.failed_workflows,
+                    plans: decisions,
                     rollouts: &rollouts.events,
                     kept_back: &rollouts.kept_back,
                 };
-                receivers.applied(report, decisions).await;
+                receivers.send(&news::of_apply(report, &decisions)).await;
             }
-            Err(failure) => receivers.not_applied(failure).await,
+            Err(failure) => receivers.send(&[News::not_started(failure)]).await,
         }
     }
 }
@@ -152,10 +149,8 @@ fn unreviewed_issue(
 ) -> (CommentMarker, String, String) {
     let marker = CommentMarker {
         head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
-        run: job.runner.info().run_id,
-        attempt: job.runner.info().run_attempt,
         digest: plan.digest.to_string(),
-        ..CommentMarker::new(MarkerKind::Unreviewed, plan.id.as_str())
+        ..marker(job.runner.as_ref(), MarkerKind::Unreviewed, plan.id.as_str())
     };
     let title = format!("{}: blocked: unreviewed change", plan.id);
     let body = report::markdown::unreviewed(plan, units, info, &marker, report::COMMENT_BUDGET);

@@ -78,16 +78,13 @@ pub(super) fn policy_check(
     reviews: &MergedReviews,
 ) -> Result<PolicyCheck, UserError> {
     let trusted = job.repository.revision(&target.upstream.branch.tip)?;
-    let policy_check = PolicyCheck::new(
-        job,
-        CommitPolicy::from_config(config, Some(trusted.as_ref())),
-        Stage::Apply,
-        secrets,
-    );
-    Ok(policy_check
-        .with_authors(reviews.authors.clone())
-        .with_reviewed(reviews.policies.clone())
-        .with_digest_approvers(target.agreeing.clone()))
+    let policy = CommitPolicy::from_config(config, Some(trusted.as_ref()));
+    Ok(PolicyCheck {
+        authors: reviews.authors.clone(),
+        reviewed: reviews.policies.clone(),
+        agreeing: target.agreeing.clone(),
+        ..PolicyCheck::new(job, policy, Stage::Apply, secrets)
+    })
 }
 
 /// Returns the gate that approves plans by the reviews of the merged pull requests and by the manual approvals.
@@ -125,14 +122,12 @@ pub(super) fn apply_options(
         None => Arc::new(gate),
     };
     ApplyOptions {
-        approver,
         newer: Some(newer.clone()),
         commit: Some(target.head.clone()),
         merged: job.repository.commit_time(&target.head).ok(),
         pull_requests,
-        restore: false,
         allow_empty: true,
-        rolled_back_to: None,
         workflows: Some(Arc::new(DefaultBranchWorkflows::new(job, &target.upstream))),
+        ..ApplyOptions::new(approver)
     }
 }

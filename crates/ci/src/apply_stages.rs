@@ -323,10 +323,9 @@ impl<'a> ApplyStages<'a> {
         save_index(self.job, self.backend).await;
         let counted = planning.counts();
         let info = RunInfo {
-            head: Some(self.target.head.clone()),
             compiled: counted.compiled,
             cached: counted.cached,
-            ..self.job.info()
+            ..self.job.info(&self.target.head)
         };
         let findings = mask(&mut decisions, planning.secrets());
         decisions

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::job::Job;
-use konverge_base::model::CommitId;
+use konverge_base::{error::UserError, model::CommitId};
 use konverge_forge::{Forge, StatusState};
-use konverge_repo::git::GitError;
 use konverge_state::{IndexedStates, Proven};
 
 /// The maximum number of commits that are visited.
@@ -28,8 +27,8 @@ pub(super) async fn since_last_apply(
     let mut commits = vec![head.clone()];
     // Without an earlier apply, the loop would end only at the limit. Then only the head counts.
     while !applied.is_empty() && commits.len() < MOST {
-        let parent = match parent(job, commits.last().unwrap_or(head)).await {
-            Ok(Some(parent)) => parent,
+        match arrived_before(job, client, &applied, commits.last().unwrap_or(head)).await {
+            Ok(Some(parent)) => commits.push(parent),
             Ok(None) => break,
             Err(error) => {
                 job.run.warn(
@@ -38,36 +37,29 @@ pub(super) async fn since_last_apply(
                 );
                 break;
             }
-        };
-        // A run without pending stacks leaves no commit in the index, so the status of the commit is checked, too.
-        if applied.contains(&parent) || is_done(job, client, &parent).await {
-            break;
         }
-        commits.push(parent);
     }
     commits
 }
 
-/// Returns the first parent of a commit, which was the tip of the branch before.
-async fn parent(job: &Job, commit: &CommitId) -> Result<Option<CommitId>, GitError> {
+/// Returns the first parent of a commit, which was the tip of the branch before; `None` if it or a later commit was
+/// applied. An error ends the search: a pull request may then miss its comment, but none gets the result of another
+/// one.
+async fn arrived_before(
+    job: &Job,
+    client: &dyn Forge,
+    applied: &BTreeSet<&CommitId>,
+    commit: &CommitId,
+) -> Result<Option<CommitId>, UserError> {
     job.repository.ensure(commit, job.credentials.as_ref()).await?;
-    Ok(job.repository.parents(commit)?.into_iter().next())
-}
-
-/// Returns true if the run for this commit succeeded, even without pending stacks. Also returns true if GitHub does not
-/// respond: a pull request may then miss its comment, but none gets the result of another one.
-async fn is_done(job: &Job, client: &dyn Forge, commit: &CommitId) -> bool {
-    match client.newest_statuses(commit).await {
-        Ok(statuses) => statuses
-            .iter()
-            .find(|status| status.context == job.apply_status())
-            .is_some_and(|status| status.state == StatusState::Success),
-        Err(error) => {
-            job.run.warn(
-                "failed to find the other merged pull requests, so they get no comment",
-                error,
-            );
-            true
-        }
-    }
+    let parent = job.repository.parents(commit)?.into_iter().next();
+    let Some(parent) = parent.filter(|parent| !applied.contains(parent)) else {
+        return Ok(None);
+    };
+    // A run without pending stacks leaves no commit in the index, so the status of the commit is checked, too.
+    let statuses = client.newest_statuses(&parent).await?;
+    let name = job.apply_status();
+    let status = statuses.iter().find(|status| status.context == name);
+    let is_done = status.is_some_and(|status| status.state == StatusState::Success);
+    Ok((!is_done).then_some(parent))
 }

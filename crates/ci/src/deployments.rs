@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::{job::Job, policy::review_gate::ReviewGate, trust::authority::ApplyTarget};
@@ -195,28 +195,36 @@ impl Deployments {
     }
 
     async fn create(&self, key: &DeploymentKey, plan: &StackPlan) -> Result<u64, ForgeError> {
-        let receipt = json!({
-            "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
-        });
         let description = format!("{}: plan {}", plan.id, plan.digest.short());
-        let id = match &key.rollout {
-            Some(rollout) => {
-                let found = self.find(key, rollout).await?;
-                match found {
-                    Some(found) => found,
-                    None => self.create_of_rollout(key, rollout, &description).await?,
-                }
-            }
+        let (known, receipt) = match &key.rollout {
+            Some(rollout) => (self.find(key, rollout).await?, receipt(rollout)),
             None => {
-                self.client
-                    .deployments()?
-                    .create_deployment(&self.head, &key.environment, &description, &receipt)
-                    .await?
+                let receipt = json!({
+                    "version": 1, "run": self.run.url(), "attempt": self.attempt, "stack": plan.id, "digest": plan.digest,
+                });
+                (None, receipt)
             }
+        };
+        let id = match known {
+            Some(id) => id,
+            None => self.create_deployment(key, &description, &receipt).await?,
         };
         self.set_state(id, DeploymentState::InProgress, &description)
             .await?;
         Ok(id)
+    }
+
+    /// Creates a deployment of this commit for an environment.
+    pub(super) async fn create_deployment(
+        &self,
+        key: &DeploymentKey,
+        description: &str,
+        receipt: &Value,
+    ) -> Result<u64, ForgeError> {
+        let forge = self.client.deployments()?;
+        forge
+            .create_deployment(&self.head, &key.environment, description, receipt)
+            .await
     }
 
     /// Sets the final state of each deployment, at the end of the run. `carried` has the commits that rollouts carry,
@@ -264,6 +272,12 @@ impl Deployments {
             rollout: None,
         })
     }
+}
+
+/// Returns the payload of the deployment of a rollout. It is the same in each run, so that a later run finds the
+/// deployment.
+pub(super) fn receipt(rollout: &str) -> Value {
+    json!({"version": 1, "rollout": rollout})
 }
 
 /// Returns the final state for the stacks of an environment, with a description.

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     drift_schedule::DriftSchedule,
-    job::{Job, JobResult},
+    job::{Job, JobResult, marker},
+    news,
     notifications::Notifications,
     policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
     publisher::Publisher,
@@ -193,10 +194,7 @@ impl<'a> DriftSteps<'a> {
         let plan = &checked.plan;
         let restored = restored_stacks(&report);
         rounds.record_run(&checked, &restored, &job.run.url());
-        let info = RunInfo {
-            head: Some(self.head.clone()),
-            ..job.info()
-        };
+        let info = job.info(self.head);
         let round = DriftRound {
             plan,
             applied: applied.len(),
@@ -220,9 +218,8 @@ impl<'a> DriftSteps<'a> {
         publisher.annotate(plan, &[]);
         let issues = publish_issues(publisher, &looked, &info, config.drift.label()).await;
         rounds.note_issues(&issues);
-        Notifications::new(job, config)
-            .notify_drift(plan, &restored)
-            .await;
+        let news = news::of_drift(plan, &restored);
+        Notifications::new(job, config).send(&news).await;
         // The history contains the numbers of the issues, and the pages of the portal are built from the saved history.
         rounds
             .remember(job, backend, |stack| applied.contains(stack))
@@ -397,10 +394,8 @@ pub(super) async fn publish_issues(
     let issue = |stack: &StackPlan| {
         let marker = CommentMarker {
             head: info.head.as_ref().map(CommitId::to_string).unwrap_or_default(),
-            run: info.run,
-            attempt: info.attempt,
             digest: stack.digest.to_string(),
-            ..CommentMarker::new(MarkerKind::Drift, stack.id.as_str())
+            ..marker(runner, MarkerKind::Drift, stack.id.as_str())
         };
         let since = rounds.since(&stack.id).strftime("%Y-%m-%d %H:%M UTC").to_string();
         let seen = DriftSeen {

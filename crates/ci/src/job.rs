@@ -6,6 +6,10 @@ use crate::{
     shard_mode::ShardMode,
     trust::authority::{Authority, ScheduledTask},
 };
+use konverge_base::model::{
+    CommitId,
+    comment_marker::{CommentMarker, MarkerKind},
+};
 use konverge_forge::{CiJob, Forge};
 use konverge_repo::git::{GitCredentials, Repository};
 use konverge_report::RunInfo;
@@ -97,8 +101,10 @@ impl Job {
         konverge_forge::apply_of(self.authority.environment.as_deref())
     }
 
-    pub(super) fn info(&self) -> RunInfo {
+    /// Returns what texts say about the run and the commit that it is for.
+    pub(super) fn info(&self, head: &CommitId) -> RunInfo {
         RunInfo {
+            head: Some(head.clone()),
             repository: self.runner.info().repository.clone(),
             server_url: self.runner.info().server_url.clone(),
             run_url: Some(self.runner.run_url()),
@@ -108,5 +114,14 @@ impl Job {
             timeline: self.run.timeline(),
             ..RunInfo::default()
         }
+    }
+}
+
+/// Creates the marker of a comment or issue that this attempt of a run writes.
+pub(super) fn marker(runner: &dyn CiJob, kind: MarkerKind, scope: impl Into<String>) -> CommentMarker {
+    CommentMarker {
+        run: runner.info().run_id,
+        attempt: runner.info().run_attempt,
+        ..CommentMarker::new(kind, scope)
     }
 }

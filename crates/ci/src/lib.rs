@@ -42,7 +42,6 @@ mod publisher;
 mod queued_deployments;
 mod reconcile;
 mod restore;
-mod result_counts;
 mod rolled_back;
 mod rollout;
 mod shard_mode;

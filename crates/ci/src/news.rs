@@ -8,23 +8,20 @@ use konverge_base::{
         RepoPath, StackId,
         apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult, WaitReason, Waiting},
         plan::{Action, Plan, StackPlan},
+        text::json_name,
     },
 };
 use konverge_config::Notify;
 use konverge_notify::{NotifyDetail, NotifyEvent};
 use konverge_rollout::RolloutEvent;
-use konverge_run::apply;
+use konverge_run::apply::{self, Decisions};
 
 /// Decisions about the stacks of an apply that are not in its report.
 pub(super) struct ApplyDecisions<'a> {
     /// The stacks that were stopped because a change was not reviewed.
     pub(super) unreviewed: &'a [StackId],
-    /// The stacks that a policy or a freeze stopped.
-    pub(super) denied: &'a BTreeSet<StackId>,
-    /// The stacks whose approved plan writes a new version of a secret.
-    pub(super) rotated: &'a BTreeSet<StackId>,
-    /// The stacks for which a workflow before or after the apply failed.
-    pub(super) failed_workflows: &'a BTreeSet<StackId>,
+    /// The decisions about the plans.
+    pub(super) plans: &'a Decisions,
     /// The events of rollouts that stopped.
     pub(super) rollouts: &'a [RolloutEvent],
     /// The stacks that a rollout still holds back. This run did not try them, so there is no news about them.
@@ -72,10 +69,8 @@ impl News {
     /// Creates the news of an apply that did not start. The message of the error may contain secrets, so only its kind
     /// is sent.
     pub(super) fn not_started(failure: &UserError) -> Self {
-        let kind = serde_json::to_value(failure.kind).ok();
-        let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
         Self {
-            fact: Fact::NotStarted(kind.to_owned()),
+            fact: Fact::NotStarted(json_name(failure.kind)),
             ..Self::new(NotifyEvent::ApplyFailed, Vec::new())
         }
     }
@@ -139,11 +134,12 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
         those.collect()
     };
     let is_unreviewed = |stack: &StackOutcome| decisions.unreviewed.contains(&stack.id);
-    let is_denied =
-        |stack: &StackOutcome| stack.result == StackResult::Stopped && decisions.denied.contains(&stack.id);
+    let is_denied = |stack: &StackOutcome| {
+        stack.result == StackResult::Stopped && decisions.plans.denied.contains(&stack.id)
+    };
     let is_failed_hook = |stack: &StackOutcome| {
         is_failed_job(stack)
-            || (stack.result == StackResult::Failed && decisions.failed_workflows.contains(&stack.id))
+            || (stack.result == StackResult::Failed && decisions.plans.failed_workflows.contains(&stack.id))
     };
     // The groups exclude each other, so that a receiver gets one message about a failure of a stack.
     let has_failed = |stack: &StackOutcome| {
@@ -195,7 +191,7 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
         },
         News::new(
             NotifyEvent::SecretRotated,
-            select(&|stack| is_written(stack) && decisions.rotated.contains(&stack.id)),
+            select(&|stack| is_written(stack) && decisions.plans.rotated.contains(&stack.id)),
         ),
         News {
             fact: Fact::Waits(wait_reasons(report)),
@@ -306,11 +302,14 @@ mod tests {
         let report = ApplyReport { version: 1, stacks };
         let set = |ids: &[&str]| ids.iter().map(|id| id.parse().unwrap()).collect();
         let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();
+        let plans = Decisions {
+            denied: set(denied),
+            rotated: set(rotated),
+            ..Decisions::default()
+        };
         let decisions = ApplyDecisions {
             unreviewed: &unreviewed,
-            denied: &set(denied),
-            rotated: &set(rotated),
-            failed_workflows: &BTreeSet::new(),
+            plans: &plans,
             rollouts: &[],
             kept_back: &BTreeSet::new(),
         };

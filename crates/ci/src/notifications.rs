@@ -3,11 +3,7 @@
 
 use super::{
     job::Job,
-    news::{self, ApplyDecisions, News},
-};
-use konverge_base::{
-    error::UserError,
-    model::{StackId, apply_result::ApplyReport, plan::Plan},
+    news::{self, News},
 };
 use konverge_config::{Config, Notify};
 use konverge_notify::{Notification, Sender};
@@ -30,22 +26,8 @@ impl<'a> Notifications<'a> {
         }
     }
 
-    /// Sends notifications about an apply. A run without any news sends none.
-    pub(crate) async fn applied(&self, report: &ApplyReport, decisions: ApplyDecisions<'_>) {
-        self.send(&news::of_apply(report, &decisions)).await;
-    }
-
-    /// Sends notifications about an apply that did not start.
-    pub(crate) async fn not_applied(&self, failure: &UserError) {
-        self.send(&[News::not_started(failure)]).await;
-    }
-
-    /// Sends notifications about drift, and about the stacks that were restored.
-    pub(crate) async fn notify_drift(&self, plan: &Plan, restored: &[StackId]) {
-        self.send(&news::of_drift(plan, restored)).await;
-    }
-
-    async fn send(&self, news: &[News]) {
+    /// Sends notifications. Without any news, none is sent.
+    pub(crate) async fn send(&self, news: &[News]) {
         if news.is_empty() || self.receivers.is_empty() {
             return;
         }

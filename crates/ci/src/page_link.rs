@@ -1,7 +1,7 @@
 //! Adds a link to the uploaded page to the preview's comment and to the job summary. This is a separate step after the
 //! upload, because the URL of the artifact is not known before.
 
-use crate::{ShardMode, preview_events::find_pull_request};
+use crate::{ShardMode, job::marker, preview_events::find_pull_request};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::comment_marker::{CommentMarker, MarkerKind},
@@ -55,9 +55,7 @@ pub async fn link_page(run: &RunContext, address: &str, part: ShardMode) -> Resu
     let scope = part.share().map(|share| share.to_string());
     let marker = CommentMarker {
         head: head.to_string(),
-        run: runner.info().run_id,
-        attempt: runner.info().run_attempt,
-        ..CommentMarker::new(MarkerKind::Preview, scope.unwrap_or_default())
+        ..marker(runner.as_ref(), MarkerKind::Preview, scope.unwrap_or_default())
     };
     let list = runner.artifacts_url();
     if !client.edit_comment(number, &marker, &list, address).await? {

@@ -30,7 +30,6 @@ use konverge_base::{
     model::{
         Digest, Shard, StackId,
         plan::Plan,
-        plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
         review_difference::ReviewDifference,
@@ -232,10 +231,10 @@ impl SetFindings {
         // After the merge the plan must satisfy two policies: the current one, and the one under which it was reviewed.
         if let Some(number) = target.number.filter(|_| opened.trust == Trust::Proposed) {
             let then = CommitPolicy::from_config(&opened.proposed, Some(content.as_ref()));
-            outlook = PolicyOutlook::new(policy_check.own_sets(), &then.sets);
+            outlook = PolicyOutlook::new(&policy_check.own.sets, &then.sets);
             let mut policies = ReviewedPolicies::default();
             policies.add(number, ReviewScope::All, Arc::new(then));
-            policy_check = policy_check.with_reviewed(policies);
+            policy_check.reviewed = policies;
         }
         Ok(Some(Self {
             policy_check,
@@ -247,11 +246,6 @@ impl SetFindings {
             found: Mutex::default(),
             moved: Mutex::default(),
         }))
-    }
-
-    fn note_moves(&self, document: &StackDocument) {
-        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-        moved.add(document);
     }
 
     /// Returns the digests of the denials that the comment shows.
@@ -266,13 +260,11 @@ impl SetFindings {
 
     /// Compares the old and the new policy sets on the stacks that the pull request does not change.
     async fn compare_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
-        match &self.outlook {
-            Some(outlook) => {
-                let evaluator = self.policy_check.evaluator();
-                outlook.compare_others(evaluator, &opened.planning, share).await
-            }
-            None => Ok(()),
-        }
+        let Some(outlook) = &self.outlook else {
+            return Ok(());
+        };
+        let evaluator = &self.policy_check.evaluator;
+        outlook.compare_others(evaluator, &opened.planning, share).await
     }
 
     /// Returns the findings of the policy sets so far, and those of the settings in `policy`.
@@ -283,9 +275,9 @@ impl SetFindings {
     ) -> Result<Vec<PolicyFinding>, UserError> {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let moved = self.moved.into_inner().unwrap_or_else(PoisonError::into_inner);
-        findings.extend(moved.findings(self.policy_check.own_sets()));
+        findings.extend(moved.findings(&self.policy_check.own.sets));
         findings.extend(self.outlook.iter().map(PolicyOutlook::finding));
-        let own = self.policy_check.own_policy();
+        let own = &self.policy_check.own;
         findings.extend(followed_guards::findings(own, plan, targets));
         for stack in &plan.stacks {
             findings.extend(self.policy_check.findings(stack, &self.approvals).await?);
@@ -298,9 +290,12 @@ impl SetFindings {
 impl DocumentVisitor for SetFindings {
     async fn visit(&self, planned: PlannedDocument<'_>) {
         let document = Arc::new(planned.for_rules());
-        self.note_moves(&document);
+        self.moved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(&document);
         if let Some(outlook) = &self.outlook {
-            outlook.compare(self.policy_check.evaluator(), &document).await;
+            outlook.compare(&self.policy_check.evaluator, &document).await;
         }
         let pulls = &self.approvals.pulls;
         let findings = self.policy_check.preview_sets(&document, pulls).await;

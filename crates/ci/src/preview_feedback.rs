@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::PullRequestNow,
-    job::{CommentRule, Job, JobResult},
+    job::{self, CommentRule, Job, JobResult},
     open_revisions::{OpenedChange, PreviewTarget},
     policy::review_overrides::comment_digest,
     publisher::{PublishedComment, Publisher},
@@ -246,9 +246,7 @@ pub(super) fn marker(job: &Job, target: &PreviewTarget) -> CommentMarker {
     let key = share.map(|share| share.to_string()).unwrap_or_default();
     CommentMarker {
         head: target.head.to_string(),
-        run: job.runner.info().run_id,
-        attempt: job.runner.info().run_attempt,
-        ..CommentMarker::new(MarkerKind::Preview, key)
+        ..job::marker(job.runner.as_ref(), MarkerKind::Preview, key)
     }
 }
 
@@ -259,10 +257,9 @@ pub(super) fn run_info(job: &Job, target: &PreviewTarget, opened: &OpenedChange)
         compiled: counted.compiled,
         cached: counted.cached,
         pr: target.number,
-        head: Some(target.head.clone()),
         base: Some(target.commits.base.clone()),
         stacks_in_repository: opened.stacks_in_repository,
         page_url: (job.options.page_artifact).then(|| job.runner.artifacts_url()),
-        ..job.info()
+        ..job.info(&target.head)
     }
 }

@@ -7,19 +7,20 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
-    job::{CommentRule, Job},
+    job::{CommentRule, Job, marker},
     newer_status,
     trust::approve_input::Approved,
 };
 use konverge_base::{
-    error::UserError,
+    error::{ErrorBody, UserError},
     model::{
-        CommitId, Digest,
+        CommitId, Digest, StackId,
         apply_result::ApplyReport,
         check_run::{Annotation, Level},
         comment_marker::{CommentMarker, MarkerKind},
         plan::{Plan, StackPlan, Summary},
         policy_finding::PolicyFinding,
+        text::json_name,
     },
 };
 use konverge_forge::{
@@ -187,9 +188,7 @@ impl<'a> Publisher<'a> {
         for number in pulls.into_iter().rev().take(MOST_COMMENTED) {
             let marker = CommentMarker {
                 head: head.to_string(),
-                run: self.job.runner.info().run_id,
-                attempt: self.job.runner.info().run_attempt,
-                ..CommentMarker::new(MarkerKind::Apply, self.job.scope())
+                ..marker(self.job.runner.as_ref(), MarkerKind::Apply, self.job.scope())
             };
             let render = |budget| report::markdown::outcome(report, info, Some(&marker), budget);
             self.comment(number, &marker, render).await;
@@ -240,11 +239,7 @@ impl<'a> Publisher<'a> {
                 Err(error) => self.warn("an issue could not be written", error),
             }
         }
-        let this = CommentMarker {
-            run: self.job.runner.info().run_id,
-            attempt: self.job.runner.info().run_attempt,
-            ..CommentMarker::new(kind, "")
-        };
+        let this = marker(self.job.runner.as_ref(), kind, "");
         // Another run may have opened an issue for the same stack after the list was read. A second list shows both
         // issues, and each of the runs closes the newer one.
         if opened {
@@ -283,18 +278,14 @@ impl<'a> Publisher<'a> {
             Ok(known) => known,
             Err(error) => return self.warn("the issues could not be listed", error),
         };
-        let run = self.job.runner.info().run_id;
+        let runner = self.job.runner.as_ref();
+        let marker = marker(runner, MarkerKind::Apply, runner.info().run_id.to_string());
         for issue in known
             .iter()
             .filter(|issue| issue.marker.kind == MarkerKind::Drift)
         {
             let Some(text) = texts.get(&issue.marker.scope) else {
                 continue;
-            };
-            let marker = CommentMarker {
-                run,
-                attempt: self.job.runner.info().run_attempt,
-                ..CommentMarker::new(MarkerKind::Apply, run.to_string())
             };
             let text = format!("{}\n{text}", marker.line());
             let text = self.job.run.secrets.mask_finished(&text);
@@ -343,10 +334,8 @@ impl<'a> Publisher<'a> {
             .filter(|stack| count(stack).changed() > 0)
             .map(|s| s.id.as_str())
             .collect();
-        let failed = plan.stacks.iter().filter(|stack| stack.error.is_some());
-        let failed: Vec<_> = failed.map(|stack| stack.id.as_str()).collect();
-        let failure = plan.stacks.iter().find_map(|stack| stack.error.as_ref());
-        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        let failed = plan.stacks.iter().map(|stack| (&stack.id, stack.error.as_ref()));
+        let (failed, reason) = failures(failed);
         let digest = konverge_base::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
         self.outputs(&[
             ("has-changes", (!changed.is_empty()).to_string()),
@@ -358,14 +347,7 @@ impl<'a> Publisher<'a> {
             ("replace-count", total.replace.to_string()),
             ("delete-count", (total.delete + total.forget).to_string()),
             ("plan-digest", digest.to_string()),
-            (
-                "failure-reason",
-                reason
-                    .as_ref()
-                    .and_then(|r| r.as_str())
-                    .unwrap_or_default()
-                    .to_owned(),
-            ),
+            ("failure-reason", reason),
         ]);
         self.result_file(result);
     }
@@ -378,23 +360,14 @@ impl<'a> Publisher<'a> {
             .filter(|s| !s.resources.is_empty())
             .map(|s| s.id.as_str())
             .collect();
-        let failed = report.stacks.iter().filter(|stack| stack.error.is_some());
-        let failed: Vec<_> = failed.map(|stack| stack.id.as_str()).collect();
-        let failure = report.stacks.iter().find_map(|stack| stack.error.as_ref());
-        let reason = failure.and_then(|error| serde_json::to_value(error.kind).ok());
+        let outcomes = report.stacks.iter();
+        let (failed, reason) = failures(outcomes.map(|stack| (&stack.id, stack.error.as_ref())));
         self.outputs(&[
             ("has-changes", (!touched.is_empty()).to_string()),
             ("stack-count", report.stacks.len().to_string()),
             ("changed-stacks", json!(touched).to_string()),
             ("failed-stacks", json!(failed).to_string()),
-            (
-                "failure-reason",
-                reason
-                    .as_ref()
-                    .and_then(|r| r.as_str())
-                    .unwrap_or_default()
-                    .to_owned(),
-            ),
+            ("failure-reason", reason),
         ]);
         self.result_file(&report::json::with_findings(report, findings));
     }
@@ -432,13 +405,7 @@ impl<'a> Publisher<'a> {
             title: "konverge".to_owned(),
             message: self.job.run.secrets.mask(&failure.message),
         }]);
-        let kind = serde_json::to_value(failure.kind).ok();
-        let kind = kind
-            .as_ref()
-            .and_then(|kind| kind.as_str())
-            .unwrap_or_default()
-            .to_owned();
-        self.outputs(&[("failure-reason", kind)]);
+        self.outputs(&[("failure-reason", json_name(failure.kind))]);
     }
 
     fn commands(&self, notes: &[Annotation]) {
@@ -446,4 +413,13 @@ impl<'a> Publisher<'a> {
             self.job.run.notes.command(&line);
         }
     }
+}
+
+/// Returns the stacks that failed, and the reason of the first failure.
+fn failures<'a>(
+    stacks: impl Iterator<Item = (&'a StackId, Option<&'a ErrorBody>)>,
+) -> (Vec<&'a str>, String) {
+    let failed = stacks.filter_map(|(id, error)| Some((id.as_str(), error?.kind)));
+    let (failed, kinds): (Vec<_>, Vec<_>) = failed.unzip();
+    (failed, kinds.first().map(json_name).unwrap_or_default())
 }

@@ -3,20 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
-
-use crate::deployments::{DeploymentIds, DeploymentKey, Deployments, MOST, final_state};
+use crate::deployments::{DeploymentIds, DeploymentKey, Deployments, MOST, final_state, receipt};
 use konverge_base::model::{
     CommitId,
     apply_result::{ApplyReport, StackOutcome, StackResult},
 };
 use konverge_forge::{Deployment, DeploymentState, ForgeError};
-
-/// Returns the payload of the deployment of a rollout. It is the same in each run, so that a later run finds the
-/// deployment.
-fn receipt(rollout: &str) -> Value {
-    json!({"version": 1, "rollout": rollout})
-}
 
 impl Deployments {
     /// Finds the deployment of this commit for an environment of a rollout, from this run or an earlier one.
@@ -28,20 +20,6 @@ impl Deployments {
             .await?;
         let own = all.into_iter().find(|made| made.payload == receipt(rollout));
         Ok(own.map(|own| own.id))
-    }
-
-    /// Creates the deployment of this commit for an environment of a rollout.
-    pub(super) async fn create_of_rollout(
-        &self,
-        key: &DeploymentKey,
-        rollout: &str,
-        description: &str,
-    ) -> Result<u64, ForgeError> {
-        let receipt = receipt(rollout);
-        self.client
-            .deployments()?
-            .create_deployment(&self.head, &key.environment, description, &receipt)
-            .await
     }
 
     /// Sets the deployment of an earlier commit to `inactive` if it is still queued and no rollout carries its commit:
@@ -120,7 +98,9 @@ impl Deployments {
         };
         match (self.find(key, rollout).await?, state) {
             (None, DeploymentState::Queued) => {
-                let id = self.create_of_rollout(key, rollout, &description).await?;
+                let id = self
+                    .create_deployment(key, &description, &receipt(rollout))
+                    .await?;
                 self.set_state(id, state, &description).await?;
                 match carried {
                     Some(carried) => self.retire_earlier(key, rollout, carried).await,

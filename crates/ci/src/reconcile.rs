@@ -10,7 +10,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
-        apply_result::ApplyReport,
+        apply_result::{ApplyReport, StackOutcome},
         authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan, ResourcePlan},
         policy_finding::PolicyFinding,
@@ -21,7 +21,8 @@ use konverge_engine::LatePlan;
 use konverge_run::{
     Planner, Target,
     apply::{
-        self, ApplyOptions, ApprovedPlan, Approver, EndedRun, LateApprover, PriorState, ProposedPlan, Refusal,
+        self, ApplyOptions, ApprovedPlan, Approver, Decisions, EndedRun, LateApprover, PriorState,
+        ProposedPlan, Refusal,
     },
     recorded_targets,
     stack_policy_sets::ActiveSets,
@@ -54,32 +55,37 @@ pub(super) async fn run(
         Reconcile::Leave => Vec::new(),
         Reconcile::Restore => looked_at.iter().filter(can).cloned().collect(),
     };
-    let options = ApplyOptions {
-        approver: Arc::new(RestoreApprover {
-            policy_check,
-            of_drift: true,
-        }),
-        newer: None,
-        commit: None,
-        merged: None,
-        pull_requests: Vec::new(),
-        restore: true,
-        allow_empty: false,
-        rolled_back_to: None,
-        workflows: None,
-    };
-    let (targets, unavailable) = recorded_targets(planning, &targets).await?;
-    let EndedRun {
-        mut report,
-        decisions,
-    } = apply::run(planning, &targets, &options).await?;
-    report.stacks.extend(unavailable);
-    let mut findings: Vec<_> = decisions.findings.into_iter().collect();
-    redact::findings(&mut findings, planning.secrets());
-    Ok(Restored { report, findings })
+    let approver = Arc::new(RestoreApprover {
+        policy_check,
+        of_drift: true,
+    });
+    let recorded = recorded_targets(planning, &targets).await?;
+    let (restored, _) = apply_recorded(planning, recorded, approver).await?;
+    Ok(restored)
 }
 
-/// The result of restoring drift.
+/// Applies what is recorded of these stacks. Returns the result, with the outcomes of the stacks whose record is not
+/// available, and the decisions besides the findings.
+pub(super) async fn apply_recorded(
+    planning: &Planner,
+    (targets, unavailable): (Vec<Target>, Vec<StackOutcome>),
+    approver: Arc<dyn Approver>,
+) -> Result<(Restored, Decisions), UserError> {
+    let options = ApplyOptions {
+        restore: true,
+        ..ApplyOptions::new(approver)
+    };
+    let EndedRun {
+        mut report,
+        mut decisions,
+    } = apply::run(planning, &targets, &options).await?;
+    report.stacks.extend(unavailable);
+    let mut findings: Vec<_> = std::mem::take(&mut decisions.findings).into_iter().collect();
+    redact::findings(&mut findings, planning.secrets());
+    Ok((Restored { report, findings }, decisions))
+}
+
+/// The result of restoring what is recorded.
 pub(super) struct Restored {
     pub report: ApplyReport,
     /// The findings of the policies for the stacks to restore.
@@ -151,10 +157,6 @@ impl LateApprover for RestoredStack {
     async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
         self.limits.check(late.shown)?;
         self.sets.check(late).await
-    }
-
-    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.resource(late).await
     }
 }
 
@@ -237,7 +239,7 @@ mod tests {
     fn a_new_version_of_a_secret_is_left_to_a_review_where_rotation_stops() {
         let plan = |origin| {
             let change = FieldChange {
-                path: "/data/password".to_owned(),
+                path: "/data/password".into(),
                 from: None,
                 to: None,
                 origin,

@@ -11,7 +11,7 @@ use crate::{
     drift_job::{self, DriftResult},
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
-    news::ApplyDecisions,
+    news::{self, ApplyDecisions},
     notifications::Notifications,
     policy::{
         active_policies::CommitPolicy,
@@ -19,6 +19,7 @@ use crate::{
         review_gate::{ApprovedDrift, ReviewGate},
     },
     publisher::Publisher,
+    reconcile::{Restored, apply_recorded},
     trust::{
         approve_input::Approved,
         authority::{DispatchApprovers, Upstream},
@@ -27,19 +28,15 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorBody, UserError},
-    model::{
-        CommitId, Digest, StackId,
-        apply_result::{ApplyReport, StackResult},
-        plan::StackPlan,
-    },
+    model::{CommitId, Digest, StackId, apply_result::StackResult, plan::StackPlan},
     spans::Stages,
 };
 use konverge_config::Config;
 use konverge_policy::Stage;
-use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_report::{self as report, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
-    apply::{self, ApplyOptions, Decisions, EndedRun},
+    apply::{self, Decisions},
     drift::{self as drift_check, DriftReport, StackDrift},
     environments::EnvironmentScope,
     recorded_targets, renamed_stacks,
@@ -121,8 +118,10 @@ async fn restore_known(
         return Ok(None);
     }
     let policy = CommitPolicy::from_config(&config, Some(trusted.as_ref()));
-    let policy_check =
-        PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets).with_digest_approvers(agreeing.clone());
+    let policy_check = PolicyCheck {
+        agreeing: agreeing.clone(),
+        ..PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets)
+    };
     stages.next("restore");
     let restored = steps.restore(&selected, revision, policy_check).await?;
     Ok(Some(steps.publish(selected, restored, history, publisher).await))
@@ -153,7 +152,7 @@ struct EndedRestore {
     planning: Planner,
     /// The stacks that no longer differed, so that they were not written to.
     undiffering: Vec<StackId>,
-    report: ApplyReport,
+    restored: Restored,
     decisions: Decisions,
     /// The drift of the targets afterwards.
     left: Result<DriftReport, UserError>,
@@ -204,33 +203,19 @@ impl<'a> RestoreSteps<'a> {
             .iter()
             .filter(|target| differences.contains_key(&target.id));
         let differing: Vec<_> = differing.cloned().collect();
-        let (recorded, unavailable) = recorded_targets(&planning, &differing).await?;
-        let approved = self.with_commits_before(differences, &recorded).await?;
+        let recorded = recorded_targets(&planning, &differing).await?;
+        let approved = self.with_commits_before(differences, &recorded.0).await?;
         // Only the given digests count, and no review of a pull request does.
         let gate = ReviewGate::new(policy_check, Vec::new(), self.digests.clone());
-        let options = ApplyOptions {
-            approver: Arc::new(gate.for_restoring(approved)),
-            newer: None,
-            commit: None,
-            merged: None,
-            pull_requests: Vec::new(),
-            restore: true,
-            allow_empty: false,
-            rolled_back_to: None,
-            workflows: None,
-        };
-        let EndedRun {
-            mut report,
-            decisions,
-        } = apply::run(&planning, &recorded, &options).await?;
-        report.stacks.extend(unavailable);
+        let gate = Arc::new(gate.for_restoring(approved));
+        let (restored, decisions) = apply_recorded(&planning, recorded, gate).await?;
         // Check again, so that the issues show the remaining drift, with new digests.
         let left = drift_check::run(&planning, targets, None).await;
         Ok(EndedRestore {
             left: left.map_err(|failure| redact::failure(&failure, planning.secrets())),
             planning,
             undiffering,
-            report,
+            restored,
             decisions,
         })
     }
@@ -264,7 +249,7 @@ impl<'a> RestoreSteps<'a> {
         EndedRestore {
             planning,
             undiffering,
-            report,
+            restored: Restored { report, findings },
             decisions,
             left,
         }: EndedRestore,
@@ -277,13 +262,8 @@ impl<'a> RestoreSteps<'a> {
                 "{stack} no longer differs from what was applied: nothing was restored"
             ));
         }
-        let info = RunInfo {
-            head: Some(self.head.clone()),
-            ..job.info()
-        };
+        let info = job.info(self.head);
         publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
-        let mut findings: Vec<_> = decisions.findings.into_iter().collect();
-        redact::findings(&mut findings, planning.secrets());
         publisher.apply_outputs(&report, &findings);
         let label = planning.config.drift.label();
         let restored = report.stacks.iter();
@@ -311,15 +291,16 @@ impl<'a> RestoreSteps<'a> {
                 .run
                 .warn("failed to check which drift is left after the restore", failure),
         }
-        let news = ApplyDecisions {
-            unreviewed: &[],
-            denied: &decisions.denied,
-            rotated: &decisions.rotated,
-            failed_workflows: &decisions.failed_workflows,
-            rollouts: &[],
-            kept_back: &BTreeSet::new(),
-        };
-        Notifications::new(job, self.config).applied(&report, news).await;
+        let news = news::of_apply(
+            &report,
+            &ApplyDecisions {
+                unreviewed: &[],
+                plans: &decisions,
+                rollouts: &[],
+                kept_back: &BTreeSet::new(),
+            },
+        );
+        Notifications::new(job, self.config).send(&news).await;
         Restoration {
             digests: selected.drifted.into_values().chain(decisions.matched).collect(),
             result: JobResult {

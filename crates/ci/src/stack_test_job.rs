@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::{
     checks::mask_check,
     connect,
-    job::{CiOptions, CommentRule, Job, JobResult},
+    job::{CiOptions, CommentRule, Job, JobResult, marker},
     job_warnings::JobWarnings,
     newer_status::newest_status,
     open_job,
@@ -36,7 +36,7 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_forge::{CiJob, JobEvent, PullRequestEvent, StatusState, preview_of};
 use konverge_report::{
-    RunInfo, SUMMARY_BUDGET,
+    SUMMARY_BUDGET,
     markdown::{self, TestPage},
     stack_test_results as report,
     terminal::Style,
@@ -272,18 +272,13 @@ async fn publish(publisher: &Publisher<'_>, event: &PullRequestEvent, tested: Te
     if let Some(skipped) = page.skipped {
         job.run.notes.note(skipped);
     }
-    let info = RunInfo {
-        head: Some(event.head.clone()),
-        ..job.info()
-    };
+    let info = job.info(&event.head);
     publisher.test_check(&event.head, test_check::check(&page)).await;
     publisher.annotate_lines(test_check::annotations(&page));
     publisher.summary(&markdown::stack_tests(&page, &info, None, SUMMARY_BUDGET));
     let marker = CommentMarker {
         head: event.head.to_string(),
-        run: job.runner.info().run_id,
-        attempt: job.runner.info().run_attempt,
-        ..CommentMarker::new(MarkerKind::Tests, "")
+        ..marker(job.runner.as_ref(), MarkerKind::Tests, "")
     };
     let says_nothing = page.says_nothing() || (job.options.comment == CommentRule::Changes && !page.fails());
     if says_nothing {

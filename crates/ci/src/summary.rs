@@ -3,7 +3,7 @@
 
 use super::{
     aggregate_status,
-    job::{CiOptions, CommentRule, JobResult},
+    job::{CiOptions, CommentRule, JobResult, marker},
     shard_mode::ShardMode,
 };
 use konverge_base::{
@@ -118,9 +118,7 @@ impl<'a> RunSummary<'a> {
         let failure = redact::failure(failure, &self.run.secrets);
         let marker = CommentMarker {
             head: target.head.to_string(),
-            run: self.runner.info().run_id,
-            attempt: self.runner.info().run_attempt,
-            ..CommentMarker::new(target.kind, target.scope.clone())
+            ..marker(self.runner, target.kind, target.scope.clone())
         };
         let info = self.info(Some(target.head.clone()));
         let text = markdown::failure(target.failed_task(), &failure, &info, Some(&marker));

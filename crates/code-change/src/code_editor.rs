@@ -28,9 +28,11 @@ use konverge_run::{
     compiler::{CompileError, Compilers},
 };
 use konverge_secrets::redact;
+use serde::Deserialize;
 
 /// The files in which an attribute may be set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EditPlace {
     /// The stack's own files. An attribute that only a base file sets is added to an own file.
     #[default]

@@ -28,15 +28,7 @@ struct EditEntry {
     #[serde(default)]
     images: BTreeMap<String, String>,
     #[serde(default, rename = "in")]
-    place: EntryPlace,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum EntryPlace {
-    #[default]
-    Stack,
-    Base,
+    place: EditPlace,
 }
 
 /// Reads the edits of a file.
@@ -77,10 +69,7 @@ pub fn read_edits(file: &Path) -> Result<Vec<WantedEdit>, UserError> {
         edits.extend(targets.into_iter().map(|target| WantedEdit {
             stacks: stacks.clone(),
             target,
-            place: match entry.place {
-                EntryPlace::Stack => EditPlace::Stack,
-                EntryPlace::Base => EditPlace::Base,
-            },
+            place: entry.place,
         }));
     }
     if edits.is_empty() {

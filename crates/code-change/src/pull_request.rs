@@ -7,7 +7,7 @@ use konverge_base::{
     model::{CommitId, digest::DigestBuilder},
 };
 use konverge_forge::{
-    CommittedFiles, DefaultBranch, FilesCommit, Forge, ForgeError, ForgeKind, ProposedPullRequest,
+    CommittedFiles, DefaultBranch, FilesCommit, Forge, ForgeKind, ProposedPullRequest, if_found,
 };
 use konverge_report::escape::cell;
 use konverge_run::{RunContext, forge};
@@ -134,11 +134,8 @@ async fn require_published(
     commit: &CommitId,
     default: &DefaultBranch,
 ) -> Result<(), UserError> {
-    let contained = match client.commits_after(commit, &default.tip).await {
-        Ok(after) => after.is_some(),
-        Err(ForgeError::NotFound { .. }) => false,
-        Err(error) => return Err(error.into()),
-    };
+    let after = if_found(client.commits_after(commit, &default.tip).await)?;
+    let contained = after.flatten().is_some();
     let forge = client.kind();
     if contained {
         Ok(())

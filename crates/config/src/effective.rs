@@ -7,7 +7,8 @@ use super::{
     stack_glob::StackGlob, types::StackPolicy,
 };
 use konverge_base::model::{
-    ClusterName, Digest, RepoPath, StackId, digest::DigestBuilder, other_names::OtherNames, stack::Stack,
+    ClusterName, Digest, FieldPath, RepoPath, StackId, digest::DigestBuilder, other_names::OtherNames,
+    stack::Stack,
 };
 
 /// The effective settings of one stack.
@@ -31,7 +32,7 @@ pub struct EffectiveStack {
     /// The controller that applies the stack's Kubernetes objects. Only a rule that matches the folder sets it.
     pub deliver: Option<DeliveryTool>,
     /// The paths that are not compared.
-    pub ignore: Vec<String>,
+    pub ignore: Vec<FieldPath>,
 }
 
 impl EffectiveStack {
@@ -201,7 +202,7 @@ impl StackRules<'_> {
             let mut builder = DigestBuilder::new("stack-rules");
             builder.part(goes_to.as_bytes());
             for path in &ignore {
-                builder.part(path.as_bytes());
+                builder.part(path.as_str().as_bytes());
             }
             // No path of `ignore` begins with `deliver `, so this entry cannot collide with a path.
             if let Some(tool) = deliver {

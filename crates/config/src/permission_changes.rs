@@ -140,9 +140,9 @@ fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
     let mut keys = Map::new();
     let policy = serde_json::to_value(&rules.policy).unwrap_or_default();
     keys.insert("policy".to_owned(), policy);
-    for (key, list) in [("after", &rules.after), ("ignore", &rules.ignore)] {
-        keys.insert(key.to_owned(), Value::from(list.clone()));
-    }
+    keys.insert("after".to_owned(), Value::from(rules.after.clone()));
+    let ignore = serde_json::to_value(&rules.ignore).unwrap_or_default();
+    keys.insert("ignore".to_owned(), ignore);
     let environment = rules.environment.clone();
     keys.insert(
         "environment".to_owned(),

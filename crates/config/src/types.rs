@@ -16,7 +16,7 @@ use super::{
     rollouts::{GateConfig, RolloutConfig},
     secrets::SecretsConfig,
 };
-use konverge_base::model::{ClusterName, RepoPath, StackId, stack::SettingsOrder};
+use konverge_base::model::{ClusterName, FieldPath, RepoPath, StackId, stack::SettingsOrder};
 
 /// The version of the KCL core if `kcl.version` is not set.
 pub(crate) const DEFAULT_CORE: &str = "0.13.2";
@@ -193,7 +193,8 @@ pub struct StackRule {
     /// Paths of Kubernetes objects that are set on creation and left alone afterwards: `/spec/replicas` (RFC 6901),
     /// an item of a list by its key: `/spec/template/spec/containers/name=web/image`.
     #[serde(default)]
-    pub ignore: Option<Vec<String>>,
+    #[schemars(with = "Option<Vec<String>>")]
+    pub ignore: Option<Vec<FieldPath>>,
 }
 
 /// The rules for changes of a set of stacks.

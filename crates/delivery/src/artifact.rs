@@ -63,7 +63,7 @@ impl DeliveredFiles {
             let text = text.map(|text| String::from_utf8_lossy(text)).unwrap_or_default();
             let body = yaml::from_long_str(&text).map_err(|error| {
                 let what = format!("internal error: `{}` was not written as YAML: {error}", object.id);
-                UserError::new(ErrorKind::Internal, what)
+                UserError::new(ErrorKind::Internal, what).with_resource(&object.id)
             })?;
             if let Some(resource) = wanted.get(&object.id) {
                 objects.insert(object.id.clone(), resource.with(body));

@@ -17,7 +17,7 @@ use super::{
     controller::DeliveryTarget,
     end::{NO_OBJECTS, OTHER_RULE, check_released},
     record::DeliveryRecord,
-    runtime::{DeliveredObjects, Delivery},
+    runtime::DeliveredObjects,
 };
 
 /// The inputs that decide who applies the objects of a stack.
@@ -87,7 +87,14 @@ impl DeliveryChoice<'_> {
             (Some(tool), before) => {
                 let target = DeliveryTarget::new(self.config, tool, self.stack, self.cluster);
                 let login = RegistryLogin::find(self.env, &target.reference()?.host);
-                let delivery = Delivery {
+                let planner = match &before {
+                    Some(before) => kubernetes.managed_by(before.target.field_manager()),
+                    None => kubernetes.clone(),
+                };
+                let delivered = DeliveredObjects {
+                    planner,
+                    kubernetes: kubernetes.managed_by(target.field_manager()),
+                    ours: kubernetes,
                     stack: self.stack.clone(),
                     target,
                     cluster: self.named.as_ref().or(self.cluster).cloned(),
@@ -96,7 +103,6 @@ impl DeliveryChoice<'_> {
                     secrets: self.secrets.clone(),
                     interrupt: self.interrupt.clone(),
                 };
-                let delivered = DeliveredObjects::new(&kubernetes, delivery);
                 (delivered.check().await, Arc::new(delivered))
             }
             (None, Some(before)) => {

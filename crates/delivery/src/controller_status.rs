@@ -91,7 +91,7 @@ impl ControllerStatus {
             return None;
         };
         let status = FieldChange {
-            path: "/status".to_owned(),
+            path: "/status".into(),
             from: Some(Value::String(why)),
             to: Some(Value::String(format!("healthy at {}", self.digest))),
             origin: ChangeOrigin::Drift,

@@ -9,7 +9,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::{
-        ClusterName, ResourceId, StackId, field_path, masked_value,
+        ClusterName, FieldPath, ResourceId, StackId, masked_value,
         plan::{Action, ResourcePlan},
         spec::{Resource, RuntimeKind, Sharing},
         state::Recorded,
@@ -35,64 +35,24 @@ use super::{
 /// The objects of one stack that a controller applies from an artifact, used by one plan and its apply.
 pub(crate) struct DeliveredObjects {
     /// The runtime with Konverge's field manager, which deletes objects that the controller never applied.
-    ours: Kubernetes,
+    pub(super) ours: Kubernetes,
     /// The runtime with the field manager that applies the objects now, because a plan depends on the fields that it
     /// owns.
-    planner: Kubernetes,
+    pub(super) planner: Kubernetes,
     /// The runtime with the controller's field manager.
     pub(super) kubernetes: Kubernetes,
     pub(super) stack: StackId,
     pub(super) target: DeliveryTarget,
     /// The cluster of the objects.
-    cluster: Option<ClusterName>,
+    pub(super) cluster: Option<ClusterName>,
     /// The record of the last delivery.
-    before: Option<DeliveryRecord>,
-    login: Option<RegistryLogin>,
-    secrets: Secrets,
+    pub(super) before: Option<DeliveryRecord>,
+    pub(super) login: Option<RegistryLogin>,
+    pub(super) secrets: Secrets,
     pub(super) interrupt: Interrupt,
 }
 
-/// The inputs of a delivery besides its clusters.
-pub(crate) struct Delivery {
-    pub stack: StackId,
-    pub target: DeliveryTarget,
-    /// The cluster of the objects.
-    pub cluster: Option<ClusterName>,
-    pub before: Option<DeliveryRecord>,
-    pub login: Option<RegistryLogin>,
-    pub secrets: Secrets,
-    pub interrupt: Interrupt,
-}
-
 impl DeliveredObjects {
-    pub(crate) fn new(kubernetes: &Kubernetes, delivery: Delivery) -> Self {
-        let Delivery {
-            stack,
-            target,
-            cluster,
-            before,
-            login,
-            secrets,
-            interrupt,
-        } = delivery;
-        let planner = match &before {
-            Some(before) => kubernetes.managed_by(before.target.field_manager()),
-            None => kubernetes.clone(),
-        };
-        Self {
-            ours: kubernetes.clone(),
-            planner,
-            kubernetes: kubernetes.managed_by(target.field_manager()),
-            stack,
-            target,
-            cluster,
-            before,
-            login,
-            secrets,
-            interrupt,
-        }
-    }
-
     /// Checks that this controller would deliver the stack, and that no other controller does. Returns the controller's
     /// message if the last delivery is no longer healthy.
     ///
@@ -146,9 +106,11 @@ impl DeliveredObjects {
                     "`{}` is shared by the stacks of its project, and one artifact cannot share it",
                     resource.id
                 );
-                return Err(UserError::new(ErrorKind::Spec, what).hint(
-                    "declare the object in one stack, or remove `deliver` from the rule of this stack",
-                ));
+                return Err(UserError::new(ErrorKind::Spec, what)
+                    .with_resource(&resource.id)
+                    .hint(
+                        "declare the object in one stack, or remove `deliver` from the rule of this stack",
+                    ));
             }
         }
         let files = delivered_files(&self.stack, self.target.tool, resources)?;
@@ -158,6 +120,7 @@ impl DeliveredObjects {
                 ErrorKind::Spec,
                 format!("`{id}` has an annotation of Konverge that protects it, and the controller does not obey it"),
             )
+            .with_resource(id)
             .hint("remove `konverge/protect` and `konverge/keep`, and use the annotations of the controller outside of the Spec")),
         }
     }
@@ -225,6 +188,7 @@ impl DeliveredObjects {
                 (Action::Forget, _) if !planned.public.notes.is_empty() => {
                     let what = format!("`{}` would stay, but the controller deletes it", planned.item.id);
                     Err(UserError::new(ErrorKind::Policy, what)
+                        .with_resource(&planned.item.id)
                         .hint("remove the annotation `konverge/keep` from the object")
                         .into())
                 }
@@ -250,6 +214,7 @@ impl DeliveredObjects {
                     one.item.id
                 );
                 return Err(UserError::new(ErrorKind::Secret, what)
+                    .with_resource(&one.item.id)
                     .hint("write the value into a secret store, and let the cluster read it from there"));
             }
             resources.extend(wanted.clone());
@@ -363,7 +328,7 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
         planned.item.id,
         paths.join(", ")
     );
-    UserError::new(ErrorKind::Policy, what).hint(
+    UserError::new(ErrorKind::Policy, what).with_resource(&planned.item.id).hint(
         "give the object another name, or delete it in the cluster yourself: the controller creates it again",
     )
 }
@@ -373,28 +338,28 @@ fn not_replaced(planned: &PlannedResource) -> UserError {
 ///
 /// # Errors
 /// The plan lacks the record or the object, so this is unknown.
-fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<String>, UserError> {
+fn leaked(secrets: &Secrets, planned: &PlannedResource) -> Result<Option<FieldPath>, UserError> {
     let (Some(recorded), Some(desired)) = (&planned.recorded, &planned.item.desired) else {
         let what = format!("internal error: the plan of `{}` has no record", planned.item.id);
-        return Err(UserError::new(ErrorKind::Internal, what));
+        return Err(UserError::new(ErrorKind::Internal, what).with_resource(&planned.item.id));
     };
     let alone = mask_object(secrets, &desired.attributes);
     let mut found = None;
     compare(
         &recorded.attributes.as_ref().clone().into(),
         &Value::Object(alone.into_owned()),
-        "",
+        &FieldPath::root(),
         &mut found,
     );
     Ok(found)
 }
 
-fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<String>) {
+fn compare(recorded: &Value, alone: &Value, path: &FieldPath, found: &mut Option<FieldPath>) {
     if found.is_some() || recorded == alone {
         return;
     }
     if masked_value::is_secret(recorded) && !masked_value::is_secret(alone) {
-        *found = Some(path.to_owned());
+        *found = Some(path.clone());
         return;
     }
     // A key that the object lacks is compared with null, so that a secret in it is found.
@@ -402,13 +367,13 @@ fn compare(recorded: &Value, alone: &Value, path: &str, found: &mut Option<Strin
         Value::Object(map) => {
             for (key, value) in map {
                 let other = alone.get(key).unwrap_or(&Value::Null);
-                compare(value, other, &field_path::join_path(path, key), found);
+                compare(value, other, &path.join(key), found);
             }
         }
         Value::Array(items) => {
             for (at, value) in items.iter().enumerate() {
                 let other = alone.get(at).unwrap_or(&Value::Null);
-                compare(value, other, &format!("{path}/{at}"), found);
+                compare(value, other, &path.item(at), found);
             }
         }
         _ => {}
@@ -516,7 +481,7 @@ mod tests {
             (json!({"data": {"v": {"of": [1, secret]}}}), "/data/v/of/1"),
             (json!({"data": {"v": "x", "more": [secret]}}), "/data/more/0"),
         ] {
-            assert_eq!(leaked(data.clone(), recorded).as_deref(), Some(path));
+            assert_eq!(leaked(data.clone(), recorded), Some(FieldPath::new(path)));
         }
         for unknown in [planned(Some(data.clone()), None), planned(None, Some(data))] {
             let error = super::leaked(&secrets, &unknown).unwrap_err();

@@ -7,7 +7,10 @@ use tokio::time::Instant;
 use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
-    model::plan::{Action, ResourcePlan},
+    model::{
+        ResourceId,
+        plan::{Action, ResourcePlan},
+    },
 };
 use konverge_engine::runtime::{
     AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime as _, StackScope,
@@ -71,8 +74,8 @@ impl WaitLimit {
 enum Delivered {
     /// All objects are as planned.
     AsPlanned(Vec<AppliedResource>),
-    /// The first object that differs from the plan, with the differing paths.
-    Otherwise(String),
+    /// The first object that differs from the plan, and a text with the differing paths.
+    Otherwise(ResourceId, String),
 }
 
 impl DeliveredObjects {
@@ -87,6 +90,7 @@ impl DeliveredObjects {
         let mut limit = WaitLimit::new(self.kubernetes.ready_timeout(), &self.interrupt);
         loop {
             let objects = self.objects().await?;
+            let mut differs = None;
             let (failed, why) = match objects.progress(digest) {
                 // The status of the controller is not enough: the live objects must be as planned.
                 DeliveryProgress::Healthy => match self.compare(scope, planned).await? {
@@ -96,7 +100,10 @@ impl DeliveredObjects {
                         }
                         return Ok(());
                     }
-                    Delivered::Otherwise(why) => (false, why),
+                    Delivered::Otherwise(id, why) => {
+                        differs = Some(id);
+                        (false, why)
+                    }
                 },
                 DeliveryProgress::Waiting(why) => (false, why),
                 DeliveryProgress::Failed(why) => (true, why),
@@ -109,7 +116,10 @@ impl DeliveredObjects {
             }
             let stopped = || {
                 let what = format!("{} did not deliver `{digest}`: {why}", self.target.title());
-                UserError::new(ErrorKind::Kubernetes, what)
+                let failure = UserError::new(ErrorKind::Kubernetes, what);
+                differs
+                    .iter()
+                    .fold(failure, UserError::with_resource)
                     .hint("read the status of the controller, and run again: the artifact is pushed, so the run continues with the wait")
                     .hint("a controller looks for new artifacts at its own interval: `apply.ready_timeout` must be longer")
             };
@@ -132,7 +142,7 @@ impl DeliveredObjects {
         for result in results {
             let found = result?;
             if let Some(why) = difference(&found.public) {
-                return Ok(Delivered::Otherwise(why));
+                return Ok(Delivered::Otherwise(found.item.id, why));
             }
             applied.push(AppliedResource {
                 id: found.item.id,
@@ -163,13 +173,7 @@ impl DeliveredObjects {
                     stays.push(one);
                     continue;
                 }
-                let gone = AppliedResource {
-                    id: one.item.id.clone(),
-                    recorded: None,
-                    live: None,
-                    sensitive: Vec::new(),
-                    waiting: None,
-                };
+                let gone = AppliedResource::unread(one.item.id.clone(), None);
                 sink.record_result(&one.item.id, Ok(gone)).await?;
             }
             left = stays;
@@ -181,6 +185,7 @@ impl DeliveredObjects {
             let stopped = || {
                 let what = format!("{} did not delete `{}`", self.target.title(), first.item.id);
                 UserError::new(ErrorKind::Kubernetes, what)
+                    .with_resource(&first.item.id)
                     .hint("check that the controller prunes, or delete the object yourself, and run the command again")
             };
             limit.wait(false, sink, stopped).await?;
@@ -210,7 +215,7 @@ fn difference(plan: &ResourcePlan) -> Option<String> {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use konverge_base::model::{ResourceId, state::Recorded};
+    use konverge_base::model::state::Recorded;
     use konverge_engine::runtime::RecordFailure;
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;

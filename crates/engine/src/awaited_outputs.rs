@@ -28,10 +28,8 @@ pub(super) fn name(stack: &StackId, planned: &mut PlannedResource) {
 }
 
 /// Returns the value at a path of a plan. The path names items of a list by their label or by their index.
-fn value_at<'a>(desired: &'a Value, path: &str) -> Option<&'a Value> {
-    FieldPath::new(path)
-        .get(desired)
-        .or_else(|| desired.pointer(path))
+fn value_at<'a>(desired: &'a Value, path: &FieldPath) -> Option<&'a Value> {
+    path.get(desired).or_else(|| desired.pointer(path.as_str()))
 }
 
 fn awaits(value: &Value) -> bool {

@@ -9,7 +9,7 @@ use super::secret_reference_check::each_text;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ResourceId, field_path, masked_value,
+        FieldPath, ResourceId, masked_value,
         reference::{Reference, Targets},
         spec::Resource,
     },
@@ -38,7 +38,7 @@ impl SensitivePaths {
                 // The parser of references reports a malformed one, so this check ignores it.
                 let reads = targets.scan(text).unwrap_or_default();
                 if let Some(read) = reads.iter().find(|read| self.hold(read)) {
-                    found.get_or_insert_with(|| (path.to_owned(), read.target.clone()));
+                    found.get_or_insert_with(|| (path.clone(), read.target.clone()));
                 }
             });
         }
@@ -83,34 +83,35 @@ pub(super) fn check_masked(
     masked: &Map<String, Value>,
 ) -> Result<(), UserError> {
     let mut members = masked.iter();
-    let path =
-        members.find_map(|(key, now)| newly_masked(before.get(key), now, &field_path::join_path("", key)));
+    let root = FieldPath::root();
+    let path = members.find_map(|(key, now)| newly_masked(before.get(key), now, &root.join(key)));
     match path {
         None => Ok(()),
         Some(path) => Err(refusal(id, &path, None)),
     }
 }
 
-fn newly_masked(before: Option<&Value>, now: &Value, path: &str) -> Option<String> {
+fn newly_masked(before: Option<&Value>, now: &Value, path: &FieldPath) -> Option<FieldPath> {
     match now {
         _ if before == Some(now) => None,
-        _ if masked_value::is_secret(now) => Some(path.to_owned()),
+        _ if masked_value::is_secret(now) => Some(path.clone()),
         Value::Object(map) => map.iter().find_map(|(key, now)| {
             let before = before.and_then(|before| before.get(key));
-            newly_masked(before, now, &field_path::join_path(path, key))
+            newly_masked(before, now, &path.join(key))
         }),
         Value::Array(items) => items.iter().enumerate().find_map(|(at, now)| {
             let before = before.and_then(|before| before.get(at));
-            newly_masked(before, now, &format!("{path}/{at}"))
+            newly_masked(before, now, &path.item(at))
         }),
         _ => None,
     }
 }
 
-fn refusal(id: &ResourceId, path: &str, from: Option<&ResourceId>) -> UserError {
+fn refusal(id: &ResourceId, path: &FieldPath, from: Option<&ResourceId>) -> UserError {
     let from = from.map(|from| format!(", from `{from}`")).unwrap_or_default();
     let what = format!("`{id}` would carry a secret value into the artifact at `{path}`{from}");
     UserError::new(ErrorKind::Secret, what)
+        .with_resource(id)
         .hint("write the value into a secret store, and let the cluster read it from there")
 }
 
@@ -124,14 +125,11 @@ mod tests {
 
     fn check(places: Value, text: &str) -> Result<(), String> {
         let from: ResourceId = FROM.parse().unwrap();
-        let object = Resource {
-            id: "v1:ConfigMap:ns:a".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: json!({"data": {"a/b": text}}).as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        };
+        let object = Resource::new(
+            "v1:ConfigMap:ns:a".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            json!({"data": {"a/b": text}}).as_object().unwrap().clone(),
+        );
         let mut known = SensitivePaths::default();
         known.learn(&from, places);
         let targets: Targets = [&from, &object.id].into_iter().collect();

@@ -184,7 +184,14 @@ fn what_changes(plan: &ResourcePlan) -> String {
     let fields: HashSet<_> = plan
         .changes
         .iter()
-        .filter_map(|change| change.path.rsplit('/').next().filter(|name| !name.is_empty()))
+        .filter_map(|change| {
+            change
+                .path
+                .as_str()
+                .rsplit('/')
+                .next()
+                .filter(|name| !name.is_empty())
+        })
         .collect();
     match (fields.len(), fields.into_iter().next()) {
         (1, Some(field)) => format!("its `{}` changes", field.escape_debug()),

@@ -13,7 +13,7 @@ use konverge_base::{
     model::{
         ClusterName, RepoPath,
         hook::{HOOK_STAMP, HookRules, HookTime},
-        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
+        plan::{Action, FieldChange, ResourcePlan, StackPlan},
         spec::{Resource, Spec},
     },
 };
@@ -139,11 +139,6 @@ fn run_plan(
     if let Some(stamp) = stamp {
         shown["metadata"]["annotations"][HOOK_STAMP] = json!(stamp);
     }
-    let change = FieldChange {
-        path: String::new(),
-        from: None,
-        to: Some(shown),
-        origin: ChangeOrigin::Change,
-    };
+    let change = FieldChange::whole(None, Some(shown));
     plan_resource(&plan.id, job, Action::Run, vec![change], cluster)
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Journal, LatePlan, Review};
 use crate::runtime::{
     AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlanFailure,
-    PlannedResource, Preparation, RecordFailure, Runtime, StackScope, TrueValues,
+    PlannedResource, RecordFailure, Runtime, StackScope,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -25,9 +25,9 @@ use konverge_base::{
         event::{EventSink, RunEvent},
         hook::{HOOK_STAMP, HookTime},
         masked_value,
-        plan::{Action, ChangeOrigin, FieldChange, ResourcePlan},
-        spec::{Resource, RuntimeKind, Sharing},
-        state::{JournalEntry, Recorded, RuntimeRecord},
+        plan::{Action, FieldChange, ResourcePlan},
+        spec::{Resource, RuntimeKind},
+        state::{JournalEntry, Recorded},
     },
 };
 
@@ -110,14 +110,7 @@ pub(super) fn resource(name: &str, more: Value) -> Resource {
         ("metadata", json!({"name": name, "namespace": "shop"})),
     ]);
     attributes.extend(more.as_object().unwrap().clone());
-    Resource {
-        id: id(name),
-        runtime: RuntimeKind::Kubernetes,
-        attributes,
-        depends_on: Vec::new(),
-        extensions: Map::new(),
-        sharing: Sharing::default(),
-    }
+    Resource::new(id(name), RuntimeKind::Kubernetes, attributes)
 }
 
 /// Returns the resource with a dependency on another one.
@@ -162,7 +155,7 @@ impl MemoryRuntime {
         }
         if world.faults.without_tool.contains(name.as_str()) {
             return Err(PlanFailure {
-                error: UserError::new(ErrorKind::Terraform, "no executable"),
+                error: Box::new(UserError::new(ErrorKind::Terraform, "no executable")),
                 stops_stack: false,
             });
         }
@@ -197,12 +190,7 @@ impl MemoryRuntime {
             (Some(_), Some(_)) => Action::Update,
         };
         let action = due.unwrap_or(action);
-        let change = FieldChange {
-            path: String::new(),
-            from: without_ip.map(Value::Object),
-            to: wanted.clone().map(Value::Object),
-            origin: ChangeOrigin::Change,
-        };
+        let change = FieldChange::whole(without_ip.map(Value::Object), wanted.clone().map(Value::Object));
         let changes = match action {
             Action::Unchanged | Action::Forget => Vec::new(),
             _ => vec![change],
@@ -216,18 +204,15 @@ impl MemoryRuntime {
         );
         public.cluster.clone_from(&item.cluster);
         if action == Action::Replace {
-            public.replace = vec!["/size".to_owned()];
+            public.replace = vec!["/size".into()];
         }
         let recorded = item.desired.as_ref().map(|desired| Recorded {
-            id: item.id.clone(),
-            runtime: RuntimeKind::Kubernetes,
             cluster: item.cluster.clone(),
-            attributes: Arc::new(desired.attributes.clone()),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: Sharing::default(),
-            object_hash: None,
-            private: RuntimeRecord::default(),
+            ..Recorded::new(
+                item.id.clone(),
+                RuntimeKind::Kubernetes,
+                desired.attributes.clone(),
+            )
         });
         let expected = wanted.clone().map(|mut wanted| {
             let ip = live.as_ref().and_then(|live| live.get("ip").cloned());
@@ -239,19 +224,12 @@ impl MemoryRuntime {
             refusal: UserError::new(ErrorKind::Policy, format!("{name} belongs to another stack")),
         });
         Ok(PlannedResource {
-            health: None,
-            public,
-            truth: TrueValues::default(),
             recorded,
             foreign,
-            protected: None,
             unready,
-            provisional: false,
             expected,
             sensitive: wanted.as_ref().map(passwords).unwrap_or_default(),
-            sensitive_paths: Value::Null,
-            preparation: Preparation::none(),
-            item,
+            ..PlannedResource::new(item, public)
         })
     }
 

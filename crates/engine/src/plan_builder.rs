@@ -46,9 +46,9 @@ pub(super) fn assemble(
                 waiting.push((id, on));
             } else if let Some(failure) = failures.own.remove(&id) {
                 if failure.stops_stack {
-                    refusal.get_or_insert_with(|| of_resource(&id, failure.error.clone()));
+                    refusal.get_or_insert_with(|| of_resource(&id, (*failure.error).clone()));
                 }
-                own.push((id, failure.error));
+                own.push((id, *failure.error));
             }
             continue;
         };

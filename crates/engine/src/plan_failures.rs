@@ -49,9 +49,9 @@ impl PlanFailures {
     }
 }
 
-/// Adds the resource's name to the message of a failure, unless the message has it already.
+/// Adds the resource's id to the message of a failure, unless the message names the resource already.
 pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
-    if failure.message.contains(&format!("`{id}`")) {
+    if failure.resource() == Some(id) {
         failure
     } else {
         failure.context(format_args!("`{id}`"))
@@ -101,6 +101,21 @@ mod tests {
         assert!(one.is_some_and(|text| !text.contains("more")));
         let two = combined(&[failure("a"), failure("b")]);
         assert!(two.is_some_and(|text| text.contains("and 1 more: ") && text.contains("ns:b")));
+    }
+
+    #[test]
+    fn a_failure_names_its_resource_once() {
+        let [a, b] =
+            ["v1:ConfigMap:ns:a", "v1:ConfigMap:ns:b"].map(|id| -> ResourceId { id.parse().expect("an id") });
+        let failure = UserError::new(ErrorKind::Spec, format!("`{a}` is wrong"));
+        let named = failure.clone().with_resource(&a);
+        assert_eq!(of_resource(&a, named.clone()), failure);
+        assert_eq!(
+            of_resource(&b, named).message,
+            "`v1:ConfigMap:ns:b`: `v1:ConfigMap:ns:a` is wrong"
+        );
+        // The text alone does not tell: it may come from outside.
+        assert_ne!(of_resource(&a, failure.clone()), failure);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::RuntimeRegistry;
 use konverge_base::model::{
-    ClusterName, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec, stack_output::OutputName,
-    state::StackState,
+    ClusterName, FieldPath, RepoPath, StackId, event::EventSink, hook::HookRules, spec::Spec,
+    stack_output::OutputName, state::StackState,
 };
 use konverge_secrets::{Secrets, StackReferences};
 
@@ -26,7 +26,7 @@ pub struct PlanRequest<'a> {
     /// The runtimes that read the live objects.
     pub runtimes: &'a RuntimeRegistry,
     /// The paths that are not compared (`stacks[].ignore`).
-    pub ignore: &'a [String],
+    pub ignore: &'a [FieldPath],
     /// The cluster of the stack. The extension `cluster` of a resource takes precedence.
     pub cluster: Option<ClusterName>,
     /// Receives the progress.

@@ -226,12 +226,8 @@ mod tests {
     fn a_rule_sees_the_type_that_terraform_takes() {
         let kind = |id: &str, extensions: Value| {
             let resource = Resource {
-                id: id.parse().unwrap(),
-                runtime: RuntimeKind::Terraform,
-                attributes: Map::new(),
-                depends_on: Vec::new(),
                 extensions: extensions.as_object().unwrap().clone(),
-                sharing: konverge_base::model::spec::Sharing::default(),
+                ..Resource::new(id.parse().unwrap(), RuntimeKind::Terraform, Map::new())
             };
             let spec = Spec {
                 resources: vec![resource],
@@ -252,14 +248,11 @@ mod tests {
     #[test]
     fn a_rule_sees_the_namespace_of_the_apply() {
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
-        let resource = Resource {
-            id: "v1:ConfigMap:c".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: body.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        };
+        let resource = Resource::new(
+            "v1:ConfigMap:c".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            body.as_object().unwrap().clone(),
+        );
         let head = Spec {
             resources: vec![resource],
             ..Spec::default()

@@ -12,7 +12,7 @@ use konverge_base::{
         ResourceId, masked_value, reference,
         reference::Targets,
         resolve::{KnownValue, ReferenceError},
-        spec::{Resource, RuntimeKind, Sharing},
+        spec::{Resource, RuntimeKind},
         stack_output::{self, MAX_BYTES, OutputName},
     },
 };
@@ -219,14 +219,11 @@ fn resolve<'v>(
 
 /// Returns true if a value with this name would be masked in a resource.
 fn is_named_secret(secrets: &Secrets, name: &OutputName, value: &Value) -> bool {
-    let as_resource = Resource {
-        id: "konverge:output".parse().expect("it has no space"),
-        runtime: RuntimeKind::Kubernetes,
-        attributes: Map::from_iter([(name.to_string(), value.clone())]),
-        depends_on: Vec::new(),
-        extensions: Map::new(),
-        sharing: Sharing::default(),
-    };
+    let as_resource = Resource::new(
+        "konverge:output".parse().expect("it has no space"),
+        RuntimeKind::Kubernetes,
+        Map::from_iter([(name.to_string(), value.clone())]),
+    );
     mask_resource(secrets, &as_resource).attributes != as_resource.attributes
 }
 

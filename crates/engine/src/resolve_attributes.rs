@@ -35,7 +35,7 @@ pub(super) fn resolve_attributes<'a>(
             "`{}`: the value that `{path}` reads from another object refers to a secret",
             wanted.id
         );
-        return Err(UserError::new(ErrorKind::Secret, message).hint(
+        return Err(UserError::new(ErrorKind::Secret, message).with_resource(&wanted.id).hint(
             "write the reference into the Spec: a value that another object contains is never read as a reference",
         ));
     }
@@ -100,14 +100,11 @@ mod tests {
 
     fn resolve(text: &str, value: Value) -> Result<Value, String> {
         let id: ResourceId = "v1:ConfigMap:ns:a".parse().unwrap();
-        let wanted = Resource {
-            id: "v1:Secret:ns:b".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: json!({"stringData": {"x": text}}).as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        };
+        let wanted = Resource::new(
+            "v1:Secret:ns:b".parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            json!({"stringData": {"x": text}}).as_object().unwrap().clone(),
+        );
         let live = json!({"data": {"x": value}});
         let targets: Targets = std::iter::once(&id).collect();
         let resolved = resolve_attributes(&targets, &wanted, &|_| false, &|_| KnownValue::Final(&live));

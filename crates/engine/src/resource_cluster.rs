@@ -36,17 +36,12 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use konverge_base::model::spec::Sharing;
 
     fn of(runtime: RuntimeKind, extension: Option<Value>) -> Result<Option<ClusterName>, UserError> {
         let extensions = extension.map(|value| ("cluster".to_owned(), value));
         let resource = Resource {
-            id: "v1:ConfigMap:shop:a".parse().unwrap(),
-            runtime,
-            attributes: Map::new(),
-            depends_on: Vec::new(),
             extensions: extensions.into_iter().collect(),
-            sharing: Sharing::default(),
+            ..Resource::new("v1:ConfigMap:shop:a".parse().unwrap(), runtime, Map::new())
         };
         cluster_of(&resource, Some(&"main".parse().unwrap()))
     }

@@ -24,7 +24,7 @@ struct ValuePath {
 /// A text that reads a value of another resource.
 struct Reader {
     value: ValuePath,
-    shown: String,
+    shown: FieldPath,
     is_secret: bool,
     reads: Vec<Reference>,
 }
@@ -56,7 +56,7 @@ pub(super) fn check(resources: &[Resource], targets: &Targets) -> Result<(), Use
             if let Some(reads) = text.contains(MARK).then(|| targets.scan(text).ok()).flatten() {
                 readers.push(Reader {
                     value: ValuePath::new(resource, path),
-                    shown: path.to_owned(),
+                    shown: path.clone(),
                     is_secret,
                     reads,
                 });
@@ -90,13 +90,10 @@ fn refusal(reader: &Reader) -> UserError {
 }
 
 impl ValuePath {
-    fn new(resource: &Resource, path: &str) -> Self {
+    fn new(resource: &Resource, path: &FieldPath) -> Self {
         Self {
             resource: resource.id.clone(),
-            path: FieldPath::new(path)
-                .components()
-                .map(as_written_by_server)
-                .collect(),
+            path: path.components().map(as_written_by_server).collect(),
         }
     }
 
@@ -120,7 +117,7 @@ fn as_written_by_server(key: String) -> String {
 }
 
 /// Calls `visit` for each text of a resource with its path, true if the text may be a secret, and the text.
-pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &str)) {
+pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&FieldPath, bool, &str)) {
     let is_object = resource.runtime == RuntimeKind::Kubernetes;
     let visited = rewrite_texts(&mut resource.attributes.clone(), &mut |place, text| {
         visit(place.path, place.is_secret && is_object, text);
@@ -132,20 +129,17 @@ pub(super) fn each_text(resource: &Resource, mut visit: impl FnMut(&str, bool, &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Map, Value, json};
+    use serde_json::{Value, json};
 
     fn resource(id: &str, attributes: Value) -> Resource {
-        Resource {
-            id: id.parse().unwrap(),
-            runtime: match attributes.get("kind") {
+        Resource::new(
+            id.parse().unwrap(),
+            match attributes.get("kind") {
                 Some(_) => RuntimeKind::Kubernetes,
                 None => RuntimeKind::Terraform,
             },
-            attributes: attributes.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        }
+            attributes.as_object().unwrap().clone(),
+        )
     }
 
     fn judge(others: &[(&str, Value)]) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use konverge_base::model::{
-    ClusterName, RepoPath, ResourceId, StackId, diff, object_rules,
+    ClusterName, FieldPath, RepoPath, ResourceId, StackId, diff, object_rules,
     plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan, Validation},
     spec::{Resource, RuntimeKind, Spec},
 };
@@ -72,7 +72,10 @@ pub fn plan_against_spec(
     let mut plans = Vec::with_capacity(head.resources.len());
     for resource in &head.resources {
         let (action, changes) = match before.get(&resource.id) {
-            None => (Action::Create, vec![change("", None, Some(masked(resource)))]),
+            None => (
+                Action::Create,
+                vec![FieldChange::whole(None, Some(masked(resource)))],
+            ),
             Some(old) => {
                 let changes = diff_resources(&masked(old), &masked(resource));
                 let action = if changes.is_empty() {
@@ -91,7 +94,7 @@ pub fn plan_against_spec(
     }
     // Resources that only the base has would be deleted. The documented rules of their kinds say what is lost.
     for resource in base.resources.iter().filter(|r| !after.contains_key(&r.id)) {
-        let changes = vec![change("", Some(masked(resource)), None)];
+        let changes = vec![FieldChange::whole(Some(masked(resource)), None)];
         let mut plan = plan_resource(stack, resource, Action::Delete, changes, cluster);
         if resource.runtime == RuntimeKind::Kubernetes
             && let Some(loss) = object_rules::data_loss(&Value::Object(resource.attributes.clone()))
@@ -123,7 +126,7 @@ pub(super) fn plan_resource(
 }
 
 /// Returns the changed paths of an object that Kubernetes documents as immutable.
-fn immutable_paths(old: &Resource, plan: &ResourcePlan) -> Vec<String> {
+fn immutable_paths(old: &Resource, plan: &ResourcePlan) -> Vec<FieldPath> {
     if old.runtime != RuntimeKind::Kubernetes {
         return Vec::new();
     }
@@ -135,41 +138,34 @@ fn immutable_paths(old: &Resource, plan: &ResourcePlan) -> Vec<String> {
 }
 
 fn diff_resources(old: &Value, new: &Value) -> Vec<FieldChange> {
-    diff::differences(old, new)
-        .into_iter()
-        .map(|d| change(&d.path, d.from, d.to))
-        .collect()
-}
-
-fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
-    FieldChange {
-        path: path.to_owned(),
-        from,
-        to,
+    let change = |found: diff::Difference| FieldChange {
+        path: found.path,
+        from: found.from,
+        to: found.to,
         origin: ChangeOrigin::Change,
-    }
+    };
+    diff::differences(old, new).into_iter().map(change).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use konverge_secrets::HashKey;
-    use serde_json::{Map, json};
+    use serde_json::json;
 
     fn spec(objects: &[Value]) -> Spec {
-        let resource = |object: &Value| Resource {
-            id: format!(
-                "v1:{}:ns:{}",
-                object["kind"].as_str().unwrap(),
-                object["metadata"]["name"].as_str().unwrap()
+        let resource = |object: &Value| {
+            Resource::new(
+                format!(
+                    "v1:{}:ns:{}",
+                    object["kind"].as_str().unwrap(),
+                    object["metadata"]["name"].as_str().unwrap()
+                )
+                .parse()
+                .unwrap(),
+                RuntimeKind::Kubernetes,
+                object.as_object().unwrap().clone(),
             )
-            .parse()
-            .unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: object.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
         };
         Spec {
             resources: objects.iter().map(resource).collect(),

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use konverge_base::model::{
-    CommitId, Digest, GroupKind, ResourceId, StackId,
-    field_path::join_path,
+    CommitId, Digest, FieldPath, GroupKind, ResourceId, StackId,
     hook::HOOK,
     kind_scopes::KindScopes,
     masked_value,
@@ -149,7 +148,7 @@ pub struct Bundle {
     /// The left out resources, with the reasons.
     pub left_out: Vec<OmittedResource>,
     /// The locations of copies of a Secret's data that are exported in clear text.
-    pub in_clear: Vec<(ResourceId, String)>,
+    pub in_clear: Vec<(ResourceId, FieldPath)>,
     /// The objects that get the namespace of the tool that applies them.
     pub without_namespace: Vec<ResourceId>,
 }
@@ -244,7 +243,7 @@ impl Bundle {
             let marked = Value::Object(mask_object(&secrets, &filled.body).into_owned());
             let mut shown = filled.in_clear;
             let whole = Value::Object(filled.body.clone());
-            masked_places(&whole, &marked, String::new(), &mut shown);
+            masked_places(&whole, &marked, FieldPath::root(), &mut shown);
             shown.retain(|path| !filled.places.iter().any(|place| place.path == *path));
             self.in_clear
                 .extend(shown.into_iter().map(|path| (id.clone(), path)));
@@ -356,18 +355,18 @@ fn one_cluster<'a>(
 }
 
 /// Collects the paths of values that masking changes, entirely or in part.
-fn masked_places(value: &Value, masked: &Value, path: String, found: &mut Vec<String>) {
+fn masked_places(value: &Value, masked: &Value, path: FieldPath, found: &mut Vec<FieldPath>) {
     match (value, masked) {
         _ if value == masked => {}
         (Value::Object(map), Value::Object(new)) if !masked_value::is_secret(masked) => {
             for (key, value) in map {
                 let new = new.get(key).unwrap_or(&Value::Null);
-                masked_places(value, new, join_path(&path, key), found);
+                masked_places(value, new, path.join(key), found);
             }
         }
         (Value::Array(items), Value::Array(new)) if items.len() == new.len() => {
             for (at, (value, new)) in items.iter().zip(new).enumerate() {
-                masked_places(value, new, format!("{path}/{at}"), found);
+                masked_places(value, new, path.item(at), found);
             }
         }
         _ => found.push(path),

@@ -48,7 +48,7 @@ pub(crate) fn export(bundle: &Bundle) -> Result<Exported, ExportError> {
             let Some((name, id, path)) = copied(place) else {
                 continue;
             };
-            if let Some(text) = manifest.pointer_mut(&place.path) {
+            if let Some(text) = manifest.pointer_mut(place.path.as_str()) {
                 *text = "".into();
             }
             let from = path.iter().fold("status.atProvider.manifest".to_owned(), field);
@@ -99,9 +99,10 @@ fn wrap(name: &str, manifest: Value, references: Vec<Value>) -> Value {
 }
 
 /// Converts a JSON pointer to Crossplane's form: `spec.ports[0].port`.
-fn field_path(path: &str) -> String {
-    let keys = FieldPath::new(path).components();
-    let path = keys.fold(String::new(), |path, key| field(path, &key));
+fn field_path(path: &FieldPath) -> String {
+    let path = path
+        .components()
+        .fold(String::new(), |path, key| field(path, &key));
     path.trim_start_matches('.').to_owned()
 }
 

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use konverge_base::model::{CommitId, Digest, ResourceId, StackId};
+use konverge_base::model::{CommitId, Digest, FieldPath, ResourceId, StackId};
 use konverge_engine::spec::graph::Edge;
 
 use crate::bundle::{Bundle, BundleEdge, BundleObject, OmittedResource};
@@ -124,7 +124,7 @@ pub struct NeededValue {
     /// The object that needs the value.
     pub id: ResourceId,
     /// The path in the object.
-    pub path: String,
+    pub path: FieldPath,
 }
 
 /// A location in an object.
@@ -133,7 +133,7 @@ pub struct Place {
     /// The object that has the value.
     pub id: ResourceId,
     /// The path, as a JSON pointer (RFC 6901).
-    pub path: String,
+    pub path: FieldPath,
 }
 
 /// Returns the name of an edge's kind.

@@ -1,10 +1,8 @@
 //! Reasons why a stack cannot be exported. Each names the resource and a solution.
 
-use std::fmt;
-
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, StackId},
+    model::{FieldPath, ResourceId, StackId},
 };
 use konverge_engine::spec::graph::GraphError;
 
@@ -56,7 +54,8 @@ pub enum ExportError {
 }
 
 /// A resource that cannot be exported.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("`{id}` {why}")]
 pub struct ExportRefusal {
     /// The resource that cannot be exported.
     pub id: ResourceId,
@@ -65,71 +64,35 @@ pub struct ExportRefusal {
 }
 
 /// Reasons why a resource cannot be exported.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Why {
     /// The resource is a Terraform resource.
+    #[error("is a Terraform resource")]
     Terraform,
     /// The resource contains a value that is known only after an apply: the path and the reference.
-    Unknown(String, String),
+    #[error("needs a value at `{}` that only an apply knows: `{}`", .0.as_str().escape_debug(), .1.escape_debug())]
+    Unknown(FieldPath, String),
     /// The resource contains data of a Secret, at this path.
-    SecretData(String),
+    #[error("holds data of a Secret at `{}`", .0.as_str().escape_debug())]
+    SecretData(FieldPath),
     /// The resource contains a copy of a Secret's data: the path, and the location in the Secret.
-    SecretCopy(String, String),
+    #[error("contains at `{}` data of a Secret, copied from `{}`", .0.as_str().escape_debug(), .1.escape_debug())]
+    SecretCopy(FieldPath, String),
     /// A value of a Secret is not a string.
-    NotText(String),
+    #[error("has a value at `{}` that must be a string", .0.as_str().escape_debug())]
+    NotText(FieldPath),
     /// A reference is malformed, or is not allowed at its location.
+    #[error("{0}")]
     Reference(String),
     /// The resource is not a Kubernetes object; this field is missing.
+    #[error("has no `{0}`")]
     NotAnObject(&'static str),
     /// The resource has an annotation that would change how the target handles it.
+    #[error("has the annotation `{}`, which changes how the tool handles it", .0.escape_debug())]
     Annotation(String),
     /// The resource is larger than the target can store: its size and the maximum, in bytes.
+    #[error("makes a document of {0} bytes, and at most {1} can be stored")]
     TooLarge(usize, usize),
-}
-
-impl fmt::Display for ExportRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` {}", self.id, self.why)
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Terraform => f.write_str("is a Terraform resource"),
-            Self::Unknown(path, name) => write!(
-                f,
-                "needs a value at `{}` that only an apply knows: `{}`",
-                path.escape_debug(),
-                name.escape_debug()
-            ),
-            Self::SecretData(path) => write!(f, "holds data of a Secret at `{}`", path.escape_debug()),
-            Self::SecretCopy(path, of) => write!(
-                f,
-                "contains at `{}` data of a Secret, copied from `{}`",
-                path.escape_debug(),
-                of.escape_debug()
-            ),
-            Self::NotText(path) => write!(
-                f,
-                "has a value at `{}` that must be a string",
-                path.escape_debug()
-            ),
-            Self::Reference(why) => f.write_str(why),
-            Self::NotAnObject(what) => write!(f, "has no `{what}`"),
-            Self::Annotation(name) => write!(
-                f,
-                "has the annotation `{}`, which changes how the tool handles it",
-                name.escape_debug()
-            ),
-            Self::TooLarge(bytes, most) => {
-                write!(
-                    f,
-                    "makes a document of {bytes} bytes, and at most {most} can be stored"
-                )
-            }
-        }
-    }
 }
 
 impl ExportRefusal {

@@ -31,11 +31,15 @@ pub(crate) fn refuse(
         return Ok(());
     }
     refusals.sort();
-    Err(ExportError::Refused {
+    Err(refused(bundle, target, refusals))
+}
+
+pub(crate) fn refused(bundle: &Bundle, target: &'static str, refusals: Vec<ExportRefusal>) -> ExportError {
+    ExportError::Refused {
         stack: bundle.stack.clone(),
         target,
         refusals,
-    })
+    }
 }
 
 /// Returns a refusal for each value that the user would have to provide, for targets other than charts. `takes`

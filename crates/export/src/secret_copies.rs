@@ -9,9 +9,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use konverge_base::model::{
-    GroupKind, ResourceId,
-    field_path::join_path,
-    masked_value,
+    FieldPath, GroupKind, ResourceId, masked_value,
     reference::MARK,
     spec::{Resource, RuntimeKind},
 };
@@ -28,19 +26,19 @@ const SHORTEST: usize = 6;
 const FREE_TEXTS: [&str; 4] = ["data", "stringData", "annotations", "value"];
 
 /// Returns the data of Secrets in one object by path, decoded. Data that is not text becomes empty.
-pub(crate) fn secret_data(body: &Map<String, Value>) -> BTreeMap<String, String> {
+pub(crate) fn secret_data(body: &Map<String, Value>) -> BTreeMap<FieldPath, String> {
     let mut found = BTreeMap::new();
     if let Some(items) = items_of_list(body) {
         for (at, item) in items.into_iter().enumerate() {
             let inside = secret_data(&item).into_iter();
-            found.extend(inside.map(|(path, text)| (format!("/items/{at}{path}"), text)));
+            found.extend(inside.map(|(path, text)| (format!("/items/{at}{path}").into(), text)));
         }
         return found;
     }
     let visited = rewrite_texts(&mut body.clone(), &mut |place, text| {
         let refers = || SecretTemplate::parse(text).ok().flatten().is_some();
         if place.is_secret || (!place.is_text && refers()) {
-            found.insert(place.path.to_owned(), text.to_owned());
+            found.insert(place.path.clone(), text.to_owned());
         }
         Ok::<_, Infallible>(None)
     });
@@ -114,7 +112,7 @@ impl SecretCopies {
             if clear.len() < SHORTEST || is_reference {
                 continue;
             }
-            let is_encoded = whole.pointer(&path).and_then(Value::as_str) != Some(clear.as_str());
+            let is_encoded = whole.pointer(path.as_str()).and_then(Value::as_str) != Some(clear.as_str());
             let encoded = encode_base64(clear.as_bytes());
             let (of_clear, of_encoded) = if is_encoded {
                 (Some(ValueCode::Decode), None)
@@ -135,7 +133,7 @@ impl SecretCopies {
 
     /// Finds a copy in the text at a path. Names of objects, references and selectors are never copies, because
     /// objects are found by them.
-    pub(crate) fn in_text(&self, path: &str, text: &str) -> Option<SecretCopy<'_>> {
+    pub(crate) fn in_text(&self, path: &FieldPath, text: &str) -> Option<SecretCopy<'_>> {
         if self.texts.is_empty() {
             return None;
         }
@@ -143,7 +141,7 @@ impl SecretCopies {
         let is_hidden = self.known.hides(path, text);
         if let Some((at, code)) = self.whole.get(text)
             && !is_name_field(path)
-            && (is_hidden || path.split('/').any(|key| FREE_TEXTS.contains(&key)))
+            && (is_hidden || path.as_str().split('/').any(|key| FREE_TEXTS.contains(&key)))
         {
             return Some(SecretCopy::Whole(RequiredValue {
                 group: ValueGroup::Secrets,
@@ -158,7 +156,7 @@ impl SecretCopies {
         let is_it = |one: &&SecretText| {
             let alone = Secrets::new(HashKey::random());
             alone.learn_value(&one.clear);
-            alone.hides("", text)
+            alone.hides(&FieldPath::root(), text)
         };
         let found = self.texts.iter().find(is_it);
         found.map(|found| SecretCopy::Part(found.name.as_str()))
@@ -169,14 +167,14 @@ impl SecretCopies {
     pub(crate) fn without_data(&self, body: &Map<String, Value>) -> Map<String, Value> {
         let own = secret_data(body);
         let mut whole = Value::Object(body.clone());
-        self.hide(&mut whole, "", &own);
+        self.hide(&mut whole, &FieldPath::root(), &own);
         match whole {
             Value::Object(body) => body,
             _ => Map::new(),
         }
     }
 
-    fn hide(&self, value: &mut Value, path: &str, own: &BTreeMap<String, String>) {
+    fn hide(&self, value: &mut Value, path: &FieldPath, own: &BTreeMap<FieldPath, String>) {
         match value {
             Value::String(text) => {
                 let is_copy = || matches!(self.in_text(path, text), Some(SecretCopy::Whole(_)));
@@ -186,12 +184,12 @@ impl SecretCopies {
             }
             Value::Object(map) => {
                 for (key, member) in map {
-                    self.hide(member, &join_path(path, key), own);
+                    self.hide(member, &path.join(key), own);
                 }
             }
             Value::Array(items) => {
                 for (at, item) in items.iter_mut().enumerate() {
-                    self.hide(item, &format!("{path}/{at}"), own);
+                    self.hide(item, &path.item(at), own);
                 }
             }
             _ => {}

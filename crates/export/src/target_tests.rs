@@ -179,7 +179,7 @@ fn what_a_target_cannot_carry_is_refused_by_name_or_left_out_and_listed() {
         let unknown = |name: &str, path: &str| {
             (
                 "v1:ConfigMap:ns:c".to_owned(),
-                Why::Unknown(path.to_owned(), name.to_owned()),
+                Why::Unknown(path.into(), name.to_owned()),
             )
         };
         assert_eq!(
@@ -189,7 +189,7 @@ fn what_a_target_cannot_carry_is_refused_by_name_or_left_out_and_listed() {
                 unknown("ref+vault://db#/p", "/data/p"),
                 (
                     "v1:Secret:ns:s".to_owned(),
-                    Why::SecretData("/stringData/p".to_owned())
+                    Why::SecretData("/stringData/p".into())
                 ),
             ]
         );
@@ -304,7 +304,7 @@ fn a_text_that_equals_data_of_a_secret_is_the_same_value() {
     assert_eq!(values["secrets"].as_object().unwrap().len(), 3);
     for target in &TARGETS[1..] {
         let found = refusals(export(&bundle, &target()));
-        let why = Why::SecretCopy("/data/a".to_owned(), "v1:Secret:ns:s/stringData/p".to_owned());
+        let why = Why::SecretCopy("/data/a".into(), "v1:Secret:ns:s/stringData/p".to_owned());
         assert!(
             found.contains(&("v1:ConfigMap:ns:c".to_owned(), why)),
             "{found:?}"
@@ -315,7 +315,7 @@ fn a_text_that_equals_data_of_a_secret_is_the_same_value() {
 #[test]
 fn a_text_that_holds_data_of_a_secret_is_refused_with_both_places_or_allowed_and_named() {
     let note = |text: &str| kubernetes("v1:ConfigMap:ns:c", config("c", json!({"note": text})), &[]);
-    let why = |of: &str| Why::SecretCopy("/data/note".to_owned(), format!("v1:Secret:ns:s{of}"));
+    let why = |of: &str| Why::SecretCopy("/data/note".into(), format!("v1:Secret:ns:s{of}"));
     for (text, of) in [
         ("use correct-horse-9", "/stringData/p"),
         ("https://x/?q=battery-staple-7", "/data/q"),

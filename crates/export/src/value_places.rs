@@ -1,6 +1,6 @@
 //! The values that the user of a chart provides, and the locations in objects that need them.
 
-use konverge_base::model::ResourceId;
+use konverge_base::model::{FieldPath, ResourceId};
 
 /// The section of a chart's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub enum ValuePart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuePlace {
     /// The path, as a JSON pointer (RFC 6901).
-    pub path: String,
+    pub path: FieldPath,
     /// The text that marks the value in the object. It contains a digest of the whole Spec, so nothing else in the
     /// Spec can contain it.
     pub token: String,
@@ -87,6 +87,6 @@ impl ValuePlace {
 }
 
 /// Returns the name of a location in an object, for the chart's values and for `--in-clear`.
-pub(crate) fn place_name(id: &ResourceId, path: &str) -> String {
+pub(crate) fn place_name(id: &ResourceId, path: &FieldPath) -> String {
     format!("{id}{path}")
 }

@@ -11,9 +11,7 @@ use flate2::{Compression, write::DeflateEncoder};
 use serde_json::{Map, Value, json};
 
 use konverge_base::model::{
-    Digest, GroupKind, ResourceId,
-    field_path::join_path,
-    masked_value,
+    Digest, FieldPath, GroupKind, ResourceId, masked_value,
     reference::{MARK, Reference, Targets},
     resolve::KnownValue,
 };
@@ -42,7 +40,7 @@ pub(crate) struct FilledObject {
     pub(crate) body: Map<String, Value>,
     pub(crate) places: Vec<ValuePlace>,
     /// The paths of copies of a Secret's data that are exported in clear text.
-    pub(crate) in_clear: Vec<String>,
+    pub(crate) in_clear: Vec<FieldPath>,
 }
 
 impl ValueFinder {
@@ -71,7 +69,7 @@ impl ValueFinder {
         let mut refusals: Vec<Why> = copies_and_numbers(&body);
         let mut secret = secret_data(&body);
         let mut texts = Vec::new();
-        gather_texts(&body, "", &mut texts);
+        gather_texts(&body, &FieldPath::root(), &mut texts);
         let mut whole = Value::Object(body);
         let mut places = Vec::new();
         for (path, text) in texts {
@@ -95,7 +93,10 @@ impl ValueFinder {
                     }
                     Ok(Filled::Parts(parts)) => parts,
                     Err(why) => {
-                        refusals.push(Why::Reference(format!("at `{}`: {why}", path.escape_debug())));
+                        refusals.push(Why::Reference(format!(
+                            "at `{}`: {why}",
+                            path.as_str().escape_debug()
+                        )));
                         continue;
                     }
                 },
@@ -138,7 +139,7 @@ impl ValueFinder {
         })
     }
 
-    fn place(&mut self, path: String, parts: Vec<ValuePart>, compressed: usize) -> ValuePlace {
+    fn place(&mut self, path: FieldPath, parts: Vec<ValuePart>, compressed: usize) -> ValuePlace {
         let token = format!("konverge-value-{}-{}", self.count, self.digest);
         self.count += 1;
         ValuePlace {
@@ -218,9 +219,9 @@ enum Filled {
 }
 
 /// Returns the texts that no token replaces.
-fn texts_beside(whole: &Value, places: &[ValuePlace]) -> Vec<(String, String)> {
+fn texts_beside(whole: &Value, places: &[ValuePlace]) -> Vec<(FieldPath, String)> {
     let mut texts = Vec::new();
-    gather_value(whole, String::new(), &mut texts);
+    gather_value(whole, FieldPath::root(), &mut texts);
     texts.retain(|(path, _)| places.iter().all(|place| place.path != *path));
     texts
 }
@@ -266,7 +267,7 @@ fn secret_parts(text: &str, parts: &mut Vec<ValuePart>) -> Result<(), String> {
 /// Returns true if an object contains data of a Secret.
 pub(crate) fn holds_secret_data(body: &Map<String, Value>) -> bool {
     let mut texts = Vec::new();
-    gather_texts(body, "", &mut texts);
+    gather_texts(body, &FieldPath::root(), &mut texts);
     let secret = secret_data(body);
     texts
         .iter()
@@ -293,33 +294,33 @@ fn copies_and_numbers(body: &Map<String, Value>) -> Vec<Why> {
         for part in ["data", "stringData"] {
             let values = body.get(part).and_then(Value::as_object).into_iter().flatten();
             let other = values.filter(|(_, value)| !(value.is_string() || value.is_null()));
-            found.extend(other.map(|(key, _)| Why::NotText(join_path(&format!("/{part}"), key))));
+            found.extend(other.map(|(key, _)| Why::NotText(FieldPath::from_components([part, key]))));
         }
     }
     found
 }
 
-fn gather_texts(map: &Map<String, Value>, path: &str, texts: &mut Vec<(String, String)>) {
+fn gather_texts(map: &Map<String, Value>, path: &FieldPath, texts: &mut Vec<(FieldPath, String)>) {
     for (key, value) in map {
-        gather_value(value, join_path(path, key), texts);
+        gather_value(value, path.join(key), texts);
     }
 }
 
-fn gather_value(value: &Value, path: String, texts: &mut Vec<(String, String)>) {
+fn gather_value(value: &Value, path: FieldPath, texts: &mut Vec<(FieldPath, String)>) {
     match value {
         Value::String(text) => texts.push((path, text.clone())),
         Value::Object(map) => gather_texts(map, &path, texts),
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                gather_value(item, format!("{path}/{at}"), texts);
+                gather_value(item, path.item(at), texts);
             }
         }
         _ => {}
     }
 }
 
-fn set(whole: &mut Value, path: &str, value: Value) {
-    if let Some(place) = whole.pointer_mut(path) {
+fn set(whole: &mut Value, path: &FieldPath, value: Value) {
+    if let Some(place) = whole.pointer_mut(path.as_str()) {
         *place = value;
     }
 }

@@ -95,7 +95,7 @@ fn what_no_reader_of_texts_sees_is_refused() {
     for (body, expected) in [
         (
             json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": 5}}),
-            Why::NotText("/data/a".to_owned()),
+            Why::NotText("/data/a".into()),
         ),
         (
             json!({"metadata": {"annotations": {last: "{}"}}}),

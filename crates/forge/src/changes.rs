@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use crate::error::ForgeError;
+use crate::error::{ForgeError, if_found};
 use konverge_base::model::CommitId;
 
 /// A pull request, with the fields that Konverge needs.
@@ -90,6 +90,11 @@ pub trait Changes: Send + Sync {
 
     /// Returns a branch by its name; never a tag.
     async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError>;
+
+    /// Returns the newest commit of a branch; `None` if the branch does not exist.
+    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
+        Ok(if_found(self.branch(name).await)?.map(|branch| branch.tip))
+    }
 
     /// Returns the commits in `tip` that are not in `commit`; `None` if `tip` does not contain `commit`.
     async fn commits_after(

@@ -163,6 +163,18 @@ impl ForgeError {
     }
 }
 
+/// Returns `None` in place of the error that an object does not exist.
+///
+/// # Errors
+/// Any other error.
+pub fn if_found<T>(answer: Result<T, ForgeError>) -> Result<Option<T>, ForgeError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(ForgeError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl From<ForgeError> for UserError {
     fn from(error: ForgeError) -> Self {
         let failure = UserError::from_error(ErrorKind::Github, error.clone());

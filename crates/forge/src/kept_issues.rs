@@ -34,6 +34,12 @@ pub trait KeptIssues: Publishing {
         only_own(self, self.marked_issues(label).await?).await
     }
 
+    /// Returns true if we wrote an issue with this label and exactly this marker.
+    async fn has_issue(&self, label: &str, marker: &CommentMarker) -> Result<bool, ForgeError> {
+        let kept = self.kept_issues(label).await?;
+        Ok(kept.iter().any(|issue| issue.marker == *marker))
+    }
+
     /// Returns the oldest open issue of `marker`. Also finds issues that another job opened with its own token,
     /// because a step that uses another token comments on them.
     async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>, ForgeError> {

@@ -55,7 +55,6 @@ pub struct Deployment {
     /// The deployed commit.
     pub sha: String,
     /// The time of creation, by the forge's clock.
-    #[serde(default)]
     pub created_at: Option<Timestamp>,
     /// The data that the creator stored with the deployment.
     #[serde(default)]

@@ -22,9 +22,10 @@ pub struct ReviewApproval {
 }
 
 /// A user's permission in the repository, as the forge reports it for that user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
     /// No access.
+    #[default]
     None,
     /// May read.
     Read,

@@ -95,6 +95,12 @@ pub trait Proposals: Send + Sync {
     /// Returns the pull requests from a branch of this repository, the newest first.
     async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError>;
 
+    /// Returns the open pull request from a branch of Konverge.
+    async fn open_proposal_of(&self, branch: &str) -> Result<Option<ProposedPullRequest>, ForgeError> {
+        let all = self.proposals_of(branch).await?;
+        Ok(all.into_iter().find(|pull| pull.open))
+    }
+
     /// Opens a pull request. If another run already opened one for the branch, returns that pull request.
     async fn open_proposal(
         &self,

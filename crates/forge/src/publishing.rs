@@ -63,10 +63,8 @@ pub struct CommitStatus {
     /// The state that the forge shows.
     pub state: StatusState,
     /// One line of text, which is shown beside the state.
-    #[serde(default)]
     pub description: Option<String>,
     /// The URL of the details.
-    #[serde(default)]
     pub target_url: Option<String>,
 }
 

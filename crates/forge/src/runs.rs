@@ -19,7 +19,6 @@ pub struct DispatchedRun {
     #[serde(default)]
     pub html_url: String,
     /// The conclusion; `None` while the run has not ended.
-    #[serde(default)]
     pub conclusion: Option<String>,
 }
 

@@ -220,6 +220,12 @@ pub trait StickyComments: Publishing {
         Ok(true)
     }
 
+    /// Returns our comment with exactly this marker.
+    async fn comment_of(&self, pr: u64, marker: &CommentMarker) -> Result<Option<Comment>, ForgeError> {
+        let mut ours = self.own_comments(pr, marker, None).await?.current.into_iter();
+        Ok(ours.find(|comment| comment.marker().as_ref() == Some(marker)))
+    }
+
     /// Deletes our comment of `marker`, unless a newer run has written it, and the comments that the marker makes
     /// obsolete.
     async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<(), ForgeError> {

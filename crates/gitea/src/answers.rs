@@ -1,54 +1,25 @@
 //! Interprets Gitea's error responses: missing permissions, locked conversations, server errors.
 
 use http::StatusCode;
-use konverge_base::retry;
 use konverge_forge::{ForgeError, ForgeKind};
 use konverge_rest::{Answer, TokenPermission};
 use serde_json::Value;
-use std::time::Duration;
 
-/// The wait if a proxy limits requests and gives no time. Gitea itself has no rate limit.
-const UNSAID: Duration = Duration::from_secs(60);
-
-/// Returns the error of a response, if its status is one. `need` is the token's scope for the request.
-pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
-    let status = answer.status;
-    if status.is_success() || status == StatusCode::NOT_MODIFIED {
-        return None;
-    }
-    let (forge, operation) = (ForgeKind::Gitea, operation.to_owned());
+/// Returns the error of a response whose status is no success. Gitea itself has no rate limit, but a proxy may have
+/// one. `need` is the token's scope for the request.
+pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError {
     let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let message = json["message"].as_str().unwrap_or_default();
-    Some(match status.as_u16() {
-        429 => ForgeError::Limited {
-            forge,
-            operation,
-            wait: retry::retry_after(&answer.headers).unwrap_or(UNSAID),
-        },
-        401 => ForgeError::Token { forge, operation },
-        403 if message.contains("locked") => ForgeError::Locked { forge, operation },
-        403 => ForgeError::Forbidden {
-            forge,
-            operation,
-            permission: scope(message).unwrap_or_else(|| need.0.to_owned()),
-        },
-        404 => ForgeError::NotFound {
-            forge,
-            operation,
-            permission: need.0.to_owned(),
-        },
-        500..=599 => ForgeError::Server {
-            forge,
-            operation,
-            status: status.as_u16(),
-        },
-        other => ForgeError::Refused {
-            forge,
-            operation,
-            status: other,
-            message: message.chars().take(500).collect(),
-        },
-    })
+    let is_forbidden = answer.status == StatusCode::FORBIDDEN;
+    if is_forbidden && message.contains("locked") {
+        return ForgeError::Locked {
+            forge: ForgeKind::Gitea,
+            operation: operation.to_owned(),
+        };
+    }
+    let scope = scope(message).filter(|_| is_forbidden);
+    let permission = scope.as_deref().unwrap_or(need.0);
+    answer.error(ForgeKind::Gitea, operation, permission, message)
 }
 
 /// Returns the scope that the token lacks, from a message `… required=[write:issue], token scope=read:issue`.
@@ -69,7 +40,7 @@ mod tests {
             headers: http::HeaderMap::new(),
             body: body.to_owned(),
         };
-        error_of("POST /x", &answer, TokenPermission("write:issue")).unwrap()
+        error_of("POST /x", &answer, TokenPermission("write:issue"))
     }
 
     #[test]

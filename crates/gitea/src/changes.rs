@@ -5,38 +5,50 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use konverge_base::model::CommitId;
-use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest};
-use konverge_rest::{CommitNames, ListedCommit, TokenPermission, encoded};
+use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest, if_found};
+use konverge_rest::{CommitNames, ListedCommit, RestClient, TokenPermission, User, encoded};
 use serde::Deserialize;
 
-use crate::{
-    client::{Client, User, commit_id, malformed},
-    pages::Page,
-};
+use crate::{client::Client, pages::Page};
 
 const READ: TokenPermission = TokenPermission("read:repository");
 
 /// The maximum number of commits. If there are more, the contributors are unknown.
 const MOST_COMMITS: usize = 1_000;
 
+/// A pull request, with the fields for changes and for proposals.
 #[derive(Deserialize)]
-struct PullRequestBody {
-    number: u64,
+pub(super) struct PullRequestBody {
+    pub(super) number: u64,
     user: Option<User>,
-    head: HeadBody,
+    pub(super) head: HeadBody,
     base: BaseBody,
     merge_commit_sha: Option<String>,
-    merged_at: Option<String>,
-    state: String,
+    pub(super) merged_at: Option<String>,
+    pub(super) state: String,
+    #[serde(default)]
+    pub(super) html_url: String,
+    #[serde(default)]
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) body: String,
+}
+
+impl PullRequestBody {
+    /// Returns true if the head is in the repository of the pull request. The two repositories are compared with each
+    /// other, because the configured name may be outdated after a renaming.
+    pub(super) fn is_home(&self) -> bool {
+        self.head.repo.is_some() && self.head.repo == self.base.repo
+    }
 }
 
 #[derive(Deserialize)]
-struct HeadBody {
+pub(super) struct HeadBody {
     /// The name of the branch, even after its deletion. Empty if the head was pushed to `refs/for/main`.
     #[serde(default)]
-    label: String,
+    pub(super) label: String,
     #[serde(default)]
-    sha: String,
+    pub(super) sha: String,
     repo: Option<RepositoryBody>,
 }
 
@@ -73,14 +85,9 @@ impl Changes for Client {
 
     async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
         // Gitea knows only one pull request of a commit: the one whose merge created it.
-        match self
-            .one_pull_request(&self.path(&format!("/commits/{sha}/pull")))
-            .await
-        {
-            Ok(pull) => Ok(vec![pull]),
-            Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let path = self.path(&format!("/commits/{sha}/pull"));
+        let pull = if_found(self.one_pull_request(&path).await)?;
+        Ok(pull.into_iter().collect())
     }
 
     async fn open_pull_requests_from(
@@ -98,7 +105,7 @@ impl Changes for Client {
         };
         raw.into_iter()
             .filter(is_from)
-            .map(|raw| convert(&path, raw))
+            .map(|raw| convert(&self.rest, &path, raw))
             .collect()
     }
 
@@ -122,7 +129,7 @@ impl Changes for Client {
                 if raw.merged_at.is_some() {
                     raw.head.sha = self.kept_head(raw.number).await?;
                 }
-                let pull = convert(&path, raw)?;
+                let pull = convert(&self.rest, &path, raw)?;
                 found.insert(pull.number, pull);
             }
             if is_last || found.len() == numbers.len() {
@@ -155,7 +162,7 @@ impl Changes for Client {
         let branch: Branch = self.rest.get(&path, READ).await?;
         Ok(DefaultBranch {
             name: name.to_owned(),
-            tip: commit_id(&path, &branch.commit.id)?,
+            tip: self.rest.commit_id(&path, &branch.commit.id)?,
             protected: branch.protected,
         })
     }
@@ -180,7 +187,7 @@ impl Changes for Client {
         let after: Vec<Sha> = self.list(&path, READ).await?;
         after
             .iter()
-            .map(|after| commit_id(&path, &after.sha))
+            .map(|after| self.rest.commit_id(&path, &after.sha))
             .collect::<Result<_, _>>()
             .map(Some)
     }
@@ -203,11 +210,8 @@ impl Changes for Client {
         let path = self.path(&format!("/git/commits/{head}?{LEAN}"));
         let _: serde_json::Value = self.rest.get(&path, READ).await?;
         let path = self.path(&format!("/commits?sha={head}&path={}&{LEAN}", encoded(folder)));
-        match self.contributions(&path).await {
-            // Gitea responds with 404 if no commit changed the folder.
-            Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
-            answer => answer,
-        }
+        // Gitea responds with 404 if no commit changed the folder.
+        Ok(if_found(self.contributions(&path).await)?.unwrap_or_default())
     }
 
     async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
@@ -253,7 +257,7 @@ impl Client {
     async fn one_pull_request(&self, path: &str) -> Result<PullRequest, ForgeError> {
         let mut raw: PullRequestBody = self.rest.get(path, READ).await?;
         raw.head.sha = self.kept_head(raw.number).await?;
-        convert(path, raw)
+        convert(&self.rest, path, raw)
     }
 
     /// Reads the head that Gitea keeps as a ref for each pull request. Its responses contain the tip of the branch
@@ -262,24 +266,23 @@ impl Client {
         let name = format!("refs/pull/{number}/head");
         let of_head = self.path(&format!("/git/{name}"));
         // The pull request exists, so a missing ref is an error. It must not look like a missing pull request.
-        let references: Vec<Reference> = match self.rest.get(&of_head, READ).await {
-            Err(ForgeError::NotFound { .. }) => Vec::new(),
-            answer => answer?,
+        let references: Option<Vec<Reference>> = if_found(self.rest.get(&of_head, READ).await)?;
+        let mut references = references.into_iter().flatten();
+        let head = references.find(|reference| reference.name == name);
+        let missing = || {
+            self.rest
+                .malformed(format!("GET {of_head}"), format!("it has no {name}"))
         };
-        let head = references.into_iter().find(|reference| reference.name == name);
-        let head = head.ok_or_else(|| malformed(format!("GET {of_head}"), format!("it has no {name}")))?;
-        Ok(head.object.sha)
+        Ok(head.ok_or_else(missing)?.object.sha)
     }
 }
 
-fn convert(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
-    // The two repositories of the pull request are compared with each other, because the configured name may be
-    // outdated after a renaming.
-    let is_home = raw.head.repo.is_some() && raw.head.repo == raw.base.repo;
+fn convert(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
+    let is_home = raw.is_home();
     Ok(PullRequest {
         number: raw.number,
         author: raw.user.map_or_else(String::new, |user| user.login),
-        head: commit_id(path, &raw.head.sha)?,
+        head: rest.commit_id(path, &raw.head.sha)?,
         // If the repository of the head was deleted, it was a fork. A head without a branch comes from a person
         // without write permission.
         from_fork: !is_home || raw.head.label.is_empty(),

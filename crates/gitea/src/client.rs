@@ -3,24 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use async_trait::async_trait;
 use http::header;
-use konverge_base::{
-    error::SharedError,
-    model::{CommitId, InvalidId},
-    retry::RetryPolicy,
-};
-use konverge_forge::{ForgeError, ForgeKind};
-use konverge_rest::{
-    Answer, ApiAddress, Exchange, HttpApi, RestApi, RestClient, TokenPermission, check_token,
-};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
+use konverge_rest::{ApiAddress, HttpApi, RestClient, TokenPermission, check_token};
 use konverge_secrets::Secrets;
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 use crate::{answers, version::Server};
 
@@ -51,9 +41,6 @@ pub(super) struct Learned {
     pub(super) labels: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Gitea's REST API with a token.
-struct GiteaApi(HttpApi);
-
 impl Client {
     /// Creates a client for `owner/name` at the base address of an API (`https://HOST/api/v1`). Adds the token to
     /// `secrets`, so that it is masked everywhere.
@@ -68,10 +55,11 @@ impl Client {
             ForgeKind::Gitea,
             address,
             (header::AUTHORIZATION, &format!("token {token}")),
+            answers::error_of,
         )?;
         let server_url = api.server_url("/api/v1");
         Ok(Self {
-            rest: RestClient::new(Arc::new(GiteaApi(api)), secrets),
+            rest: RestClient::new(Arc::new(api), secrets),
             repository: repository.to_owned(),
             server_url,
             token: token.to_owned().into(),
@@ -79,25 +67,10 @@ impl Client {
         })
     }
 
-    /// Sets the retry policy, such as a short one for optional comments.
+    /// Sets how the requests are sent.
     #[must_use]
-    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
-        self.rest = self.rest.with_patience(patience);
-        self
-    }
-
-    /// Sets the deadline of an attempt.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.rest = self.rest.with_deadline(deadline);
-        self
-    }
-
-    /// Sets the token that is cancelled when the run is asked to stop. After that only seconds are left, so each call
-    /// gets a short time limit.
-    #[must_use]
-    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.rest = self.rest.with_stop(asked);
+    pub fn with_options(mut self, options: RequestOptions) -> Self {
+        self.rest = self.rest.with_options(options);
         self
     }
 
@@ -135,41 +108,4 @@ impl Client {
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/repos/{}{rest}", self.repository)
     }
-}
-
-#[async_trait]
-impl RestApi for GiteaApi {
-    fn kind(&self) -> ForgeKind {
-        ForgeKind::Gitea
-    }
-
-    fn base_path(&self) -> &str {
-        self.0.base_path()
-    }
-
-    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
-        self.0.send(exchange).await
-    }
-
-    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
-        answers::error_of(operation, answer, need)
-    }
-}
-
-/// A Gitea user.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
-pub(super) struct User {
-    /// The login of the account.
-    pub(super) login: String,
-}
-
-/// Creates the error for a response of unexpected form.
-pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
-    ForgeError::malformed(ForgeKind::Gitea, operation, cause)
-}
-
-/// Parses a commit id in the response to a GET of `path`.
-pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
-    sha.parse()
-        .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))
 }

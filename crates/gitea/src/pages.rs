@@ -6,7 +6,7 @@ use konverge_forge::ForgeError;
 use konverge_rest::TokenPermission;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::client::{Client, malformed};
+use crate::client::Client;
 
 /// The number of items to request for a page: the default maximum of Gitea.
 const PAGE: usize = 50;
@@ -45,10 +45,8 @@ impl Client {
                 return Ok(all);
             }
         }
-        Err(malformed(
-            format!("GET {path}"),
-            format!("more than {MOST_PAGES} pages"),
-        ))
+        let cause = format!("more than {MOST_PAGES} pages");
+        Err(self.rest.malformed(format!("GET {path}"), cause))
     }
 
     /// Reads one page, from 1. `before` is the number of items on earlier pages.

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported};
-use konverge_rest::{TokenPermission, encoded};
+use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported, if_found};
+use konverge_rest::{TokenPermission, User, encoded};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    client::{Client, User},
-    without,
-};
+use crate::{client::Client, without};
 
 const READ: TokenPermission = TokenPermission("read:repository");
 
@@ -34,7 +31,6 @@ struct Review {
     official: bool,
     #[serde(default)]
     dismissed: bool,
-    #[serde(default)]
     submitted_at: Option<Timestamp>,
     #[serde(default)]
     body: String,
@@ -45,7 +41,6 @@ struct Team {
     id: u64,
     name: String,
     /// The team's permission for each unit of a repository, such as code or issues.
-    #[serde(default)]
     units_map: Option<BTreeMap<String, String>>,
 }
 
@@ -71,15 +66,14 @@ impl People for Client {
             permission: String,
         }
         let path = self.path(&format!("/collaborators/{}/permission", encoded(user)));
-        let own = match self.rest.get::<Answer>(&path, ADMIN).await {
-            Ok(answer) => match answer.permission.as_str() {
-                "owner" | "admin" => Permission::Admin,
-                "write" => Permission::Write,
-                "read" => Permission::Read,
-                _ => Permission::None,
-            },
-            Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
-            Err(error) => return Err(error),
+        let Some(answer) = if_found(self.rest.get::<Answer>(&path, ADMIN).await)? else {
+            return Ok(Permission::None);
+        };
+        let own = match answer.permission.as_str() {
+            "owner" | "admin" => Permission::Admin,
+            "write" => Permission::Write,
+            "read" => Permission::Read,
+            _ => Permission::None,
         };
         // This response ignores teams that are not administrators of the repository, so the teams are checked too.
         if own < Permission::Write && self.writes_by_team(user).await? {
@@ -134,11 +128,7 @@ impl Client {
 
     async fn is_in_team(&self, team: &Team, user: &str) -> Result<bool, ForgeError> {
         let path = format!("/teams/{}/members/{}", team.id, encoded(user));
-        match self.rest.get::<Value>(&path, ORGANISATION).await {
-            Ok(_) => Ok(true),
-            Err(ForgeError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(if_found(self.rest.get::<Value>(&path, ORGANISATION).await)?.is_some())
     }
 }
 

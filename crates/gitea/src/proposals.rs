@@ -1,5 +1,4 @@
-//! Branches and pull requests that Konverge writes. Gitea writes and commits files in one request to a branch. It
-//! does not report the tree of a commit, so our commits are recognized by message and committer.
+//! Branches and pull requests that Konverge writes. Our commits are recognized by message and committer.
 
 use std::time::Duration;
 
@@ -12,16 +11,14 @@ use konverge_base::{
 };
 use konverge_forge::{
     Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+    if_found,
 };
-use konverge_rest::{TokenPermission, encoded};
+use konverge_rest::{BranchFile, BranchFiles, TokenPermission, User, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{Client, User, commit_id, malformed},
-    pages::Page,
-    publishing::ACTIONS,
-    title::without_references,
+    changes::PullRequestBody, client::Client, pages::Page, publishing::ACTIONS, title::without_references,
 };
 
 const READ: TokenPermission = TokenPermission("read:repository");
@@ -30,9 +27,6 @@ const WRITE: TokenPermission = TokenPermission("write:repository");
 /// The number of pages to search for the pull requests of a branch, the last updated first: Gitea has no filter for
 /// the head.
 const PAGES: usize = 10;
-
-/// The maximum number of our commits on a branch. There is one for each change of the proposed files.
-const MOST_COMMITS: usize = 20;
 
 /// The retries of a merge request while Gitea still checks for conflicts.
 const CONFLICT_LOOKS: RetryPolicy = RetryPolicy {
@@ -48,43 +42,8 @@ const LATER: &str = "Please try again later";
 /// The mail address of commits by a job's token. They name no account.
 const ACTIONS_ADDRESS: &str = "teabot@gitea.io";
 
-#[derive(Deserialize)]
-struct ProposalBody {
-    number: u64,
-    #[serde(default)]
-    html_url: String,
-    state: String,
-    merged_at: Option<String>,
-    head: Head,
-    base: Base,
-    #[serde(default)]
-    title: String,
-    #[serde(default)]
-    body: String,
-}
-
-#[derive(Deserialize)]
-struct Head {
-    /// The name of the branch.
-    #[serde(default)]
-    label: String,
-    #[serde(default)]
-    sha: String,
-    repo: Option<Repository>,
-}
-
-#[derive(Deserialize)]
-struct Base {
-    repo: Option<Repository>,
-}
-
-#[derive(Deserialize, PartialEq)]
-struct Repository {
-    full_name: String,
-}
-
-impl From<ProposalBody> for ProposedPullRequest {
-    fn from(raw: ProposalBody) -> Self {
+impl From<PullRequestBody> for ProposedPullRequest {
+    fn from(raw: PullRequestBody) -> Self {
         Self {
             node: raw.number.to_string(),
             number: raw.number,
@@ -106,7 +65,6 @@ struct CommitBody {
     #[serde(default)]
     parents: Vec<Parent>,
     /// The changed files; `null` if there are none.
-    #[serde(default)]
     files: Option<Vec<ChangedFile>>,
 }
 
@@ -131,13 +89,6 @@ struct Person {
     email: String,
 }
 
-/// A file on a branch.
-struct BranchFile {
-    /// The id of the file's content.
-    sha: String,
-    content: Vec<u8>,
-}
-
 #[async_trait]
 impl Proposals for Client {
     async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
@@ -150,55 +101,15 @@ impl Proposals for Client {
                 commit.base.clone()
             }
         };
-        let is_own = self.is_own(&commit, &tip).await?;
-        // A run that was killed early may have left a branch without a commit. The tip of such a branch is a commit
-        // of the base, so it contains nobody's work and may be used.
-        let is_fresh =
-            || async { Ok::<_, ForgeError>(self.commits_after(&tip, commit.base).await?.is_some()) };
-        if !is_own && tip != *commit.base && !is_fresh().await? {
-            return Ok(CommittedFiles::Conflict);
-        }
-        let there = self.files(&tip, commit.files).await?;
-        if is_own && have(&there, commit.files) {
-            return Ok(CommittedFiles::Present(tip));
-        }
-        match self.write_files(&commit, &there).await {
-            // Somebody may have pushed between the check of the branch and the write, so the new commit's ancestors
-            // are checked too.
-            Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
-            Ok(_) => Ok(CommittedFiles::Conflict),
-            // Either somebody else wrote first, or our request succeeded and its response was lost. The tip of the
-            // branch shows which.
-            Err(error)
-                if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 422, .. }) =>
-            {
-                match self.branch_tip(commit.branch).await? {
-                    Some(now) if now == tip => Err(error),
-                    Some(now) => {
-                        let there = self.files(&now, commit.files).await?;
-                        let done = self.is_own(&commit, &now).await? && have(&there, commit.files);
-                        Ok(if done {
-                            CommittedFiles::Committed(now)
-                        } else {
-                            CommittedFiles::Conflict
-                        })
-                    }
-                    None => Ok(CommittedFiles::Conflict),
-                }
-            }
-            Err(error) => Err(error),
-        }
+        self.commit_to(commit, Some(tip)).await
     }
 
     async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
         let path = self.path("/pulls?state=all&sort=recentupdate");
-        let is_of_branch = |raw: &ProposalBody| {
-            let is_home = raw.head.repo.is_some() && raw.head.repo == raw.base.repo;
-            is_home && raw.head.label == branch
-        };
+        let is_of_branch = |raw: &PullRequestBody| raw.is_home() && raw.head.label == branch;
         let (mut found, mut before) = (Vec::new(), 0);
         for page in 1..=PAGES {
-            let Page { items, is_last } = self.page::<ProposalBody>(&path, READ, page, before).await?;
+            let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
             before += items.len();
             found.extend(
                 items
@@ -223,13 +134,10 @@ impl Proposals for Client {
         title: &str,
         body: &str,
     ) -> Result<ProposedPullRequest, ForgeError> {
-        let open = || async {
-            let all = self.proposals_of(branch).await?;
-            Ok(all.into_iter().find(|pull| pull.open))
-        };
+        let open = || self.open_proposal_of(branch);
         let title = without_references(title);
         let pull = json!({"title": title, "head": branch, "base": base, "body": body});
-        let convert = <ProposedPullRequest as From<ProposalBody>>::from;
+        let convert = <ProposedPullRequest as From<PullRequestBody>>::from;
         let opened = self
             .rest
             .create(&self.path("/pulls"), &pull, WRITE, convert, open)
@@ -313,15 +221,6 @@ impl Client {
         }
     }
 
-    /// Returns the newest commit of a branch; `None` if the branch does not exist.
-    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
-        match self.branch(name).await {
-            Ok(branch) => Ok(Some(branch.tip)),
-            Err(ForgeError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Creates a branch at a commit; `None` if somebody else created it at another commit in the meantime.
     async fn make_branch(&self, name: &str, at: &CommitId) -> Result<Option<()>, ForgeError> {
         let branch = json!({"new_branch_name": name, "old_ref_name": at});
@@ -336,24 +235,12 @@ impl Client {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Returns true if a branch has only our commits after a commit of the base.
-    async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
-        let mut at = tip.clone();
-        for _ in 0..MOST_COMMITS {
-            let Some(parent) = self.parent_of_own(commit, &at).await? else {
-                return Ok(false);
-            };
-            if parent == *commit.base || self.commits_after(&parent, commit.base).await?.is_some() {
-                return Ok(true);
-            }
-            at = parent;
-        }
-        Ok(false)
-    }
+#[async_trait]
+impl BranchFiles for Client {
+    const CHANGED: u16 = 422;
 
-    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message
-    /// and committer, so the commit must also change only the proposed files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,
@@ -379,45 +266,33 @@ impl Client {
             && commit.has_message(&found.commit.message)
             && found.files.iter().flatten().all(is_of_files);
         match found.parents.as_slice() {
-            [parent] if is_own => commit_id(&path, &parent.sha).map(Some),
+            [parent] if is_own => self.rest.commit_id(&path, &parent.sha).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// Reads the files at a commit; `None` for a file that does not exist.
-    async fn files(
-        &self,
-        commit: &CommitId,
-        files: &[(RepoPath, String)],
-    ) -> Result<Vec<Option<BranchFile>>, ForgeError> {
+    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>, ForgeError> {
         #[derive(Deserialize)]
         struct Contents {
             sha: String,
-            #[serde(default)]
             content: Option<String>,
         }
-        let mut found = Vec::new();
-        for (path, _) in files {
-            let parts: Vec<_> = path.as_str().split('/').map(encoded).collect();
-            let path = self.path(&format!("/contents/{}?ref={commit}", parts.join("/")));
-            found.push(match self.rest.get::<Contents>(&path, READ).await {
-                Ok(Contents { sha, content }) => Some(BranchFile {
-                    sha,
-                    content: STANDARD
-                        .decode(content.unwrap_or_default())
-                        .map_err(|error| malformed(format!("GET {path}"), error))?,
-                }),
-                Err(ForgeError::NotFound { .. }) => None,
-                Err(error) => return Err(error),
-            });
-        }
-        Ok(found)
+        let parts: Vec<_> = path.as_str().split('/').map(encoded).collect();
+        let path = self.path(&format!("/contents/{}?ref={commit}", parts.join("/")));
+        let Some(found) = if_found(self.rest.get::<Contents>(&path, READ).await)? else {
+            return Ok(None);
+        };
+        let content = STANDARD.decode(found.content.unwrap_or_default());
+        Ok(Some(BranchFile {
+            content: content.map_err(|error| self.rest.malformed(format!("GET {path}"), error))?,
+            version: found.sha,
+        }))
     }
 
-    /// Commits files to the tip of the branch. Gitea refuses the request if a file has changed since it was read.
     async fn write_files(
         &self,
         commit: &FilesCommit<'_>,
+        _: bool,
         there: &[Option<BranchFile>],
     ) -> Result<CommitId, ForgeError> {
         #[derive(Deserialize)]
@@ -432,7 +307,7 @@ impl Client {
             let content = STANDARD.encode(content);
             match there {
                 Some(there) => {
-                    json!({"operation": "update", "path": path, "content": content, "sha": there.sha})
+                    json!({"operation": "update", "path": path, "content": content, "sha": there.version})
                 }
                 None => json!({"operation": "create", "path": path, "content": content}),
             }
@@ -443,16 +318,6 @@ impl Client {
         let written: Written = self.rest.post_once(&path, &body, WRITE).await?;
         let sha = written.commit.sha;
         sha.parse()
-            .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
+            .map_err(|error: InvalidId| self.rest.malformed(format!("POST {path}"), error))
     }
-}
-
-/// Returns true if all files already have their new contents.
-fn have(there: &[Option<BranchFile>], files: &[(RepoPath, String)]) -> bool {
-    let mut pairs = there.iter().zip(files);
-    pairs.all(|(there, (_, content))| {
-        there
-            .as_ref()
-            .is_some_and(|there| there.content == content.as_bytes())
-    })
 }

@@ -6,16 +6,13 @@ use jiff::Timestamp;
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 use konverge_forge::{
     Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing,
-    StatusState, StickyComments as _, one_line,
+    StatusState, StickyComments as _, if_found, one_line,
 };
-use konverge_rest::{TokenPermission, encoded};
+use konverge_rest::{ListedComment, TokenPermission, User, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    client::{Client, User, malformed},
-    title::without_references,
-};
+use crate::{client::Client, title::without_references};
 
 const COMMENTS_READ: TokenPermission = TokenPermission("read:issue");
 const ISSUES: TokenPermission = TokenPermission("write:issue");
@@ -29,37 +26,11 @@ pub(super) const ACTIONS: &str = "gitea-actions";
 const COLOR: &str = "#ededed";
 
 #[derive(Deserialize)]
-struct CommentBody {
-    id: u64,
-    #[serde(default)]
-    body: String,
-    user: Option<User>,
-    #[serde(default)]
-    html_url: String,
-    #[serde(default)]
-    updated_at: Option<Timestamp>,
-}
-
-impl From<CommentBody> for Comment {
-    fn from(raw: CommentBody) -> Self {
-        Self {
-            id: raw.id,
-            body: raw.body,
-            author: raw.user.map(|user| user.login),
-            url: raw.html_url,
-            written: raw.updated_at,
-        }
-    }
-}
-
-#[derive(Deserialize)]
 struct StatusBody {
     context: String,
     /// The state of the status, which GitHub calls `state`.
     status: String,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     target_url: Option<String>,
 }
 
@@ -132,7 +103,7 @@ impl Publishing for Client {
         };
         // Gitea returns all comments in one response, without pages.
         let path = self.path(&format!("/issues/{number}/comments{since}"));
-        let raw: Vec<CommentBody> = self.rest.get(&path, need).await?;
+        let raw: Vec<ListedComment> = self.rest.get(&path, need).await?;
         Ok(raw.into_iter().map(Comment::from).collect())
     }
 
@@ -143,13 +114,8 @@ impl Publishing for Client {
         body: &str,
     ) -> Result<Comment, ForgeError> {
         let path = self.path(&format!("/issues/{number}/comments"));
-        let find = || async {
-            let ours = self.own_comments(number, marker, None).await?.current;
-            Ok(ours
-                .into_iter()
-                .find(|comment| comment.marker().as_ref() == Some(marker)))
-        };
-        let convert = <Comment as From<CommentBody>>::from;
+        let find = || self.comment_of(number, marker);
+        let convert = <Comment as From<ListedComment>>::from;
         let created: Comment = self
             .rest
             .create(&path, &json!({"body": body}), ISSUES, convert, find)
@@ -164,7 +130,7 @@ impl Publishing for Client {
 
     async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
         let path = self.path(&format!("/issues/comments/{id}"));
-        let written: CommentBody = self
+        let written: ListedComment = self
             .rest
             .set(Method::PATCH, &path, &json!({"body": body}), ISSUES)
             .await?;
@@ -173,11 +139,8 @@ impl Publishing for Client {
 
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
         let path = self.path(&format!("/issues/comments/{id}"));
-        match self.rest.repeatable(Method::DELETE, &path, None, ISSUES).await {
-            // An earlier attempt whose response was lost has deleted it.
-            Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        // If it is not found, an earlier attempt whose response was lost has deleted it.
+        if_found(self.rest.repeatable(Method::DELETE, &path, None, ISSUES).await).map(drop)
     }
 
     async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
@@ -235,20 +198,10 @@ impl Publishing for Client {
     ) -> Result<(), ForgeError> {
         let label_id = self.label(label).await?;
         let issue = json!({"title": without_references(title), "body": body, "labels": [label_id]});
-        let find = || async {
-            let kept = self.kept_issues(label).await?;
-            let made = kept.iter().any(|issue| issue.marker == *marker);
-            Ok(made.then_some(()))
-        };
+        let find = || async { Ok(self.has_issue(label, marker).await?.then_some(None)) };
         let made: Option<IssueBody> = self
             .rest
-            .create(
-                &self.path("/issues"),
-                &issue,
-                ISSUES,
-                Some::<IssueBody>,
-                || async { find().await.map(|found| found.map(|()| None)) },
-            )
+            .create(&self.path("/issues"), &issue, ISSUES, Some::<IssueBody>, find)
             .await?;
         match made {
             // If the token may not set labels, Gitea drops the label without an error. Then the issue could never
@@ -280,7 +233,7 @@ impl Client {
         let asked = || async {
             let user: User = self.rest.get("/user", TokenPermission("read:user")).await?;
             if user.login.is_empty() {
-                return Err(malformed("GET /user", "it has no login"));
+                return Err(self.rest.malformed("GET /user", "it has no login"));
             }
             Ok(user.login)
         };
@@ -325,11 +278,8 @@ impl Client {
     /// Sets fields of an issue. Returns false if the issue was deleted in the meantime.
     async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
         let path = self.path(&format!("/issues/{number}"));
-        match self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await {
-            Ok(_) => Ok(true),
-            Err(ForgeError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let edited = self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await;
+        Ok(if_found(edited)?.is_some())
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use konverge_actions::is_name;
-use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, Runs};
+use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, Runs, if_found};
 use konverge_rest::{TokenPermission, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -97,11 +97,7 @@ impl Runs for Client {
     async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
         let path = self.path(&format!("/actions/runs/{run}"));
         self.require(&format!("GET {path}"), Version::RUNS).await?;
-        match self.rest.get(&path, READ).await {
-            Ok(found) => Ok(Some(found)),
-            Err(ForgeError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_found(self.rest.get(&path, READ).await)
     }
 
     async fn answers_about_runs(&self) -> Result<(), ForgeError> {

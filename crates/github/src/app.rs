@@ -4,11 +4,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use konverge_base::{
-    retry::RetryPolicy,
-    variables::{KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY},
-};
-use konverge_forge::{ForgeError, ForgeKind};
+use konverge_base::variables::{KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
 use konverge_rest::{Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission};
 use konverge_secrets::Secrets;
 use octocrab::{
@@ -110,11 +107,7 @@ impl App {
         let api: Arc<dyn RestApi> = self.api.clone();
         let path = format!("/repos/{}/installation", self.repository);
         // The login already has retries, so this request has none.
-        let once = RetryPolicy {
-            attempts: 1,
-            ..RetryPolicy::default()
-        };
-        let client = RestClient::new(api, self.secrets.clone()).with_patience(once);
+        let client = RestClient::new(api, self.secrets.clone()).with_options(RequestOptions::once());
         let found = client.get::<Installation>(&path, METADATA).await;
         let found = found.map_err(|error| match error {
             ForgeError::Token { .. } => self.refused("401, the App does not exist or has another key"),
@@ -144,7 +137,7 @@ impl App {
             body: json!({"message": source.message}).to_string(),
         };
         match response::error_of(operation, &answer, METADATA) {
-            Some(error @ (ForgeError::Server { .. } | ForgeError::Limited { .. })) => error,
+            error @ (ForgeError::Server { .. } | ForgeError::Limited { .. }) => error,
             _ => {
                 let said: String = self.secrets.mask(&source.message).chars().take(500).collect();
                 self.refused(&format!("{}, {said}", source.status_code.as_u16()))
@@ -179,7 +172,7 @@ impl RestApi for AppApi {
         transport::send(&self.octocrab, exchange).await
     }
 
-    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError {
         response::error_of(operation, answer, need)
     }
 }

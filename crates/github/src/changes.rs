@@ -5,36 +5,43 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use super::response::commit_id;
 use super::{
-    client::{Client, PAGE, User},
+    client::{Client, PAGE},
     contributions::{MOST_PAGES, NAMES},
 };
 use konverge_base::model::CommitId;
 use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, PullRequest};
-use konverge_rest::{ListedCommit, TokenPermission, encoded};
+use konverge_rest::{ListedCommit, RestClient, TokenPermission, User, encoded};
 
 const READ: TokenPermission = TokenPermission("pull-requests: read");
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
 
+/// A pull request, with the fields for changes and for proposals.
 #[derive(Deserialize)]
-struct PullRequestBody {
-    number: u64,
+pub(super) struct PullRequestBody {
+    pub(super) number: u64,
     user: Option<User>,
-    head: RawRef,
+    pub(super) head: RawRef,
     base: RawRef,
     merge_commit_sha: Option<String>,
-    merged_at: Option<String>,
-    state: String,
+    pub(super) merged_at: Option<String>,
+    pub(super) state: String,
+    #[serde(default)]
+    pub(super) html_url: String,
+    #[serde(default)]
+    pub(super) title: String,
+    pub(super) body: Option<String>,
+    #[serde(default)]
+    pub(super) node_id: String,
 }
 
 #[derive(Deserialize)]
-struct RawRef {
+pub(super) struct RawRef {
     #[serde(rename = "ref")]
     name: String,
-    sha: String,
+    pub(super) sha: String,
     repo: Option<RawRepo>,
 }
 
@@ -53,7 +60,7 @@ impl Changes for Client {
     async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
         let path = self.path(&format!("/pulls/{number}"));
         let raw: PullRequestBody = self.rest.get(&path, READ).await?;
-        pull_request(&path, raw)
+        pull_request(&self.rest, &path, raw)
     }
 
     async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
@@ -85,7 +92,7 @@ impl Changes for Client {
             let raw: Vec<PullRequestBody> = self.rest.get(&path, READ).await?;
             let last = raw.len() < PAGE;
             for raw in raw.into_iter().filter(|raw| numbers.contains(&raw.number)) {
-                let pull = pull_request(&path, raw)?;
+                let pull = pull_request(&self.rest, &path, raw)?;
                 found.insert(pull.number, pull);
             }
             if last || found.len() == numbers.len() {
@@ -117,7 +124,7 @@ impl Changes for Client {
         let branch: Branch = self.rest.get(&path, CONTENTS).await?;
         Ok(DefaultBranch {
             name: name.to_owned(),
-            tip: commit_id(&path, &branch.commit.sha)?,
+            tip: self.rest.commit_id(&path, &branch.commit.sha)?,
             protected: branch.protected,
         })
     }
@@ -141,7 +148,7 @@ impl Changes for Client {
                 return Ok(None);
             }
             for commit in &comparison.commits {
-                after.insert(commit_id(&path, &commit.sha)?);
+                after.insert(self.rest.commit_id(&path, &commit.sha)?);
             }
             if comparison.commits.len() < PAGE {
                 break;
@@ -160,17 +167,7 @@ impl Changes for Client {
             commits: Vec<ListedCommit>,
         }
         let path = |page| self.path(&format!("/compare/{base}...{head}?per_page={PAGE}&page={page}"));
-        let mut all = Vec::new();
-        for page in 1..=MOST_PAGES {
-            let path = path(page);
-            let Comparison { commits } = self.rest.get(&path, CONTENTS).await?;
-            let last = commits.len() < PAGE;
-            all.extend(commits);
-            if last {
-                return NAMES.read(&path, all);
-            }
-        }
-        Err(NAMES.too_many(&path(1)))
+        self.contributions(path, |Comparison { commits }| commits).await
     }
 
     async fn contributions_to_folder(
@@ -184,17 +181,7 @@ impl Changes for Client {
                 encoded(folder)
             ))
         };
-        let mut all = Vec::new();
-        for page in 1..=MOST_PAGES {
-            let path = path(page);
-            let commits: Vec<ListedCommit> = self.rest.get(&path, CONTENTS).await?;
-            let last = commits.len() < PAGE;
-            all.extend(commits);
-            if last {
-                return NAMES.read(&path, all);
-            }
-        }
-        Err(NAMES.too_many(&path(1)))
+        self.contributions(path, |commits| commits).await
     }
 
     async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
@@ -210,19 +197,40 @@ impl Changes for Client {
 }
 
 impl Client {
+    /// Reads the commits of numbered pages. `commits` takes them out of a response.
+    async fn contributions<T: DeserializeOwned>(
+        &self,
+        path: impl Fn(usize) -> String,
+        commits: fn(T) -> Vec<ListedCommit>,
+    ) -> Result<Vec<Contribution>, ForgeError> {
+        let mut all = Vec::new();
+        for page in 1..=MOST_PAGES {
+            let path = path(page);
+            let commits = commits(self.rest.get(&path, CONTENTS).await?);
+            let last = commits.len() < PAGE;
+            all.extend(commits);
+            if last {
+                return NAMES.read(&path, all);
+            }
+        }
+        Err(NAMES.too_many(&path(1)))
+    }
+
     /// Reads the pull requests of all pages.
     async fn pull_requests(&self, path: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let raw: Vec<PullRequestBody> = self.rest.list(path, READ).await?;
-        raw.into_iter().map(|raw| pull_request(path, raw)).collect()
+        raw.into_iter()
+            .map(|raw| pull_request(&self.rest, path, raw))
+            .collect()
     }
 }
 
-fn pull_request(path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
+fn pull_request(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
     let base = raw.base.repo.map(|r| r.full_name);
     Ok(PullRequest {
         number: raw.number,
         author: raw.user.map_or_else(String::new, |u| u.login),
-        head: commit_id(path, &raw.head.sha)?,
+        head: rest.commit_id(path, &raw.head.sha)?,
         head_branch: raw.head.name,
         base_branch: raw.base.name,
         merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),

@@ -30,9 +30,7 @@ const ANNOTATIONS: usize = 200;
 #[derive(Deserialize)]
 struct CreatedCheck {
     id: u64,
-    #[serde(default)]
     html_url: Option<String>,
-    #[serde(default)]
     external_id: Option<String>,
 }
 

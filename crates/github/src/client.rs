@@ -2,12 +2,11 @@
 //! repeat a POST; `konverge_rest` decides about retries. Responses are parsed into small structs of our own, so
 //! that new fields and values of GitHub cause no errors.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use konverge_base::retry::RetryPolicy;
-use konverge_forge::{ForgeError, ForgeKind};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
 use konverge_rest::{
     Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission, check_token, http_client,
 };
@@ -15,7 +14,6 @@ use konverge_secrets::Secrets;
 use octocrab::{AuthState, Octocrab};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::App,
@@ -115,25 +113,10 @@ impl Client {
         })
     }
 
-    /// Sets the retry policy, such as a short one for optional comments.
+    /// Sets how the requests are sent.
     #[must_use]
-    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
-        self.rest = self.rest.with_patience(patience);
-        self
-    }
-
-    /// Sets the deadline of an attempt.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.rest = self.rest.with_deadline(deadline);
-        self
-    }
-
-    /// Sets the token that is cancelled when the run is asked to stop. After that only seconds are left, so each call
-    /// gets a short time limit.
-    #[must_use]
-    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.rest = self.rest.with_stop(asked);
+    pub fn with_options(mut self, options: RequestOptions) -> Self {
+        self.rest = self.rest.with_options(options);
         self
     }
 
@@ -201,14 +184,7 @@ impl RestApi for GithubApi {
         transport::send(octocrab, exchange).await
     }
 
-    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError {
         response::error_of(operation, answer, need)
     }
-}
-
-/// A GitHub user.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
-pub(super) struct User {
-    /// The login of the account.
-    pub(super) login: String,
 }

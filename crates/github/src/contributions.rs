@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use serde::Deserialize;
 
-use super::client::{Client, PAGE, User};
+use super::client::{Client, PAGE};
 use konverge_forge::{BranchActivity, BranchUpdate, ForgeError, ForgeKind};
-use konverge_rest::{CommitNames, TokenPermission, encoded};
+use konverge_rest::{CommitNames, TokenPermission, User, encoded};
 
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
 

@@ -5,10 +5,10 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client::{Client, User};
-use super::{response::malformed, transport::GRAPHQL};
+use super::client::Client;
+use super::transport::GRAPHQL;
 use konverge_forge::ForgeError;
-use konverge_rest::TokenPermission;
+use konverge_rest::{TokenPermission, User};
 
 /// The author of texts that GITHUB_TOKEN writes.
 pub(super) const ACTIONS: &str = "github-actions[bot]";
@@ -52,7 +52,7 @@ impl Client {
             Ok(ViewerAnswer { errors, .. }) if !errors.iter().all(|error| error["type"] == "FORBIDDEN") => {
                 let said = errors.iter().filter_map(|error| error["message"].as_str());
                 let said = said.collect::<Vec<_>>().join("; ");
-                Err(malformed(format!("POST {GRAPHQL}"), said))
+                Err(self.rest.malformed(format!("POST {GRAPHQL}"), said))
             }
             Ok(_)
             | Err(ForgeError::Forbidden { .. } | ForgeError::NotFound { .. } | ForgeError::Refused { .. }) => {

@@ -7,17 +7,19 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::response::malformed;
 use super::{
-    client::{Client, PAGE, User},
+    client::{Client, PAGE},
     transport::GRAPHQL,
 };
 use konverge_forge::{
     Environments, ForgeError, People, Permission, ReviewApproval, ReviewEdits, RunApproval, Unsupported,
+    if_found,
 };
-use konverge_rest::{TokenPermission, encoded};
+use konverge_rest::{TokenPermission, User, encoded};
 
 const READ: TokenPermission = TokenPermission("pull-requests: read");
+const METADATA: TokenPermission = TokenPermission("metadata: read");
+const MEMBERS: TokenPermission = TokenPermission("members: read");
 
 /// The GraphQL query for the last editor of a review.
 const EDITOR: &str = "query($id: ID!) { node(id: $id) { ... on PullRequestReview { editor { login } } } }";
@@ -47,9 +49,7 @@ impl People for Client {
             user: Option<User>,
             state: String,
             commit_id: Option<String>,
-            #[serde(default)]
             submitted_at: Option<Timestamp>,
-            #[serde(default)]
             body: Option<String>,
             #[serde(default)]
             node_id: String,
@@ -84,21 +84,14 @@ impl People for Client {
             permission: String,
         }
         let path = self.path(&format!("/collaborators/{}/permission", encoded(user)));
-        match self
-            .rest
-            .get::<PermissionAnswer>(&path, TokenPermission("metadata: read"))
-            .await
-        {
-            // GitHub reports the role `maintain` as `write`, and `triage` as `read`.
-            Ok(answer) => Ok(match answer.permission.as_str() {
-                "admin" => Permission::Admin,
-                "write" | "maintain" => Permission::Write,
-                "read" | "triage" => Permission::Read,
-                _ => Permission::None,
-            }),
-            Err(ForgeError::NotFound { .. }) => Ok(Permission::None),
-            Err(error) => Err(error),
-        }
+        let answer = if_found(self.rest.get::<PermissionAnswer>(&path, METADATA).await)?;
+        // GitHub reports the role `maintain` as `write`, and `triage` as `read`.
+        Ok(match answer.as_ref().map(|answer| answer.permission.as_str()) {
+            Some("admin") => Permission::Admin,
+            Some("write" | "maintain") => Permission::Write,
+            Some("read" | "triage") => Permission::Read,
+            _ => Permission::None,
+        })
     }
 
     fn code_owners(&self) -> Result<(), Unsupported> {
@@ -117,25 +110,18 @@ impl People for Client {
             encoded(team),
             encoded(user)
         );
-        match self
-            .rest
-            .get::<Membership>(&path, TokenPermission("members: read"))
-            .await
-        {
-            Ok(membership) => Ok(membership.state == "active"),
-            // 404 means either "no member" or "the token cannot see the team". The list of the team's members
-            // distinguishes the two, because the second must not count as "no member".
-            Err(ForgeError::NotFound { .. }) => {
-                let path = format!(
-                    "/orgs/{}/teams/{}/members?per_page=1",
-                    encoded(org),
-                    encoded(team)
-                );
-                let _: Value = self.rest.get(&path, TokenPermission("members: read")).await?;
-                Ok(false)
-            }
-            Err(error) => Err(error),
+        if let Some(membership) = if_found(self.rest.get::<Membership>(&path, MEMBERS).await)? {
+            return Ok(membership.state == "active");
         }
+        // 404 means either "no member" or "the token cannot see the team". The list of the team's members
+        // distinguishes the two, because the second must not count as "no member".
+        let path = format!(
+            "/orgs/{}/teams/{}/members?per_page=1",
+            encoded(org),
+            encoded(team)
+        );
+        let _: Value = self.rest.get(&path, MEMBERS).await?;
+        Ok(false)
     }
 }
 
@@ -147,7 +133,6 @@ impl Environments for Client {
             user: Option<User>,
             state: String,
             environments: Vec<Environment>,
-            #[serde(default)]
             comment: Option<String>,
         }
         #[derive(Deserialize)]
@@ -188,7 +173,7 @@ impl ReviewEdits for Client {
                     "it does not say who edited the review of {}: {said}",
                     review.reviewer
                 );
-                Err(malformed(format!("POST {GRAPHQL}"), cause))
+                Err(self.rest.malformed(format!("POST {GRAPHQL}"), cause))
             }
         }
     }

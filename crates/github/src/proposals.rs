@@ -6,8 +6,8 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::response::malformed;
 use super::{
+    changes::PullRequestBody,
     client::{Client, PAGE},
     login::ACTIONS,
     transport::GRAPHQL,
@@ -42,23 +42,8 @@ struct GitCommit {
     tree: GitObject,
 }
 
-#[derive(Deserialize)]
-struct ProposalBody {
-    number: u64,
-    #[serde(default)]
-    html_url: String,
-    state: String,
-    merged_at: Option<String>,
-    head: GitObject,
-    #[serde(default)]
-    title: String,
-    body: Option<String>,
-    #[serde(default)]
-    node_id: String,
-}
-
-impl From<ProposalBody> for ProposedPullRequest {
-    fn from(raw: ProposalBody) -> Self {
+impl From<PullRequestBody> for ProposedPullRequest {
+    fn from(raw: PullRequestBody) -> Self {
         Self {
             number: raw.number,
             url: raw.html_url,
@@ -108,7 +93,7 @@ impl Proposals for Client {
     async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
         let head = encoded(&format!("{}:{branch}", self.owner()));
         let path = self.path(&format!("/pulls?state=all&head={head}&per_page={PAGE}"));
-        let raw: Vec<ProposalBody> = self
+        let raw: Vec<PullRequestBody> = self
             .rest
             .list(&path, TokenPermission("pull-requests: read"))
             .await?;
@@ -124,24 +109,12 @@ impl Proposals for Client {
         title: &str,
         body: &str,
     ) -> Result<ProposedPullRequest, ForgeError> {
-        let open = || async {
-            let all = self.proposals_of(branch).await?;
-            Ok(all.into_iter().find(|pull| pull.open))
-        };
+        let open = || self.open_proposal_of(branch);
         let pull = json!({"title": title, "head": branch, "base": base, "body": body});
+        let convert = <ProposedPullRequest as From<PullRequestBody>>::from;
         let path = self.path("/pulls");
-        let opened = self
-            .rest
-            .create(
-                &path,
-                &pull,
-                PULLS,
-                <ProposedPullRequest as From<ProposalBody>>::from,
-                open,
-            )
-            .await;
         // 422 also means that the pull request already exists: another run has opened it.
-        match opened {
+        match self.rest.create(&path, &pull, PULLS, convert, open).await {
             Err(error @ ForgeError::Refused { status: 422, .. }) => open().await?.ok_or(error),
             done => done,
         }
@@ -176,15 +149,6 @@ impl Proposals for Client {
 }
 
 impl Client {
-    /// Returns the newest commit of a branch; `None` if the branch does not exist.
-    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
-        match self.branch(name).await {
-            Ok(branch) => Ok(Some(branch.tip)),
-            Err(ForgeError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Reads a commit. [`ForgeError::NotFound`] means that GitHub does not have it, or that the token cannot see
     /// the repository.
     async fn git_commit(&self, commit: &CommitId) -> Result<GitCommit, ForgeError> {
@@ -217,7 +181,7 @@ impl Client {
         let made: GitObject = self.rest.set(Method::POST, &path, &commit, WRITE).await?;
         made.sha
             .parse()
-            .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
+            .map_err(|error: InvalidId| self.rest.malformed(format!("POST {path}"), error))
     }
 
     /// Creates a branch, or moves it forward from `from`. Never forces, so commits that others pushed in the

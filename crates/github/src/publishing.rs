@@ -7,45 +7,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, PAGE, User},
+    client::{Client, PAGE},
     login::ACTIONS,
 };
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 use konverge_forge::{
     Comment, CommentAccess, CommitStatus, ForgeError, Issue, KeptIssues as _, Publishing, StatusState,
-    StickyComments as _, one_line,
+    StickyComments as _, if_found, one_line,
 };
-use konverge_rest::{TokenPermission, encoded};
+use konverge_rest::{ListedComment, TokenPermission, User, encoded};
 
 const COMMENTS_READ: TokenPermission = TokenPermission("pull-requests: read");
 const COMMENTS: TokenPermission = TokenPermission("pull-requests: write");
 const STATUSES_READ: TokenPermission = TokenPermission("statuses: read");
 const STATUSES: TokenPermission = TokenPermission("statuses: write");
 const ISSUES: TokenPermission = TokenPermission("issues: write");
-
-#[derive(Deserialize)]
-struct CommentBody {
-    id: u64,
-    #[serde(default)]
-    body: Option<String>,
-    user: Option<User>,
-    #[serde(default)]
-    html_url: String,
-    #[serde(default)]
-    updated_at: Option<Timestamp>,
-}
-
-impl From<CommentBody> for Comment {
-    fn from(raw: CommentBody) -> Self {
-        Self {
-            id: raw.id,
-            body: raw.body.unwrap_or_default(),
-            author: raw.user.map(|user| user.login),
-            url: raw.html_url,
-            written: raw.updated_at,
-        }
-    }
-}
 
 #[derive(Deserialize)]
 struct IssueBody {
@@ -89,7 +65,7 @@ impl Publishing for Client {
             CommentAccess::Read => COMMENTS_READ,
             CommentAccess::Write => COMMENTS,
         };
-        let raw: Vec<CommentBody> = self.rest.list(&path, need).await?;
+        let raw: Vec<ListedComment> = self.rest.list(&path, need).await?;
         Ok(raw.into_iter().map(Comment::from).collect())
     }
 
@@ -100,21 +76,11 @@ impl Publishing for Client {
         body: &str,
     ) -> Result<Comment, ForgeError> {
         let path = self.path(&format!("/issues/{number}/comments"));
-        let find = || async {
-            let ours = self.own_comments(number, marker, None).await?.current;
-            Ok(ours
-                .into_iter()
-                .find(|comment| comment.marker().as_ref() == Some(marker)))
-        };
+        let find = || self.comment_of(number, marker);
+        let convert = <Comment as From<ListedComment>>::from;
         let created: Comment = self
             .rest
-            .create(
-                &path,
-                &json!({"body": body}),
-                COMMENTS,
-                <Comment as From<CommentBody>>::from,
-                find,
-            )
+            .create(&path, &json!({"body": body}), COMMENTS, convert, find)
             .await?;
         // The author of the new comment is our login, which saves a later request for it. `set` fails if the login
         // is already known.
@@ -126,7 +92,7 @@ impl Publishing for Client {
 
     async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
         let path = self.path(&format!("/issues/comments/{id}"));
-        let written: CommentBody = self
+        let written: ListedComment = self
             .rest
             .set(Method::PATCH, &path, &json!({"body": body}), COMMENTS)
             .await?;
@@ -135,11 +101,8 @@ impl Publishing for Client {
 
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
         let path = self.path(&format!("/issues/comments/{id}"));
-        match self.rest.repeatable(Method::DELETE, &path, None, COMMENTS).await {
-            // An earlier attempt whose response was lost has deleted it.
-            Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        // If it is not found, an earlier attempt whose response was lost has deleted it.
+        if_found(self.rest.repeatable(Method::DELETE, &path, None, COMMENTS).await).map(drop)
     }
 
     async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
@@ -187,11 +150,7 @@ impl Publishing for Client {
         body: &str,
     ) -> Result<(), ForgeError> {
         let issue = json!({"title": title, "body": body, "labels": [label]});
-        let find = || async {
-            let kept = self.kept_issues(label).await?;
-            let made = kept.iter().any(|issue| issue.marker == *marker);
-            Ok(made.then_some(()))
-        };
+        let find = || async { Ok(self.has_issue(label, marker).await?.then_some(())) };
         self.rest
             .create(&self.path("/issues"), &issue, ISSUES, |_: Value| (), find)
             .await

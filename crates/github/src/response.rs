@@ -2,70 +2,39 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use serde_json::Value;
 
-use konverge_base::{
-    error::SharedError,
-    model::{CommitId, InvalidId},
-    retry,
-};
+use konverge_base::retry;
 use konverge_forge::{ForgeError, ForgeKind};
-use konverge_rest::{Answer, TokenPermission};
+use konverge_rest::{Answer, TokenPermission, UNSAID};
 
-/// The wait after a rate limit without a time. GitHub's documentation asks for at least a minute.
-const UNSAID: Duration = Duration::from_secs(60);
-
-/// Returns the error of a response, if its status is one. `need` is the permission for the request.
-pub(super) fn error_of(
-    operation: &str,
-    answer: &Answer,
-    TokenPermission(need): TokenPermission,
-) -> Option<ForgeError> {
-    let Answer {
-        status,
-        headers,
-        body,
-    } = answer;
-    if status.is_success() || *status == StatusCode::NOT_MODIFIED {
-        return None;
-    }
-    let (forge, operation) = (ForgeKind::Github, operation.to_owned());
-    let json: Value = serde_json::from_str(body).unwrap_or_default();
+/// Returns the error of a response whose status is no success. `need` is the permission for the request.
+pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError {
+    let (forge, headers) = (ForgeKind::Github, &answer.headers);
+    let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let message = json["message"].as_str().unwrap_or_default();
     // GitHub uses 403 for three different errors, so rate limits and locked conversations are recognized before a
     // missing permission.
-    Some(match status.as_u16() {
-        403 | 429 if *status == 429 || is_limit(headers, message) => ForgeError::Limited {
+    match answer.status.as_u16() {
+        status @ (403 | 429) if status == 429 || is_limit(headers, message) => ForgeError::Limited {
             forge,
-            operation,
+            operation: operation.to_owned(),
             wait: wait(headers, SystemTime::now()),
         },
-        401 => ForgeError::Token { forge, operation },
-        403 if says_locked(message) => ForgeError::Locked { forge, operation },
-        403 => ForgeError::Forbidden {
+        403 if says_locked(message) => ForgeError::Locked {
             forge,
-            operation,
-            permission: permission(headers, need),
+            operation: operation.to_owned(),
         },
-        404 => ForgeError::NotFound {
+        422 if says_too_long(&json, message) => ForgeError::TooLong {
             forge,
-            operation,
-            permission: permission(headers, need),
+            operation: operation.to_owned(),
         },
-        422 if says_too_long(&json, message) => ForgeError::TooLong { forge, operation },
-        500..=599 => ForgeError::Server {
-            forge,
-            operation,
-            status: status.as_u16(),
-        },
-        other => ForgeError::Refused {
-            forge,
-            operation,
-            status: other,
-            message: error_text(&json, message),
-        },
-    })
+        _ => {
+            let permission = permission(headers, need.0);
+            answer.error(forge, operation, &permission, &error_text(&json, message))
+        }
+    }
 }
 
 fn is_limit(headers: &HeaderMap, message: &str) -> bool {
@@ -149,22 +118,13 @@ fn error_text(json: &Value, message: &str) -> String {
         text.push_str("; ");
         text.push_str(detail.trim());
     }
-    text.chars().take(500).collect()
-}
-
-/// Creates the error for a response of unexpected form.
-pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
-    ForgeError::malformed(ForgeKind::Github, operation, cause)
-}
-
-/// Parses a commit id in the response to a GET of `path`.
-pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
-    sha.parse()
-        .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -180,7 +140,7 @@ mod tests {
             headers: headers(pairs),
             body: body.to_owned(),
         };
-        error_of("GET /x", &answer, TokenPermission("pull-requests: write")).unwrap()
+        error_of("GET /x", &answer, TokenPermission("pull-requests: write"))
     }
 
     #[test]

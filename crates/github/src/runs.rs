@@ -7,39 +7,10 @@ use serde_json::{Value, json};
 
 use super::client::{Client, PAGE};
 use konverge_actions::is_name;
-use konverge_forge::{DispatchedRun, ForgeError, Runs};
+use konverge_forge::{DispatchedRun, ForgeError, Runs, if_found};
 use konverge_rest::{TokenPermission, encoded};
 
 const NEED: TokenPermission = TokenPermission("actions: write");
-
-/// The URL of a run, `https://HOST/OWNER/NAME/actions/runs/ID`, optionally of one attempt (`…/attempts/N`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct RunPage {
-    repository: String,
-    run: u64,
-    attempt: Option<u64>,
-}
-
-impl RunPage {
-    /// Parses a URL; `None` if it is not the URL of a run on this server.
-    fn parse(url: &str, server_url: &str) -> Option<Self> {
-        let path = url.strip_prefix(server_url.trim_end_matches('/'))?;
-        let parts: Vec<_> = path.strip_prefix('/')?.split('/').collect();
-        let (owner, name, run, attempt) = match parts[..] {
-            [owner, name, "actions", "runs", run] => (owner, name, run, None),
-            [owner, name, "actions", "runs", run, "attempts", attempt] => {
-                (owner, name, run, Some(attempt.parse().ok()?))
-            }
-            _ => return None,
-        };
-        (is_name(owner) && is_name(name)).then_some(())?;
-        Some(Self {
-            repository: format!("{owner}/{name}"),
-            run: run.parse().ok()?,
-            attempt,
-        })
-    }
-}
 
 #[async_trait]
 impl Runs for Client {
@@ -49,12 +20,12 @@ impl Runs for Client {
             status: Option<String>,
             run_attempt: Option<u64>,
         }
-        let Some(page) = RunPage::parse(url, self.server_url()) else {
+        let Some((repository, run, attempt)) = parse_page(url, self.server_url()) else {
             return Ok(None);
         };
-        let path = format!("/repos/{}/actions/runs/{}", page.repository, page.run);
+        let path = format!("/repos/{repository}/actions/runs/{run}");
         let run: WorkflowRun = self.rest.get(&path, TokenPermission("actions: read")).await?;
-        let overtaken = match (page.attempt, run.run_attempt) {
+        let overtaken = match (attempt, run.run_attempt) {
             (Some(theirs), Some(newest)) => newest > theirs,
             _ => false,
         };
@@ -93,15 +64,8 @@ impl Runs for Client {
     }
 
     async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
-        match self
-            .rest
-            .get(&self.path(&format!("/actions/runs/{run}")), NEED)
-            .await
-        {
-            Ok(found) => Ok(Some(found)),
-            Err(ForgeError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let path = self.path(&format!("/actions/runs/{run}"));
+        if_found(self.rest.get(&path, NEED).await)
     }
 
     fn starters_may_push(&self) -> bool {
@@ -113,12 +77,28 @@ impl Runs for Client {
     }
 }
 
+/// Parses the URL of a run, `https://HOST/OWNER/NAME/actions/runs/ID`, optionally of one attempt (`…/attempts/N`).
+/// Returns the repository, the run and the attempt; `None` if it is not the URL of a run on this server.
+fn parse_page(url: &str, server_url: &str) -> Option<(String, u64, Option<u64>)> {
+    let path = url.strip_prefix(server_url.trim_end_matches('/'))?;
+    let parts: Vec<_> = path.strip_prefix('/')?.split('/').collect();
+    let (owner, name, run, attempt) = match parts[..] {
+        [owner, name, "actions", "runs", run] => (owner, name, run, None),
+        [owner, name, "actions", "runs", run, "attempts", attempt] => {
+            (owner, name, run, Some(attempt.parse().ok()?))
+        }
+        _ => return None,
+    };
+    (is_name(owner) && is_name(name)).then_some(())?;
+    Some((format!("{owner}/{name}"), run.parse().ok()?, attempt))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(url: &str) -> Option<(String, u64, Option<u64>)> {
-        RunPage::parse(url, "https://github.com").map(|page| (page.repository, page.run, page.attempt))
+        parse_page(url, "https://github.com")
     }
 
     #[test]

@@ -10,8 +10,6 @@ use konverge_http::BodyError;
 use konverge_rest::{Answer, ApiAddress, Exchange, MOST_BYTES};
 use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
 
-use crate::response::malformed;
-
 /// The path for GraphQL. On a GitHub Enterprise Server it is not below the REST API but beside it.
 pub(super) const GRAPHQL: &str = "/graphql";
 
@@ -65,7 +63,8 @@ pub(super) fn octocrab(http: reqwest::Client, address: ApiAddress, auth: AuthSta
 pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
     let failed = |error: octocrab::Error| unanswered(exchange.operation(), error);
     let request = exchange.request(exchange.path);
-    let request = request.map_err(|error| malformed(exchange.operation(), error))?;
+    let forge = ForgeKind::Github;
+    let request = request.map_err(|error| ForgeError::malformed(forge, exchange.operation(), error))?;
     let (parts, body) = octocrab.execute(request).await.map_err(failed)?.into_parts();
     let body = body.collect().await.map_err(failed)?;
     Ok(Answer {

@@ -2,60 +2,38 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use jiff::Timestamp;
 use konverge_base::retry;
 use konverge_forge::{ForgeError, ForgeKind};
-use konverge_rest::{Answer, TokenPermission};
+use konverge_rest::{Answer, TokenPermission, UNSAID};
 use serde_json::Value;
-
-/// The wait if GitLab limits requests and gives no time.
-const UNSAID: Duration = Duration::from_secs(60);
 
 /// The maximum wait that is accepted from a response.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Returns the error of a response, if its status is one. `need` is the token's scope and role for the request.
-pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
-    let status = answer.status;
-    if status.is_success() || status == StatusCode::NOT_MODIFIED {
-        return None;
-    }
-    let (forge, operation) = (ForgeKind::Gitlab, operation.to_owned());
+/// Returns the error of a response whose status is no success. `need` is the token's scope and role for the request.
+pub(super) fn error_of(operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError {
+    let forge = ForgeKind::Gitlab;
     let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let message = message(&json);
-    Some(match status.as_u16() {
+    match answer.status.as_u16() {
         429 => ForgeError::Limited {
             forge,
-            operation,
+            operation: operation.to_owned(),
             wait: wait(&answer.headers, Timestamp::now()),
         },
-        401 => ForgeError::Token { forge, operation },
-        403 => ForgeError::Forbidden {
-            forge,
-            operation,
-            permission: scope(&json).unwrap_or_else(|| need.0.to_owned()),
-        },
-        404 => ForgeError::NotFound {
-            forge,
-            operation,
-            permission: need.0.to_owned(),
-        },
-        400 | 413 | 422 if status == StatusCode::PAYLOAD_TOO_LARGE || message.contains("is too long") => {
-            ForgeError::TooLong { forge, operation }
+        status @ (400 | 413 | 422) if status == 413 || message.contains("is too long") => {
+            ForgeError::TooLong {
+                forge,
+                operation: operation.to_owned(),
+            }
         }
-        500..=599 => ForgeError::Server {
-            forge,
-            operation,
-            status: status.as_u16(),
-        },
-        other => ForgeError::Refused {
-            forge,
-            operation,
-            status: other,
-            message: message.chars().take(500).collect(),
-        },
-    })
+        status => {
+            let scope = scope(&json).filter(|_| status == 403);
+            answer.error(forge, operation, scope.as_deref().unwrap_or(need.0), &message)
+        }
+    }
 }
 
 /// Returns the message in an error response: a text, or as JSON a list of texts or texts by field.
@@ -90,7 +68,7 @@ fn wait(headers: &HeaderMap, now: Timestamp) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, StatusCode};
 
     use super::*;
 
@@ -100,7 +78,7 @@ mod tests {
             headers: HeaderMap::new(),
             body: body.to_owned(),
         };
-        error_of("POST /x", &answer, TokenPermission("the scope `api`")).unwrap()
+        error_of("POST /x", &answer, TokenPermission("the scope `api`"))
     }
 
     #[test]

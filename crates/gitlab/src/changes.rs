@@ -8,12 +8,12 @@ use std::{
 
 use async_trait::async_trait;
 use konverge_base::model::CommitId;
-use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest};
-use konverge_rest::{TokenPermission, co_authors, encoded};
+use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest, if_found};
+use konverge_rest::{RestClient, TokenPermission, co_authors, encoded};
 use serde::Deserialize;
 
 use crate::{
-    client::{Client, User, commit_id, malformed},
+    client::{Client, User},
     pages::PAGE,
 };
 
@@ -22,35 +22,41 @@ pub(super) const READ: TokenPermission = TokenPermission("the scope `api` and th
 /// The maximum number of commits. If there are more, the contributors are unknown.
 const MOST_COMMITS: usize = 1_000;
 
+/// A merge request, with the fields for changes and for proposals.
 #[derive(Deserialize)]
-struct MergeRequestBody {
-    iid: u64,
+pub(super) struct MergeRequestBody {
+    pub(super) iid: u64,
     author: Option<User>,
     /// The last head. It does not change when the branch moves after the merge. Missing while GitLab prepares a new
     /// merge request.
-    sha: Option<String>,
+    pub(super) sha: Option<String>,
     source_branch: String,
     target_branch: String,
     /// The project of the source branch. Missing if the fork was deleted.
-    source_project_id: Option<u64>,
-    target_project_id: u64,
+    pub(super) source_project_id: Option<u64>,
+    pub(super) target_project_id: u64,
     merge_commit_sha: Option<String>,
     squash_commit_sha: Option<String>,
-    state: String,
+    pub(super) state: String,
+    #[serde(default)]
+    pub(super) web_url: String,
+    #[serde(default)]
+    pub(super) title: String,
+    pub(super) description: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct CommitBody {
+pub(super) struct CommitBody {
     id: String,
     /// The parents. Empty in the list of a merge request's commits.
     #[serde(default)]
-    parent_ids: Vec<String>,
+    pub(super) parent_ids: Vec<String>,
     #[serde(default)]
-    author_email: String,
+    pub(super) author_email: String,
     #[serde(default)]
     committer_email: String,
     #[serde(default)]
-    message: String,
+    pub(super) message: String,
 }
 
 #[async_trait]
@@ -58,18 +64,16 @@ impl Changes for Client {
     async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
         let path = self.path(&format!("/merge_requests/{number}"));
         let raw: MergeRequestBody = self.rest.get(&path, READ).await?;
-        let pull = convert(&path, raw)?;
-        let mut pull = pull.ok_or_else(|| malformed(format!("GET {path}"), "it has no head"))?;
+        let pull = convert(&self.rest, &path, raw)?;
+        let headless = || self.rest.malformed(format!("GET {path}"), "it has no head");
+        let mut pull = pull.ok_or_else(headless)?;
         self.fill_in_fast_forwards(slice::from_mut(&mut pull)).await?;
         Ok(pull)
     }
 
     async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
         let path = format!("/repository/commits/{sha}/merge_requests");
-        match self.merge_requests(&path).await {
-            Err(ForgeError::NotFound { .. }) => Ok(Vec::new()),
-            answer => answer,
-        }
+        Ok(if_found(self.merge_requests(&path).await)?.unwrap_or_default())
     }
 
     async fn open_pull_requests_from(
@@ -94,7 +98,7 @@ impl Changes for Client {
             let source: Project = self.rest.get(&format!("/projects/{source}"), READ).await?;
             let namespace = source.path_with_namespace.rsplit_once('/');
             if namespace.is_some_and(|(of, _)| of.eq_ignore_ascii_case(owner)) {
-                found.extend(convert(&path, raw)?);
+                found.extend(convert(&self.rest, &path, raw)?);
             }
         }
         Ok(found)
@@ -138,7 +142,7 @@ impl Changes for Client {
         let branch: Branch = self.rest.get(&path, READ).await?;
         Ok(DefaultBranch {
             name: name.to_owned(),
-            tip: commit_id(&path, &branch.commit.id)?,
+            tip: self.rest.commit_id(&path, &branch.commit.id)?,
             protected: branch.protected,
         })
     }
@@ -153,14 +157,11 @@ impl Changes for Client {
         }
         let path = self.range_path(commit, tip);
         let listed: Vec<CommitBody> = self.list(&path, READ).await?;
-        let after = listed.iter().map(|one| commit_id(&path, &one.id));
+        let after = listed.iter().map(|one| self.rest.commit_id(&path, &one.id));
         let after: BTreeSet<CommitId> = after.collect::<Result<_, _>>()?;
         // For an unknown range GitLab returns an empty list, so the result must contain the tip.
         if commit != tip && !after.contains(tip) {
-            return Err(malformed(
-                format!("GET {path}"),
-                "the list does not have the head of the merge request",
-            ));
+            return Err(self.without_head(&path));
         }
         Ok(Some(after))
     }
@@ -176,11 +177,7 @@ impl Changes for Client {
         if found.iter().all(|one| one.commit != *head)
             && self.merge_base(base, head).await?.as_ref() != Some(head)
         {
-            let path = self.range_path(base, head);
-            return Err(malformed(
-                format!("GET {path}"),
-                "the list does not have the head of the merge request",
-            ));
+            return Err(self.without_head(&self.range_path(base, head)));
         }
         Ok(found)
     }
@@ -212,7 +209,7 @@ impl Client {
     async fn merge_base(&self, one: &CommitId, other: &CommitId) -> Result<Option<CommitId>, ForgeError> {
         let path = self.path(&format!("/repository/merge_base?refs[]={one}&refs[]={other}"));
         match self.rest.get::<CommitBody>(&path, READ).await {
-            Ok(base) => commit_id(&path, &base.id).map(Some),
+            Ok(base) => self.rest.commit_id(&path, &base.id).map(Some),
             Err(ForgeError::NotFound { .. }) => Ok(None),
             // GitLab responds with 400 if it does not have one of the commits.
             Err(ForgeError::Refused {
@@ -241,10 +238,12 @@ impl Client {
             next = found.next;
             if all.len() > MOST_COMMITS {
                 let cause = "too many commits to read, so their authors are unknown";
-                return Err(malformed(format!("GET {path}"), cause));
+                return Err(self.rest.malformed(format!("GET {path}"), cause));
             }
         }
-        all.into_iter().map(|raw| contribution(path, &raw)).collect()
+        all.into_iter()
+            .map(|raw| contribution(&self.rest, path, &raw))
+            .collect()
     }
 
     /// Reads merge requests, without those that have no head yet.
@@ -253,7 +252,7 @@ impl Client {
         let raw: Vec<MergeRequestBody> = self.list(&path, READ).await?;
         let found: Vec<Option<PullRequest>> = raw
             .into_iter()
-            .map(|raw| convert(&path, raw))
+            .map(|raw| convert(&self.rest, &path, raw))
             .collect::<Result<_, _>>()?;
         let mut found: Vec<PullRequest> = found.into_iter().flatten().collect();
         self.fill_in_fast_forwards(&mut found).await?;
@@ -269,16 +268,12 @@ impl Client {
             if !pull.merged || pull.merge_commit.is_some() {
                 continue;
             }
-            let tip = match tips.get(&pull.base_branch) {
-                Some(known) => known.clone(),
-                None => {
-                    let found = self.branch_tip(&pull.base_branch).await?;
-                    tips.insert(pull.base_branch.clone(), found.clone());
-                    found
-                }
-            };
-            if let Some(tip) = tip
-                && self.is_in(&pull.head, &tip).await?
+            if !tips.contains_key(&pull.base_branch) {
+                let tip = self.branch_tip(&pull.base_branch).await?;
+                tips.insert(pull.base_branch.clone(), tip);
+            }
+            if let Some(tip) = &tips[&pull.base_branch]
+                && self.is_in(&pull.head, tip).await?
             {
                 pull.merge_commit = Some(pull.head.clone());
             }
@@ -288,27 +283,22 @@ impl Client {
 
     /// Returns true if `tip` contains `commit`. False also if GitLab does not have the commit any more.
     async fn is_in(&self, commit: &CommitId, tip: &CommitId) -> Result<bool, ForgeError> {
-        match self.merge_base(commit, tip).await {
-            Err(ForgeError::NotFound { .. }) => Ok(false),
-            base => Ok(base?.as_ref() == Some(commit)),
-        }
+        let base = if_found(self.merge_base(commit, tip).await)?.flatten();
+        Ok(base.as_ref() == Some(commit))
     }
 
-    /// Returns the newest commit of a branch; `None` if the branch does not exist.
-    pub(super) async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
-        match self.branch(name).await {
-            Ok(branch) => Ok(Some(branch.tip)),
-            Err(ForgeError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// Returns the error for a list of commits that must have the head of its range, and does not.
+    fn without_head(&self, path: &str) -> ForgeError {
+        let cause = "the list does not have the head of the merge request";
+        self.rest.malformed(format!("GET {path}"), cause)
     }
 }
 
 /// Converts a merge request; `None` if it has no head yet. The state shows if it was merged, not the time of the
 /// merge: GitLab writes that time a moment later, and never for an imported merge request.
-fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, ForgeError> {
+fn convert(rest: &RestClient, path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, ForgeError> {
     let is_merged = raw.state == "merged";
-    let unreadable = |cause: &str| malformed(format!("GET {path}"), format!("!{}: {cause}", raw.iid));
+    let unreadable = |cause: &str| rest.malformed(format!("GET {path}"), format!("!{}: {cause}", raw.iid));
     let Some(sha) = raw.sha else {
         return if is_merged {
             Err(unreadable("it was merged without a head"))
@@ -316,7 +306,7 @@ fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, For
             Ok(None)
         };
     };
-    let head = commit_id(path, &sha)?;
+    let head = rest.commit_id(path, &sha)?;
     let merged_as = raw.merge_commit_sha.or(raw.squash_commit_sha);
     let merged_as = merged_as.filter(|_| is_merged);
     Ok(Some(PullRequest {
@@ -325,7 +315,7 @@ fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, For
         head,
         head_branch: raw.source_branch,
         base_branch: raw.target_branch,
-        merge_commit: merged_as.map(|sha| commit_id(path, &sha)).transpose()?,
+        merge_commit: merged_as.map(|sha| rest.commit_id(path, &sha)).transpose()?,
         merged: is_merged,
         // A merge request is `locked` while it is being merged.
         open: matches!(raw.state.as_str(), "opened" | "locked"),
@@ -334,18 +324,18 @@ fn convert(path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, For
 }
 
 /// Converts a commit. GitLab names no accounts, so only people whose address contains their account are included.
-fn contribution(path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError> {
+fn contribution(rest: &RestClient, path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError> {
     let named = [
         raw.author_email.to_lowercase(),
         raw.committer_email.to_lowercase(),
     ];
     let people = named.into_iter().chain(co_authors(&raw.message));
     Ok(Contribution {
-        commit: commit_id(path, &raw.id)?,
+        commit: rest.commit_id(path, &raw.id)?,
         parents: raw
             .parent_ids
             .iter()
-            .map(|parent| commit_id(path, parent))
+            .map(|parent| rest.commit_id(path, parent))
             .collect::<Result<_, _>>()?,
         people: people.filter_map(|address| login_of_address(&address)).collect(),
     })
@@ -365,6 +355,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::client::tests::silent;
 
     fn sha(digit: char) -> String {
         digit.to_string().repeat(40)
@@ -379,7 +370,7 @@ mod tests {
         for (key, value) in more.as_object().unwrap() {
             raw[key] = value.clone();
         }
-        convert("/x", serde_json::from_value(raw).unwrap())
+        convert(&silent().rest, "/x", serde_json::from_value(raw).unwrap())
     }
 
     #[test]
@@ -434,7 +425,7 @@ mod tests {
             "committer_email": "bob@acme.example",
             "message": "x\n\nCo-authored-by: Eve <7-eve.x@Users.noreply.gitlab.com>\nCo-authored-by: M <9-mallory@evil.example>\n",
         });
-        let found = contribution("/x", &serde_json::from_value(raw).unwrap()).unwrap();
+        let found = contribution(&silent().rest, "/x", &serde_json::from_value(raw).unwrap()).unwrap();
         assert_eq!(found.parents.len(), 2);
         let people: Vec<_> = found.people.iter().map(String::as_str).collect();
         assert_eq!(people, ["ada", "eve.x"]);

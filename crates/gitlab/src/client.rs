@@ -3,25 +3,15 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use async_trait::async_trait;
 use http::HeaderName;
-use konverge_base::{
-    error::SharedError,
-    model::{CommitId, InvalidId},
-    retry::RetryPolicy,
-};
-use konverge_forge::{ForgeError, ForgeKind};
-use konverge_rest::{
-    Answer, ApiAddress, Exchange, HttpApi, RestApi, RestClient, TokenPermission, check_token, encoded,
-};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
+use konverge_rest::{ApiAddress, HttpApi, RestClient, TokenPermission, check_token, encoded};
 use konverge_secrets::Secrets;
 use secrecy::SecretString;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 use crate::{answers, environment::OwnJob, note_target::NoteTarget};
 
@@ -62,12 +52,8 @@ pub(super) struct Learned {
 pub(super) struct Account {
     pub(super) username: String,
     /// The mail address in commits by the account.
-    #[serde(default)]
     pub(super) commit_email: Option<String>,
 }
-
-/// GitLab's REST API with a token.
-struct GitlabApi(HttpApi);
 
 impl Client {
     /// Creates a client for a project (`group/name`) at the base address of an API (`https://HOST/api/v4`). Adds
@@ -79,10 +65,10 @@ impl Client {
         secrets.learn(token);
         let address = ApiAddress::parse(api_url, HINT)?;
         check_token(token, HINT)?;
-        let api = HttpApi::new(ForgeKind::Gitlab, address, (TOKEN, token))?;
+        let api = HttpApi::new(ForgeKind::Gitlab, address, (TOKEN, token), answers::error_of)?;
         let server_url = api.server_url("/api/v4");
         Ok(Self {
-            rest: RestClient::new(Arc::new(GitlabApi(api)), secrets),
+            rest: RestClient::new(Arc::new(api), secrets),
             project: project.to_owned(),
             server_url,
             token: token.to_owned().into(),
@@ -92,25 +78,10 @@ impl Client {
         })
     }
 
-    /// Sets the retry policy, such as a short one for optional comments.
+    /// Sets how the requests are sent.
     #[must_use]
-    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
-        self.rest = self.rest.with_patience(patience);
-        self
-    }
-
-    /// Sets the deadline of an attempt.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.rest = self.rest.with_deadline(deadline);
-        self
-    }
-
-    /// Sets the token that is cancelled when the run is asked to stop. After that only seconds are left, so each call
-    /// gets a short time limit.
-    #[must_use]
-    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.rest = self.rest.with_stop(asked);
+    pub fn with_options(mut self, options: RequestOptions) -> Self {
+        self.rest = self.rest.with_options(options);
         self
     }
 
@@ -153,30 +124,11 @@ impl Client {
         let asked = || async {
             let account: Account = self.rest.get("/user", TokenPermission("the scope `api`")).await?;
             if account.username.is_empty() {
-                return Err(malformed("GET /user", "it has no username"));
+                return Err(self.rest.malformed("GET /user", "it has no username"));
             }
             Ok(account)
         };
         self.learned.account.get_or_try_init(asked).await
-    }
-}
-
-#[async_trait]
-impl RestApi for GitlabApi {
-    fn kind(&self) -> ForgeKind {
-        ForgeKind::Gitlab
-    }
-
-    fn base_path(&self) -> &str {
-        self.0.base_path()
-    }
-
-    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
-        self.0.send(exchange).await
-    }
-
-    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError> {
-        answers::error_of(operation, answer, need)
     }
 }
 
@@ -187,13 +139,21 @@ pub(super) struct User {
     pub(super) username: String,
 }
 
-/// Creates the error for a response of unexpected form.
-pub(super) fn malformed(operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
-    ForgeError::malformed(ForgeKind::Gitlab, operation, cause)
-}
+#[cfg(test)]
+pub(super) mod tests {
+    use konverge_secrets::HashKey;
 
-/// Parses a commit id in the response to a GET of `path`.
-pub(super) fn commit_id(path: &str, sha: &str) -> Result<CommitId, ForgeError> {
-    sha.parse()
-        .map_err(|error: InvalidId| malformed(format!("GET {path}"), error))
+    use super::*;
+
+    /// Creates a client for tests that send nothing.
+    pub(crate) fn silent() -> Client {
+        let secrets = Secrets::new(HashKey::random());
+        Client::new(
+            "https://gitlab.example/api/v4",
+            "acme/platform",
+            "a-token",
+            secrets,
+        )
+        .unwrap()
+    }
 }

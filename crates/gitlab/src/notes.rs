@@ -16,7 +16,6 @@ pub(super) struct NoteBody {
     /// True for notes that GitLab itself writes, for example after a push.
     #[serde(default)]
     pub(super) system: bool,
-    #[serde(default)]
     pub(super) updated_at: Option<Timestamp>,
 }
 

@@ -6,7 +6,7 @@ use konverge_forge::ForgeError;
 use konverge_rest::TokenPermission;
 use serde::de::DeserializeOwned;
 
-use crate::client::{Client, malformed};
+use crate::client::Client;
 
 /// The number of items on a page, which is GitLab's maximum.
 pub(super) const PAGE: usize = 100;
@@ -24,10 +24,8 @@ impl Client {
         let (mut all, mut next) = (Vec::new(), Some(1));
         while let Some(page) = next {
             if page > MOST_PAGES {
-                return Err(malformed(
-                    format!("GET {path}"),
-                    format!("more than {MOST_PAGES} pages"),
-                ));
+                let cause = format!("more than {MOST_PAGES} pages");
+                return Err(self.rest.malformed(format!("GET {path}"), cause));
             }
             let found = self.page(path, need, page).await?;
             all.extend(found.items);
@@ -48,7 +46,7 @@ impl Client {
         let answer = self.rest.repeatable(Method::GET, &path, None, need).await?;
         let items: Vec<T> = self.rest.read(&format!("GET {path}"), &answer)?;
         let next = next_page(&answer.headers, page, items.len())
-            .map_err(|cause| malformed(format!("GET {path}"), cause))?;
+            .map_err(|cause| self.rest.malformed(format!("GET {path}"), cause))?;
         Ok(Page { items, next })
     }
 }

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use konverge_base::model::CommitId;
-use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported};
-use konverge_rest::{TokenPermission, encoded};
+use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported, if_found};
+use konverge_rest::{RestClient, TokenPermission, encoded};
 use serde::Deserialize;
 
 use crate::{
     changes::READ,
-    client::{Client, User, commit_id},
+    client::{Client, User},
     without,
 };
 
@@ -34,7 +34,6 @@ struct Approvals {
 #[derive(Deserialize)]
 struct Approval {
     user: User,
-    #[serde(default)]
     approved_at: Option<Timestamp>,
 }
 
@@ -52,7 +51,6 @@ struct Member {
     state: String,
     access_level: u32,
     /// The state of the membership, such as `active` or `awaiting`. Only shown to some accounts.
-    #[serde(default)]
     membership_state: Option<String>,
 }
 
@@ -82,7 +80,7 @@ impl People for Client {
         }
         let of_versions = self.path(&format!("/merge_requests/{pr}/versions"));
         let versions: Vec<Version> = self.list(&of_versions, READ).await?;
-        let heads = Heads::read(&of_versions, &versions)?;
+        let heads = Heads::read(&self.rest, &of_versions, &versions)?;
         Ok(approved_by
             .into_iter()
             .filter_map(|approval| {
@@ -105,9 +103,8 @@ impl People for Client {
         };
         // `all` includes members through a group, also through an invited one.
         let path = self.path(&format!("/members/all/{id}"));
-        let member: Member = match self.rest.get(&path, READ).await {
-            Err(ForgeError::NotFound { .. }) => return Ok(Permission::None),
-            answer => answer?,
+        let Some(member) = if_found(self.rest.get::<Member>(&path, READ).await)? else {
+            return Ok(Permission::None);
         };
         Ok(match member.access_level {
             _ if !member.is_active(user) => Permission::None,
@@ -146,15 +143,9 @@ impl People for Client {
             return Ok(false);
         };
         // Without inherited members, because otherwise the owners of parent groups would be in every team.
-        match self
-            .rest
-            .get::<Member>(&format!("{group}/members/{id}"), GROUP)
-            .await
-        {
-            Ok(member) => Ok(member.is_active(user)),
-            Err(ForgeError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let path = format!("{group}/members/{id}");
+        let member = if_found(self.rest.get::<Member>(&path, GROUP).await)?;
+        Ok(member.is_some_and(|member| member.is_active(user)))
     }
 }
 
@@ -200,12 +191,12 @@ impl Client {
 struct Heads(Vec<(Timestamp, CommitId)>);
 
 impl Heads {
-    fn read(path: &str, versions: &[Version]) -> Result<Self, ForgeError> {
+    fn read(rest: &RestClient, path: &str, versions: &[Version]) -> Result<Self, ForgeError> {
         let mut heads = Vec::new();
         for version in versions {
             // A version without a head belongs to a branch that has no commits of its own.
             if let Some(sha) = &version.head_commit_sha {
-                heads.push((version.created_at, commit_id(path, sha)?));
+                heads.push((version.created_at, rest.commit_id(path, sha)?));
             }
         }
         heads.sort_by_key(|(since, _)| *since);
@@ -238,7 +229,7 @@ mod tests {
             version('b', "2026-11-29T11:00:00Z"),
             version('a', "2026-11-29T10:00:00Z"),
         ];
-        let heads = Heads::read("/x", &versions).unwrap();
+        let heads = Heads::read(&crate::client::tests::silent().rest, "/x", &versions).unwrap();
         let at = |time: &str| {
             let head = heads.at(time.parse().unwrap());
             head.map(|head| head.to_string().remove(0))

@@ -8,40 +8,22 @@ use http::Method;
 use konverge_base::model::{CommitId, InvalidId, RepoPath};
 use konverge_forge::{
     Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+    if_found,
 };
-use konverge_rest::{TokenPermission, encoded};
+use konverge_rest::{BranchFile, BranchFiles, TokenPermission, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    changes::READ,
-    client::{Client, commit_id, malformed},
+    changes::{CommitBody, MergeRequestBody, READ},
+    client::Client,
     quick_actions::disarmed,
 };
 
 const WRITE: TokenPermission = TokenPermission("the scope `api` and the role Developer");
 
-/// The maximum number of our commits on a branch. There is one for each change of the proposed files.
-const MOST_COMMITS: usize = 20;
-
-#[derive(Deserialize)]
-struct ProposalBody {
-    iid: u64,
-    #[serde(default)]
-    web_url: String,
-    state: String,
-    #[serde(default)]
-    sha: Option<String>,
-    source_project_id: Option<u64>,
-    target_project_id: u64,
-    #[serde(default)]
-    title: String,
-    #[serde(default)]
-    description: Option<String>,
-}
-
-impl From<ProposalBody> for ProposedPullRequest {
-    fn from(raw: ProposalBody) -> Self {
+impl From<MergeRequestBody> for ProposedPullRequest {
+    fn from(raw: MergeRequestBody) -> Self {
         Self {
             node: raw.iid.to_string(),
             number: raw.iid,
@@ -55,74 +37,17 @@ impl From<ProposalBody> for ProposedPullRequest {
     }
 }
 
-/// The fields of a commit that proposals need.
-#[derive(Deserialize)]
-struct CommitBody {
-    message: String,
-    author_email: String,
-    #[serde(default)]
-    parent_ids: Vec<String>,
-}
-
 #[derive(Deserialize)]
 struct ChangedFile {
     old_path: String,
     new_path: String,
 }
 
-/// A file on a branch.
-struct BranchFile {
-    content: Vec<u8>,
-    /// The last commit that changed the file.
-    last_commit: String,
-}
-
 #[async_trait]
 impl Proposals for Client {
     async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
         let tip = self.branch_tip(commit.branch).await?;
-        let start = tip.as_ref().unwrap_or(commit.base);
-        let is_own = match &tip {
-            Some(tip) => self.is_own(&commit, tip).await?,
-            None => false,
-        };
-        // A run that was killed early may have left a branch without a commit. The tip of such a branch is a commit
-        // of the base, so it contains nobody's work and may be used.
-        let is_fresh =
-            || async { Ok::<_, ForgeError>(self.commits_after(start, commit.base).await?.is_some()) };
-        if !is_own && start != commit.base && !is_fresh().await? {
-            return Ok(CommittedFiles::Conflict);
-        }
-        let there = self.files(start, commit.files).await?;
-        if is_own && have(&there, commit.files) {
-            return Ok(CommittedFiles::Present(start.clone()));
-        }
-        match self.write_files(&commit, tip.is_none(), &there).await {
-            // Somebody may have pushed between the check of the branch and the write, so the new commit's ancestors
-            // are checked too.
-            Ok(made) if self.is_own(&commit, &made).await? => Ok(CommittedFiles::Committed(made)),
-            Ok(_) => Ok(CommittedFiles::Conflict),
-            // Either somebody else wrote first, or our request succeeded and its response was lost. The tip of the
-            // branch shows which.
-            Err(error)
-                if error.is_uncertain() || matches!(error, ForgeError::Refused { status: 400, .. }) =>
-            {
-                match self.branch_tip(commit.branch).await? {
-                    now if now == tip => Err(error),
-                    Some(now) => {
-                        let there = self.files(&now, commit.files).await?;
-                        let done = self.is_own(&commit, &now).await? && have(&there, commit.files);
-                        Ok(if done {
-                            CommittedFiles::Committed(now)
-                        } else {
-                            CommittedFiles::Conflict
-                        })
-                    }
-                    None => Ok(CommittedFiles::Conflict),
-                }
-            }
-            Err(error) => Err(error),
-        }
+        self.commit_to(commit, tip).await
     }
 
     async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
@@ -130,8 +55,8 @@ impl Proposals for Client {
             "/merge_requests?scope=all&state=all&order_by=created_at&sort=asc&source_branch={}",
             encoded(branch)
         ));
-        let all: Vec<ProposalBody> = self.list(&path, READ).await?;
-        let is_home = |raw: &ProposalBody| raw.source_project_id == Some(raw.target_project_id);
+        let all: Vec<MergeRequestBody> = self.list(&path, READ).await?;
+        let is_home = |raw: &MergeRequestBody| raw.source_project_id == Some(raw.target_project_id);
         let found = all.into_iter().filter(is_home).map(ProposedPullRequest::from);
         let mut found: Vec<_> = found.collect();
         found.sort_by_key(|pull| std::cmp::Reverse(pull.number));
@@ -145,14 +70,11 @@ impl Proposals for Client {
         title: &str,
         body: &str,
     ) -> Result<ProposedPullRequest, ForgeError> {
-        let open = || async {
-            let all = self.proposals_of(branch).await?;
-            Ok(all.into_iter().find(|pull| pull.open))
-        };
+        let open = || self.open_proposal_of(branch);
         let pull = json!({
             "title": title, "source_branch": branch, "target_branch": base, "description": disarmed(body),
         });
-        let convert = <ProposedPullRequest as From<ProposalBody>>::from;
+        let convert = <ProposedPullRequest as From<MergeRequestBody>>::from;
         let path = self.path("/merge_requests");
         match self.rest.create(&path, &pull, WRITE, convert, open).await {
             Err(error @ ForgeError::Refused { status: 409, .. }) => open().await?.ok_or(error),
@@ -205,24 +127,10 @@ impl Proposals for Client {
     }
 }
 
-impl Client {
-    /// Returns true if a branch has only our commits after a commit of the base.
-    async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
-        let mut at = tip.clone();
-        for _ in 0..MOST_COMMITS {
-            let Some(parent) = self.parent_of_own(commit, &at).await? else {
-                return Ok(false);
-            };
-            if parent == *commit.base || self.commits_after(&parent, commit.base).await?.is_some() {
-                return Ok(true);
-            }
-            at = parent;
-        }
-        Ok(false)
-    }
+#[async_trait]
+impl BranchFiles for Client {
+    const CHANGED: u16 = 400;
 
-    /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message
-    /// and address, so the commit must also change only the proposed files.
     async fn parent_of_own(
         &self,
         commit: &FilesCommit<'_>,
@@ -246,48 +154,32 @@ impl Client {
             .iter()
             .all(|file| is_meant(&file.old_path) && is_meant(&file.new_path));
         if is_own {
-            commit_id(&path, parent).map(Some)
+            self.rest.commit_id(&path, parent).map(Some)
         } else {
             Ok(None)
         }
     }
 
-    /// Reads the files at a commit; `None` for a file that does not exist.
-    async fn files(
-        &self,
-        commit: &CommitId,
-        files: &[(RepoPath, String)],
-    ) -> Result<Vec<Option<BranchFile>>, ForgeError> {
+    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>, ForgeError> {
         #[derive(Deserialize)]
         struct Contents {
             content: String,
             last_commit_id: String,
         }
-        let mut found = Vec::new();
-        for (path, _) in files {
-            let path = self.path(&format!(
-                "/repository/files/{}?ref={commit}",
-                encoded(path.as_str())
-            ));
-            found.push(match self.rest.get::<Contents>(&path, READ).await {
-                Ok(Contents {
-                    content,
-                    last_commit_id,
-                }) => Some(BranchFile {
-                    content: STANDARD
-                        .decode(content)
-                        .map_err(|error| malformed(format!("GET {path}"), error))?,
-                    last_commit: last_commit_id,
-                }),
-                Err(ForgeError::NotFound { .. }) => None,
-                Err(error) => return Err(error),
-            });
-        }
-        Ok(found)
+        let path = self.path(&format!(
+            "/repository/files/{}?ref={commit}",
+            encoded(path.as_str())
+        ));
+        let Some(found) = if_found(self.rest.get::<Contents>(&path, READ).await)? else {
+            return Ok(None);
+        };
+        let content = STANDARD.decode(found.content);
+        Ok(Some(BranchFile {
+            content: content.map_err(|error| self.rest.malformed(format!("GET {path}"), error))?,
+            version: found.last_commit_id,
+        }))
     }
 
-    /// Commits files to the tip of the branch, or to a new branch. GitLab refuses the request if a file has changed
-    /// since it was read.
     async fn write_files(
         &self,
         commit: &FilesCommit<'_>,
@@ -305,7 +197,7 @@ impl Client {
                 Some(there) => {
                     // GitLab refuses the update if somebody has changed the file since this commit.
                     action["action"] = json!("update");
-                    action["last_commit_id"] = json!(there.last_commit);
+                    action["last_commit_id"] = json!(there.version);
                 }
                 None => action["action"] = json!("create"),
             }
@@ -323,16 +215,6 @@ impl Client {
         let made: Made = self.rest.post_once(&path, &body, WRITE).await?;
         made.id
             .parse()
-            .map_err(|error: InvalidId| malformed(format!("POST {path}"), error))
+            .map_err(|error: InvalidId| self.rest.malformed(format!("POST {path}"), error))
     }
-}
-
-/// Returns true if all files already have their new contents.
-fn have(there: &[Option<BranchFile>], files: &[(RepoPath, String)]) -> bool {
-    let mut pairs = there.iter().zip(files);
-    pairs.all(|(there, (_, content))| {
-        there
-            .as_ref()
-            .is_some_and(|there| there.content == content.as_bytes())
-    })
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 use konverge_forge::{
     Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing,
-    StatusState, StickyComments as _, one_line,
+    StatusState, StickyComments as _, if_found, one_line,
 };
 use konverge_rest::{TokenPermission, encoded};
 use serde::Deserialize;
@@ -19,9 +19,7 @@ use crate::{
     quick_actions::disarmed,
 };
 
-const READ: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
-const NOTES: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
-const ISSUES: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
+const REPORTER: TokenPermission = TokenPermission("the scope `api` and the role Reporter");
 const STATUSES: TokenPermission =
     TokenPermission("the scope `api`, the role Developer, and at a protected branch the right to push");
 
@@ -31,9 +29,7 @@ struct StatusBody {
     name: String,
     status: String,
     author: Option<User>,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     target_url: Option<String>,
 }
 
@@ -62,7 +58,6 @@ struct IssueBody {
     state: String,
     #[serde(default)]
     created_at: String,
-    #[serde(default)]
     description: Option<String>,
     author: Option<User>,
     #[serde(default)]
@@ -90,14 +85,10 @@ impl Publishing for Client {
         &self,
         number: u64,
         since: Option<Timestamp>,
-        access: CommentAccess,
+        _: CommentAccess,
     ) -> Result<Vec<Comment>, ForgeError> {
-        let need = match access {
-            CommentAccess::Read => READ,
-            CommentAccess::Write => NOTES,
-        };
         let path = format!("{}?order_by=created_at&sort=asc", self.notes_path(number));
-        let notes: Vec<NoteBody> = self.list(&path, need).await?;
+        let notes: Vec<NoteBody> = self.list(&path, REPORTER).await?;
         // GitLab has no filter for the time, so the notes are filtered here.
         let is_meant = |note: &NoteBody| {
             let is_new = since.is_none_or(|since| note.updated_at.is_none_or(|at| at >= since));
@@ -113,17 +104,12 @@ impl Publishing for Client {
         marker: &CommentMarker,
         body: &str,
     ) -> Result<Comment, ForgeError> {
-        let find = || async {
-            let ours = self.own_comments(number, marker, None).await?.current;
-            Ok(ours
-                .into_iter()
-                .find(|comment| comment.marker().as_ref() == Some(marker)))
-        };
+        let find = || self.comment_of(number, marker);
         let note = json!({"body": disarmed(body)});
         let path = self.notes_path(number);
         let made = self
             .rest
-            .create(&path, &note, NOTES, NoteBody::into_comment, find)
+            .create(&path, &note, REPORTER, NoteBody::into_comment, find)
             .await?;
         Ok(self.placed(number, made))
     }
@@ -131,26 +117,23 @@ impl Publishing for Client {
     async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
         let (number, path) = self.place_of(id)?;
         let note = json!({"body": disarmed(body)});
-        let written: NoteBody = self.rest.set(Method::PUT, &path, &note, NOTES).await?;
+        let written: NoteBody = self.rest.set(Method::PUT, &path, &note, REPORTER).await?;
         Ok(self.placed(number, written.into_comment()))
     }
 
     async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
         let (_, path) = self.place_of(id)?;
-        match self.rest.repeatable(Method::DELETE, &path, None, NOTES).await {
-            // An earlier attempt whose response was lost has deleted it.
-            Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        // If it is not found, an earlier attempt whose response was lost has deleted it.
+        if_found(self.rest.repeatable(Method::DELETE, &path, None, REPORTER).await).map(drop)
     }
 
     async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
-        let raw = self.list(&self.statuses_path(sha), READ).await?;
+        let raw = self.list(&self.statuses_path(sha), REPORTER).await?;
         self.own_statuses(raw).await
     }
 
     async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
-        let page = self.page(&self.statuses_path(sha), READ, 1).await?;
+        let page = self.page(&self.statuses_path(sha), REPORTER, 1).await?;
         self.own_statuses(page.items).await
     }
 
@@ -196,7 +179,7 @@ impl Publishing for Client {
             "/issues?scope=all&state=all&order_by=created_at&sort=asc&labels={}",
             encoded(label)
         ));
-        let raw: Vec<IssueBody> = self.list(&path, ISSUES).await?;
+        let raw: Vec<IssueBody> = self.list(&path, REPORTER).await?;
         let labelled = raw
             .into_iter()
             .filter(|raw| raw.labels.iter().any(|one| one == label));
@@ -211,14 +194,10 @@ impl Publishing for Client {
         body: &str,
     ) -> Result<(), ForgeError> {
         let issue = json!({"title": title, "description": disarmed(body), "labels": label});
-        let find = || async {
-            let kept = self.kept_issues(label).await?;
-            let made = kept.iter().any(|issue| issue.marker == *marker);
-            Ok(made.then_some(None))
-        };
+        let find = || async { Ok(self.has_issue(label, marker).await?.then_some(None)) };
         let made: Option<IssueBody> = self
             .rest
-            .create(&self.path("/issues"), &issue, ISSUES, Some::<IssueBody>, find)
+            .create(&self.path("/issues"), &issue, REPORTER, Some::<IssueBody>, find)
             .await?;
         match made {
             // If the token may not set labels, GitLab drops the label without an error. Then the issue could never
@@ -226,7 +205,7 @@ impl Publishing for Client {
             Some(made) if made.labels.iter().all(|one| one != label) => Err(ForgeError::Forbidden {
                 forge: ForgeKind::Gitlab,
                 operation: format!("label issue #{}", made.iid),
-                permission: ISSUES.0.to_owned(),
+                permission: REPORTER.0.to_owned(),
             }),
             _ => Ok(()),
         }
@@ -272,11 +251,8 @@ impl Client {
     /// Sets fields of an issue. Returns false if the issue was deleted in the meantime.
     async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
         let path = self.path(&format!("/issues/{number}"));
-        match self.rest.set::<Value>(Method::PUT, &path, fields, ISSUES).await {
-            Ok(_) => Ok(true),
-            Err(ForgeError::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let edited = self.rest.set::<Value>(Method::PUT, &path, fields, REPORTER).await;
+        Ok(if_found(edited)?.is_some())
     }
 }
 

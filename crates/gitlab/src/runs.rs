@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, JobInfo, Runs};
+use konverge_base::error::SharedError;
+use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, JobInfo, Runs, if_found};
 use konverge_rest::{TokenPermission, encoded};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::{
     changes::READ,
-    client::{Client, User, malformed},
+    client::{Client, User},
     environment::is_project,
     job::pipeline_of_page,
     without,
@@ -39,9 +40,7 @@ struct PipelineBody {
     #[serde(default)]
     web_url: String,
     /// The name of the pipeline: the evaluated `workflow: name:`.
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
     user: Option<User>,
 }
 
@@ -109,11 +108,7 @@ impl Runs for Client {
     }
 
     async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
-        match self.pipeline(run).await {
-            Ok(found) => Ok(Some(found.into())),
-            Err(ForgeError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(if_found(self.pipeline(run).await)?.map(DispatchedRun::from))
     }
 
     fn starters_may_push(&self) -> bool {
@@ -128,7 +123,8 @@ impl Runs for Client {
         let starter = pipeline.user.map(|user| user.username);
         starter.ok_or_else(|| {
             let path = self.path(&format!("/pipelines/{}", job.run_id));
-            malformed(format!("GET {path}"), "it does not say who started the pipeline")
+            let cause = "it does not say who started the pipeline";
+            self.rest.malformed(format!("GET {path}"), cause)
         })
     }
 
@@ -149,13 +145,11 @@ impl Runs for Client {
         // A retry is another job with the same name. A set is used, because pages may overlap while jobs are added.
         let of_name = jobs.iter().filter(|one| one.name == own.name);
         let until: BTreeSet<u64> = of_name.map(|one| one.id).filter(|id| *id <= own.id).collect();
+        let malformed = |cause: SharedError| self.rest.malformed(format!("GET {path}"), cause);
         if !until.contains(&own.id) {
-            return Err(malformed(
-                format!("GET {path}"),
-                "the list does not have this job",
-            ));
+            return Err(malformed("the list does not have this job".into()));
         }
-        u32::try_from(until.len()).map_err(|error| malformed(format!("GET {path}"), error))
+        u32::try_from(until.len()).map_err(|error| malformed(error.into()))
     }
 
     fn server_time(&self) -> Option<Timestamp> {
@@ -170,10 +164,8 @@ impl Client {
         #[derive(Deserialize)]
         struct Project {
             /// The minimum role for starting a pipeline with variables. Only shown to maintainers.
-            #[serde(default)]
             ci_pipeline_variables_minimum_override_role: Option<String>,
             /// The older form of the setting. If it is false, the role has no effect.
-            #[serde(default)]
             restrict_user_defined_variables: Option<bool>,
         }
         let path = self.path("");
@@ -201,7 +193,6 @@ impl Client {
         #[derive(Deserialize)]
         struct Schedule {
             /// The variables of the schedule. Missing if the token may not see them.
-            #[serde(default)]
             variables: Option<Vec<IgnoredAny>>,
         }
         let schedules: Vec<Listed> = self.list(&self.path("/pipeline_schedules"), SETTINGS).await?;
@@ -215,10 +206,9 @@ impl Client {
         }
         for Listed { id } in schedules {
             let path = self.path(&format!("/pipeline_schedules/{id}"));
-            let schedule: Schedule = match self.rest.get(&path, SETTINGS).await {
+            let Some(schedule) = if_found(self.rest.get::<Schedule>(&path, SETTINGS).await)? else {
                 // The schedule was deleted in the meantime.
-                Err(ForgeError::NotFound { .. }) => continue,
-                answer => answer?,
+                continue;
             };
             match schedule.variables {
                 Some(variables) if variables.is_empty() => {}

@@ -36,16 +36,19 @@ pub(crate) fn checked(
         _ => owner.leave_out(keyword, 1),
     };
     let is_text = matches!(kind, ModelType::Str | ModelType::Literals(_)) || is_mixed;
-    add(
-        is_text,
-        "minLength",
-        count("minLength").map(ValueCheck::MinLength),
-    );
-    add(
-        is_text,
-        "maxLength",
-        count("maxLength").map(ValueCheck::MaxLength),
-    );
+    let is_list = matches!(kind, ModelType::List(_));
+    let is_map = matches!(kind, ModelType::Map(_));
+    let counts: [(bool, &str, fn(u64) -> ValueCheck); 6] = [
+        (is_text, "minLength", ValueCheck::MinLength),
+        (is_text, "maxLength", ValueCheck::MaxLength),
+        (is_list, "minItems", ValueCheck::MinItems),
+        (is_list, "maxItems", ValueCheck::MaxItems),
+        (is_map, "minProperties", ValueCheck::MinItems),
+        (is_map, "maxProperties", ValueCheck::MaxItems),
+    ];
+    for (applies, keyword, check) in counts {
+        add(applies, keyword, count(keyword).map(check));
+    }
     let pattern = fields
         .get("pattern")
         .and_then(Value::as_str)
@@ -78,20 +81,6 @@ pub(crate) fn checked(
         kind == ModelType::Int,
         "multipleOf",
         step.map(ValueCheck::MultipleOf),
-    );
-    let is_list = matches!(kind, ModelType::List(_));
-    add(is_list, "minItems", count("minItems").map(ValueCheck::MinItems));
-    add(is_list, "maxItems", count("maxItems").map(ValueCheck::MaxItems));
-    let is_map = matches!(kind, ModelType::Map(_));
-    add(
-        is_map,
-        "minProperties",
-        count("minProperties").map(ValueCheck::MinItems),
-    );
-    add(
-        is_map,
-        "maxProperties",
-        count("maxProperties").map(ValueCheck::MaxItems),
     );
     let is_scalar = matches!(kind, ModelType::Bool | ModelType::Int | ModelType::Str);
     add(
@@ -194,4 +183,10 @@ fn number(value: &Value) -> Option<String> {
 
 pub(crate) fn is_true(fields: &Fields, name: &str) -> bool {
     fields.get(name) == Some(&Value::Bool(true))
+}
+
+/// Returns a text, or an empty one.
+pub(crate) fn text(fields: &Fields, name: &str) -> String {
+    let text = fields.get(name).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::{MOST_LEVELS, MOST_PROPERTIES, ModelError},
-    json_checks::{ServerRules, checked, is_true, string_literals},
+    json_checks::{ServerRules, checked, is_true, string_literals, text},
     required,
     schema::{ModelObject, ModelProperty, ModelType, ModelValue, Presence},
 };
@@ -377,14 +377,6 @@ fn is_two_types(parts: &Value) -> bool {
             .is_some_and(|fields| fields.len() == 1 && fields.contains_key("type"))
     };
     parts.as_array().is_some_and(|parts| parts.iter().all(only_type))
-}
-
-fn text(fields: &Fields, name: &str) -> String {
-    fields
-        .get(name)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
 }
 
 /// Returns true for a default without meaning: the OpenAPI documents of built-in kinds give many properties Go's

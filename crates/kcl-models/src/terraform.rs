@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::{MOST_LEVELS, MOST_PROPERTIES, ModelError},
+    json_checks::{is_true, text},
     names::{package_segment, schema_name},
     schema::{
         ModelObject, ModelProperty, ModelRoot, ModelType, ModelValue, PackageName, Presence, SchemaName,
@@ -116,7 +117,7 @@ impl BlockReader {
             let fields = attribute
                 .as_object()
                 .ok_or_else(|| self.form("an attribute must be a mapping"))?;
-            let is = |keyword: &str| fields.get(keyword) == Some(&Value::Bool(true));
+            let is = |keyword: &str| is_true(fields, keyword);
             // An attribute that is only `computed` is set by the provider.
             if is("required") || is("optional") {
                 let kind = self.attribute_type(fields, object)?;
@@ -256,14 +257,6 @@ fn or_text(kind: ModelType) -> ModelType {
     ModelType::Union(vec![kind, ModelType::Str])
 }
 
-fn text(fields: &Fields, name: &str) -> String {
-    fields
-        .get(name)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
-}
-
 /// Returns the description, with further facts about the attribute.
 fn doc(fields: &Fields) -> String {
     let mut doc = text(fields, "description");
@@ -273,7 +266,7 @@ fn doc(fields: &Fields) -> String {
         ("write_only", "Write-only: the state does not keep it."),
         ("computed", "The provider sets it if it is absent."),
     ] {
-        if fields.get(keyword) == Some(&Value::Bool(true)) {
+        if is_true(fields, keyword) {
             doc.push('\n');
             doc.push_str(about);
         }

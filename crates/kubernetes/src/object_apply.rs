@@ -153,13 +153,7 @@ async fn delete_object(
     if let Some(seen) = seen {
         delete::delete(task, seen, Dependents::Go).await?;
     }
-    Ok(AppliedResource {
-        id: task.id().clone(),
-        recorded: None,
-        live: None,
-        sensitive: Vec::new(),
-        waiting: None,
-    })
+    Ok(AppliedResource::unread(task.id().clone(), None))
 }
 
 /// Deletes the object that a new one replaces. Its dependents are kept if its volume claims can be expanded

@@ -1,6 +1,6 @@
 //! The reasons why a query gives no measurement.
 
-use konverge_base::error::{ErrorKind, SharedError, UserError};
+use konverge_base::error::SharedError;
 
 /// The error of a query. Its text never contains the address or the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,40 +60,4 @@ pub enum MetricsError {
     /// The expression has a type that is never a single number.
     #[error("the expression evaluates to a {kind}, not to a number")]
     NotANumber { kind: &'static str },
-}
-
-impl MetricsError {
-    /// Returns an instruction for the user.
-    fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Address { .. } => Some(
-                "use an address such as `https://prometheus.example.com`, without a user, password or query; http:// is allowed only for this machine",
-            ),
-            Self::Token | Self::Unauthorized { .. } => {
-                Some("set the variable of the token from a secret in the job's `env:`")
-            }
-            Self::Redirect { .. } | Self::Invalid { .. } | Self::Status { .. } => {
-                Some("use the address below which Prometheus serves `/api/v1/query`")
-            }
-            Self::Expression => Some("write an expression of PromQL, and a time such as `10m`"),
-            Self::TooLarge { .. } => Some("aggregate the expression to one number, such as by `sum(…)`"),
-            Self::NotANumber { kind: "matrix" } => {
-                Some("use a function over the range, such as `rate(…[5m])`")
-            }
-            Self::NotANumber { .. } => Some("use an expression that evaluates to one number"),
-            Self::Refused { .. } => Some("try the expression in Prometheus' own page"),
-            Self::Slow { .. } | Self::Unreachable { .. } | Self::Client { .. } | Self::Warned { .. } => None,
-        }
-    }
-}
-
-impl From<MetricsError> for UserError {
-    fn from(error: MetricsError) -> Self {
-        let hint = error.hint();
-        let failure = Self::from_error(ErrorKind::Config, error);
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    }
 }

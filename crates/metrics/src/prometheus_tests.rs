@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use konverge_base::error::UserError;
+use konverge_base::error::chain;
 use konverge_testkit::prometheus::{CannedAnswer, FakePrometheus, PrometheusServer};
 
 use crate::{Measurement, MetricsError, Prometheus, prometheus::ANSWER_BYTES};
@@ -100,7 +100,7 @@ async fn ask(answer: CannedAnswer) -> Result<Measurement, MetricsError> {
     let found = prometheus.query("up", None).await;
     assert_eq!(fake.seen().len(), 1, "it is asked once: {found:?}");
     if let Err(error) = &found {
-        let shown = format!("{error} {error:?} {:?}", UserError::from(error.clone()).body());
+        let shown = format!("{} {error:?}", chain(error));
         assert!(!shown.contains(TOKEN), "{shown}");
         assert!(!shown.contains("127.0.0.1"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");

@@ -66,21 +66,11 @@ pub(crate) fn refusal(
         _ => None,
     };
     if let Some(codes) = chat
-        && let Err(NotifyError::Rejected {
-            name,
-            code,
-            says,
-            hint,
-            wait,
-        }) = codes.read(name, body)
+        && let Err(mut error) = codes.read(name, body)
+        && let NotifyError::Rejected { wait, .. } = &mut error
     {
-        return NotifyError::Rejected {
-            name,
-            code,
-            says,
-            hint,
-            wait: limit(wait.unwrap_or(codes.wait)).or(wait),
-        };
+        *wait = limit(wait.unwrap_or(codes.wait)).or(*wait);
+        return error;
     }
     NotifyError::Refused {
         name: name.to_owned(),

@@ -48,22 +48,16 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
         let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));
         let title = format!("Konverge: {}", shown.title);
         let mut text = format!("**Konverge** {}: {}\n", shown.repository, shown.title);
-        for stack in &shown.stacks {
-            text.push_str(&format!("\n- {stack}"));
-        }
-        if let Some(line) = &shown.more {
-            text.push_str(&format!("\n- {line}"));
-        }
-        if let Some(url) = message.link() {
-            text.push_str(&format!("\n\n[{}]({url})", wording::link(rendering.language)));
-        }
+        let lines = shown.stacks.into_iter().chain(shown.more);
+        text.extend(lines.map(|line| format!("\n- {line}")));
+        let label = wording::link(rendering.language);
+        text.extend(message.link().map(|url| format!("\n\n[{label}]({url})")));
         let members = rendering.mention.iter().filter(|member| *member != "all");
         let (mobiles, users): (Vec<_>, Vec<_>) =
             members.partition(|member| member.chars().all(|c| c.is_ascii_digit() || "+-".contains(c)));
         // DingTalk mentions only people whose number or id is also in the text.
-        for member in mobiles.iter().chain(&users) {
-            text.push_str(&format!("\n\n@{member}"));
-        }
+        let members = mobiles.iter().chain(&users);
+        text.extend(members.map(|member| format!("\n\n@{member}")));
         let everybody = rendering.mention.iter().any(|member| member == "all");
         json!({
             "msgtype": "markdown",

@@ -71,15 +71,10 @@ pub(crate) fn text(message: &Notification, rendering: &Rendering<'_>) -> String 
     message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));
         let mut text = format!("{}: {}\n", shown.repository, shown.title);
-        for stack in &shown.stacks {
-            text.push_str(&format!("\n- {stack}"));
-        }
-        if let Some(line) = &shown.more {
-            text.push_str(&format!("\n{line}"));
-        }
-        if let Some(url) = message.link() {
-            text.push_str(&format!("\n\n{}: {url}", wording::link(rendering.language)));
-        }
+        text.extend(shown.stacks.iter().map(|stack| format!("\n- {stack}")));
+        text.extend(shown.more.map(|line| format!("\n{line}")));
+        let label = wording::link(rendering.language);
+        text.extend(message.link().map(|url| format!("\n\n{label}: {url}")));
         text.push('\n');
         text
     })

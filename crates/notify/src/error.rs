@@ -107,9 +107,6 @@ impl From<NotifyError> for UserError {
             _ => None,
         };
         let failure = UserError::new(ErrorKind::Config, error.to_string());
-        match hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        hint.into_iter().fold(failure, UserError::hint)
     }
 }

@@ -20,9 +20,7 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
         for stack in message.stacks.iter().take(named) {
             text.push_str(&format!("\n• `{}`", code(&(rendering.mask)(stack.as_str()))));
         }
-        if let Some(line) = shown.more {
-            text.push_str(&format!("\n{line}"));
-        }
+        text.extend(shown.more.map(|line| format!("\n{line}")));
         for member in rendering.mention {
             text.push_str(&match member.as_str() {
                 "all" => "\n<!channel>".to_owned(),

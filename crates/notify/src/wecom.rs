@@ -28,21 +28,15 @@ pub(crate) fn body(message: &Notification, rendering: &Rendering<'_>) -> String 
     let text = message.fit(LIMIT, |named| {
         let shown = message.text(rendering.language, named, &|name| inert(&(rendering.mask)(name)));
         let mut text = format!("Konverge {}: {}", shown.repository, shown.title);
-        for stack in &shown.stacks {
-            text.push_str(&format!("\n- {stack}"));
-        }
-        if let Some(line) = &shown.more {
-            text.push_str(&format!("\n{line}"));
-        }
-        if let Some(url) = message.link() {
-            text.push_str(&format!("\n{} {url}", wording::link(rendering.language)));
-        }
+        text.extend(shown.stacks.iter().map(|stack| format!("\n- {stack}")));
+        text.extend(shown.more.map(|line| format!("\n{line}")));
+        let label = wording::link(rendering.language);
+        text.extend(message.link().map(|url| format!("\n{label} {url}")));
         text
     });
-    let members = rendering.mention.iter().map(|member| match member.as_str() {
-        "all" => "@all",
-        member => member,
-    });
-    let members: Vec<_> = members.collect();
+    let members = rendering.mention.iter();
+    let members: Vec<_> = members
+        .map(|member| if member == "all" { "@all" } else { member.as_str() })
+        .collect();
     json!({"msgtype": "text", "text": {"content": text, "mentioned_list": members}}).to_string()
 }

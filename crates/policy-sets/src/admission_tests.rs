@@ -33,7 +33,7 @@ fn findings_for(text: &str, id: &str, (before, after): (Option<Value>, Option<Va
         _ => Action::Replace,
     };
     let change = FieldChange {
-        path: String::new(),
+        path: "".into(),
         from: before,
         to: after,
         origin: ChangeOrigin::Change,

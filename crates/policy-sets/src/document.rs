@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use konverge_base::model::{
     Digest, FieldPath, ResourceId,
-    field_path::{self, item_index},
+    field_path::item_index,
     masked_value,
     plan::{Action, FieldChange, ResourcePlan, StackPlan},
     plan_document::{
@@ -131,7 +131,7 @@ fn document_change(change: &FieldChange) -> DocumentChange {
 
 /// Returns the resource before and after the change, with marker values for secrets and unknown values.
 fn before_and_after(plan: &ResourcePlan, wanted: Option<&DesiredResource>) -> (Option<Value>, Option<Value>) {
-    if let Some(whole) = plan.changes.iter().find(|change| change.path.is_empty()) {
+    if let Some(whole) = plan.changes.iter().find(|change| change.path.is_root()) {
         let after = whole.to.clone();
         return match plan.action {
             Action::Delete | Action::Forget => (whole.from.clone(), None),
@@ -170,8 +170,8 @@ fn kind_of(plan: &ResourcePlan, before: Option<&Value>) -> String {
 }
 
 /// Sets or removes the value at the path of a change. Creates missing parents.
-fn set(value: &mut Value, path: &str, new: Option<&Value>) {
-    let mut components: Vec<String> = FieldPath::new(path).components().collect();
+fn set(value: &mut Value, path: &FieldPath, new: Option<&Value>) {
+    let mut components: Vec<String> = path.components().collect();
     let Some(last) = components.pop() else {
         return;
     };
@@ -244,8 +244,8 @@ fn secret_text(value: &Value) -> Option<String> {
 /// Converts a value to the form that rules see: secrets become text, unknown values are left out.
 struct RuleValue {
     value: Value,
-    unknown: Vec<String>,
-    secret: Vec<String>,
+    unknown: Vec<FieldPath>,
+    secret: Vec<FieldPath>,
 }
 
 impl RuleValue {
@@ -255,37 +255,37 @@ impl RuleValue {
             unknown: Vec::new(),
             secret: Vec::new(),
         };
-        shown.value = shown.convert(value, "").unwrap_or(Value::Null);
+        shown.value = shown.convert(value, &FieldPath::root()).unwrap_or(Value::Null);
         shown
     }
 
     /// Returns the converted value; `None` if it is unknown.
-    fn convert(&mut self, value: Value, path: &str) -> Option<Value> {
+    fn convert(&mut self, value: Value, path: &FieldPath) -> Option<Value> {
         if masked_value::is_unknown(&value) {
-            self.unknown.push(path.to_owned());
+            self.unknown.push(path.clone());
             return None;
         }
         if let Some(text) = secret_text(&value) {
-            self.secret.push(path.to_owned());
+            self.secret.push(path.clone());
             return Some(Value::String(text));
         }
         Some(match value {
             // A text with a reference to another resource is unknown, if the plan was made without a cluster.
             Value::String(text) if text.contains(MARK) => {
-                self.unknown.push(path.to_owned());
+                self.unknown.push(path.clone());
                 return None;
             }
             Value::Array(items) => Value::Array(
                 items
                     .into_iter()
                     .enumerate()
-                    .map(|(at, item)| self.convert(item, &format!("{path}/{at}")).unwrap_or(Value::Null))
+                    .map(|(at, item)| self.convert(item, &path.item(at)).unwrap_or(Value::Null))
                     .collect(),
             ),
             Value::Object(map) => {
                 let mut shown = Map::with_capacity(map.len());
                 for (key, value) in map {
-                    let path = field_path::join_path(path, &key);
+                    let path = path.join(&key);
                     if let Some(value) = self.convert(value, &path) {
                         shown.insert(key, value);
                     }
@@ -308,7 +308,7 @@ mod tests {
 
     fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
         FieldChange {
-            path: path.to_owned(),
+            path: path.into(),
             from,
             to,
             origin: ChangeOrigin::Change,
@@ -397,7 +397,7 @@ mod tests {
             ),
         ] {
             let mut value = before.clone();
-            set(&mut value, path, new.as_ref());
+            set(&mut value, &path.into(), new.as_ref());
             assert_eq!(value, after, "{before} {path}");
         }
     }

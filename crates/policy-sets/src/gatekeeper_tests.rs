@@ -33,7 +33,7 @@ fn findings(text: &str, before: Option<Value>, after: Option<Value>) -> Vec<Poli
         _ => Action::Update,
     };
     let change = FieldChange {
-        path: String::new(),
+        path: "".into(),
         from: before,
         to: after,
         origin: ChangeOrigin::Change,

@@ -99,17 +99,17 @@ impl Mentions {
     }
 
     /// Returns true if a rule may read the value at a path of a resource.
-    pub(super) fn may_read(&self, runtime: RuntimeKind, path: &str) -> bool {
+    pub(super) fn may_read(&self, runtime: RuntimeKind, path: &FieldPath) -> bool {
         // The Terraform attribute `id` is ignored. Most rules contain the word `id`, because the plan document has
         // a key `id` for the resource's id, so the word does not show that the attribute is read.
-        if runtime == RuntimeKind::Terraform && path == "/id" {
+        if runtime == RuntimeKind::Terraform && *path == "/id" {
             return false;
         }
         // An empty path means the whole value, which has no key to search for.
-        if self.reads_all || path.is_empty() {
+        if self.reads_all || path.is_root() {
             return true;
         }
-        let keys = FieldPath::new(path).components();
+        let keys = path.components();
         let keys = keys.filter(|component| component.parse::<usize>().is_err());
         let keys: Vec<_> = keys.collect();
         keys.iter().rev().take(2).any(|key| self.has(key))
@@ -392,14 +392,14 @@ mod tests {
     fn a_key_or_the_key_around_it_counts() {
         let mut mentions = Mentions::default();
         mentions.add("input.after.spec.containers[_].image; labels[k] == \"x\"; a[\"app.io/tier\"]");
-        let reads = |path| mentions.may_read(RuntimeKind::Kubernetes, path);
+        let reads = |path: &str| mentions.may_read(RuntimeKind::Kubernetes, &path.into());
         assert!(reads("/spec/containers/0/image"));
         assert!(reads("/metadata/labels/team"));
         assert!(reads("/x/app.io~1tier"));
         assert!(!reads("/spec/template/hostname"));
         assert!(!reads("/metadata/app.io~1other"));
         mentions.add("walk(input, [path, value])");
-        assert!(mentions.may_read(RuntimeKind::Kubernetes, "/spec/template/hostname"));
+        assert!(mentions.may_read(RuntimeKind::Kubernetes, &"/spec/template/hostname".into()));
     }
 
     #[test]
@@ -412,22 +412,25 @@ mod tests {
         ] {
             let mut mentions = Mentions::default();
             mentions.add(source);
-            assert!(mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+            assert!(
+                mentions.may_read(RuntimeKind::Terraform, &"/acl".into()),
+                "{source}"
+            );
         }
         let mut mentions = Mentions::default();
         mentions.add("r.after.max_size-r.after.min_size > 10");
-        assert!(mentions.may_read(RuntimeKind::Terraform, "/max_size"));
-        assert!(!mentions.may_read(RuntimeKind::Terraform, "/size"));
-        assert!(mentions.may_read(RuntimeKind::Terraform, ""));
+        assert!(mentions.may_read(RuntimeKind::Terraform, &"/max_size".into()));
+        assert!(!mentions.may_read(RuntimeKind::Terraform, &"/size".into()));
+        assert!(mentions.may_read(RuntimeKind::Terraform, &"".into()));
     }
 
     #[test]
     fn the_id_of_a_terraform_resource_does_not_count() {
         let mut mentions = Mentions::default();
         mentions.add("r.id; r.after.region");
-        assert!(!mentions.may_read(RuntimeKind::Terraform, "/id"));
-        assert!(mentions.may_read(RuntimeKind::Terraform, "/region"));
-        assert!(mentions.may_read(RuntimeKind::Kubernetes, "/id"));
+        assert!(!mentions.may_read(RuntimeKind::Terraform, &"/id".into()));
+        assert!(mentions.may_read(RuntimeKind::Terraform, &"/region".into()));
+        assert!(mentions.may_read(RuntimeKind::Kubernetes, &"/id".into()));
     }
 
     #[test]
@@ -436,7 +439,7 @@ mod tests {
         own.add("r.after.region");
         other.add("r.after.zone");
         own.add_all(&other);
-        let reads = |mentions: &Mentions, path: &str| mentions.may_read(RuntimeKind::Terraform, path);
+        let reads = |mentions: &Mentions, path: &str| mentions.may_read(RuntimeKind::Terraform, &path.into());
         assert!(reads(&own, "/region") && reads(&own, "/zone") && !reads(&own, "/acl"));
         all.add("walk(r.after)");
         own.add_all(&all);
@@ -481,7 +484,10 @@ mod tests {
         ] {
             let mut mentions = Mentions::default();
             mentions.add(source);
-            assert!(mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+            assert!(
+                mentions.may_read(RuntimeKind::Terraform, &"/acl".into()),
+                "{source}"
+            );
         }
     }
 
@@ -519,7 +525,10 @@ mod tests {
         ] {
             let mut mentions = Mentions::default();
             mentions.add(source);
-            assert!(!mentions.may_read(RuntimeKind::Terraform, "/acl"), "{source}");
+            assert!(
+                !mentions.may_read(RuntimeKind::Terraform, &"/acl".into()),
+                "{source}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use konverge_base::model::{ResourceId, plan_document::DocumentResource};
+use konverge_base::model::{FieldPath, ResourceId, plan_document::DocumentResource};
 
 /// The wall-clock time for one Rego rule on one input. This limit exists so that the message can name the slow
 /// rule; the worker process has a limit for everything, which also holds on a busy machine.
@@ -79,7 +79,7 @@ pub enum RuleOutcome {
         /// The resource on which the rule was evaluated.
         resource: ResourceId,
         /// The paths of the unknown values.
-        paths: Vec<String>,
+        paths: Vec<FieldPath>,
         /// True if the values become known before the resource is written; the rule is evaluated again then.
         later: bool,
     },
@@ -100,7 +100,7 @@ impl RuleOutcome {
         rule: &str,
         severity: Severity,
         resource: &DocumentResource,
-        paths: Vec<String>,
+        paths: Vec<FieldPath>,
     ) -> Self {
         Self::Unknown {
             rule: rule.to_owned(),

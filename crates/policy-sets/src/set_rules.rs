@@ -13,6 +13,7 @@ use super::{
     rule::{FailedTest, PolicyFile, RuleFinding, RuleOutcome},
 };
 use konverge_base::model::{
+    FieldPath,
     plan_document::{DocumentResource, StackDocument},
     spec::RuntimeKind,
 };
@@ -148,7 +149,7 @@ fn parse(config: &PolicySetConfig, files: &[PolicyFile], data: &[PolicyFile]) ->
 }
 
 /// Returns the unknown paths of a resource that the rules may read.
-fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<String> {
+fn unknown(mentions: &Mentions, resource: &DocumentResource) -> Vec<FieldPath> {
     let paths = resource.unknown.iter();
     let read = paths.filter(|path| mentions.may_read(resource.runtime, path));
     read.cloned().collect()

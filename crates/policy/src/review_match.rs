@@ -18,7 +18,7 @@ pub type LastWrites = BTreeMap<ResourceId, Arc<Map<String, Value>>>;
 /// The reviewed units of one stack, taken from all review records that count.
 #[derive(Debug, Clone, Default)]
 pub struct ReviewedUnits {
-    by_path: BTreeMap<(ResourceId, String), Vec<ReviewUnit>>,
+    by_path: BTreeMap<(ResourceId, FieldPath), Vec<ReviewUnit>>,
     last_writes: LastWrites,
     /// True if the reviewers saw only a comparison of Specs, which does not show the live objects and so is not
     /// enough.
@@ -254,7 +254,7 @@ impl ReviewedUnits {
             return false;
         };
         let written = Value::Object(Map::clone(written));
-        match (FieldPath::new(&unit.path).get(&written), &unit.from) {
+        match (unit.path.get(&written), &unit.from) {
             (Some(written), Some(found)) => diff::same(written, found),
             (None, None) => true,
             _ => false,

@@ -121,7 +121,7 @@ fn our_last_write_is_known_ground_and_nothing_else_is() {
             .map(|o| (o.unit.path, o.objection))
             .collect()
     };
-    let moved = |path: &str| (path.to_owned(), Objection::BaseChanged);
+    let moved = |path: &str| (FieldPath::new(path), Objection::BaseChanged);
     assert_eq!(refused(&reviewed, "b", "ours"), [moved(item), moved("/token")]);
     assert_eq!(refused(&on_ours, "b", "ours"), []);
     assert_eq!(refused(&on_ours, "s", "ours"), [moved(item)]);
@@ -171,7 +171,7 @@ fn known_after_apply_admits_any_value_but_nothing_else() {
     let unknown = plan(
         Action::Create,
         vec![FieldChange {
-            path: String::new(),
+            path: FieldPath::root(),
             from: None,
             to: Some(json!({"data": {"host": masked_value::unknown(), "port": 1}})),
             origin: ChangeOrigin::Change,
@@ -181,7 +181,7 @@ fn known_after_apply_admits_any_value_but_nothing_else() {
         plan(
             Action::Create,
             vec![FieldChange {
-                path: String::new(),
+                path: FieldPath::root(),
                 from: None,
                 to: Some(json!({"data": {"host": "10.0.0.1", "port": port}})),
                 origin: ChangeOrigin::Change,

@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        RepoPath, StackId,
+        FieldPath, GroupKind, RepoPath, StackId,
         spec::{Resource, RuntimeKind, Spec},
     },
 };
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretTarget, SecretsConfig, StackGlob};
 use konverge_secrets::{
-    GENERATED, ObjectKind, SecretReference, SecretTemplate, StoreName, TextPlace, is_of_run, may_refer,
-    rewrite_texts, why_never_secret,
+    GENERATED, SecretReference, SecretTemplate, StoreName, TextPlace, is_of_run, may_refer, rewrite_texts,
+    why_never_secret,
 };
 
 use super::{
@@ -41,7 +41,7 @@ pub struct SecretReader<'a> {
 struct ReferenceLocation<'a> {
     runtime: RuntimeKind,
     /// The kind of the Kubernetes object that the text becomes part of; `None` in extensions and for Terraform.
-    object: Option<ObjectKind<'a>>,
+    object: Option<GroupKind<'a>>,
     place: TextPlace<'a>,
 }
 
@@ -83,11 +83,12 @@ pub fn admit_recorded(
     reader: SecretReader<'_>,
     reference: &SecretReference,
 ) -> Result<SecretReference, UserError> {
+    let path = FieldPath::new(PROVIDER_META);
     let location = ReferenceLocation {
         runtime: RuntimeKind::Terraform,
         object: None,
         place: TextPlace {
-            path: PROVIDER_META,
+            path: &path,
             is_secret: true,
             is_text: true,
         },
@@ -146,22 +147,14 @@ fn rewrite(
     refused: &mut dyn FnMut(UserError) -> Result<(), UserError>,
 ) -> Result<(), UserError> {
     let (id, runtime) = (resource.id.clone(), resource.runtime);
-    let text_of = |key: &str| {
-        resource
-            .attributes
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
-    let object = ObjectKind {
-        api_version: &api_version,
-        kind: &kind,
-    };
+    let GroupKind { group, kind } = GroupKind::from_attributes(&resource.attributes);
+    // Copied, because the texts of the attributes are replaced below.
+    let (group, kind) = (group.to_owned(), kind.to_owned());
+    let object = GroupKind::new(&group, &kind);
     let mut part = |name: &str, map: &mut Map<String, Value>, may_be_secret: bool| {
         rewrite_texts(map, &mut |place, text| {
-            let in_provider = runtime == RuntimeKind::Terraform && place.path.starts_with(PROVIDER_META);
+            let in_provider =
+                runtime == RuntimeKind::Terraform && place.path.as_str().starts_with(PROVIDER_META);
             let place = TextPlace {
                 // The provider's schema says which attributes of Terraform may hold a secret, and the runtime
                 // checks it later.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     head::{Head, HeadFacts},
-    seen::{search_names, writer},
+    seen::{note, search_names, writer},
 };
 use konverge_base::{
     error::{UserError, chain},
@@ -128,8 +128,7 @@ async fn drift(
     match backend.states.drift_history().await {
         Ok(history) => history.stacks,
         Err(error) => {
-            let why = backend.secrets.mask(&chain(&error));
-            notices.push(format!("The drift history cannot be read: {why}"));
+            note(notices, backend, "The drift history cannot be read", &error);
             BTreeMap::new()
         }
     }

@@ -38,6 +38,13 @@ struct Line<'a> {
     key: String,
 }
 
+impl<'a> Line<'a> {
+    fn new(who: &'a [String], stacks: &'a str, key: impl Into<String>) -> Self {
+        let key = key.into();
+        Self { who, stacks, key }
+    }
+}
+
 impl PermissionLines {
     fn add(&mut self, subject: PermissionSubject, line: Line<'_>, may: impl Into<String>) {
         self.0.push(Permission {
@@ -60,18 +67,16 @@ impl PermissionLines {
             max_destructive: policy.max_destructive,
         };
         if of_all.approvals.is_none() && of_all.reviewers.is_empty() {
-            let line = everybody(EVERY_STACK, "policy.approvals");
             self.add(
                 PermissionSubject::Approvals,
-                line,
+                Line::new(&[], EVERY_STACK, "policy.approvals"),
                 "no approval is needed beyond what the forge asks for",
             );
         }
         if of_all.actors.is_empty() {
-            let line = everybody(EVERY_STACK, "policy.actors");
             self.add(
                 PermissionSubject::Applies,
-                line,
+                Line::new(&[], EVERY_STACK, "policy.actors"),
                 "everybody whom the forge lets merge or start the workflow may apply",
             );
         }
@@ -84,11 +89,7 @@ impl PermissionLines {
     }
 
     fn policy(&mut self, policy: &StackPolicy, stacks: &str, key: &str) {
-        let line = |who, what: &str| Line {
-            who,
-            stacks,
-            key: format!("{key}.{what}"),
-        };
+        let line = |who, what: &str| Line::new(who, stacks, format!("{key}.{what}"));
         if let Some(count) = policy.approvals {
             self.add(
                 PermissionSubject::Approvals,
@@ -141,27 +142,25 @@ impl PermissionLines {
                 PolicyEnforcement::Always => "nobody overrides a denial",
             };
             let is_overridden = set.enforcement() == PolicyEnforcement::Override;
-            let line = Line {
-                who: by.filter(|_| is_overridden).unwrap_or_default(),
-                stacks: set.stacks.as_deref().unwrap_or(EVERY_STACK),
-                key: format!("policy.sets[{number}]"),
-            };
             self.add(
                 PermissionSubject::Overrides,
-                line,
+                Line::new(
+                    by.filter(|_| is_overridden).unwrap_or_default(),
+                    set.stacks.as_deref().unwrap_or(EVERY_STACK),
+                    format!("policy.sets[{number}]"),
+                ),
                 format!("for the set {}: {may}", set.name),
             );
         }
         for (number, exception) in config.policy.exceptions.iter().enumerate() {
-            let line = Line {
-                who: &[],
-                stacks: exception.stacks.as_deref().unwrap_or(EVERY_STACK),
-                key: format!("policy.exceptions[{number}]"),
-            };
             let rule = exception.rule.as_deref().unwrap_or("every rule");
             self.add(
                 PermissionSubject::Overrides,
-                line,
+                Line::new(
+                    &[],
+                    exception.stacks.as_deref().unwrap_or(EVERY_STACK),
+                    format!("policy.exceptions[{number}]"),
+                ),
                 format!(
                     "findings of the set {} ({rule}) on {} do not count until {}: {}",
                     exception.set, exception.resource, exception.until, exception.reason
@@ -177,14 +176,9 @@ impl PermissionLines {
                     let Some(approval) = config.gates.get(gate).and_then(|gate| gate.approve.as_ref()) else {
                         continue;
                     };
-                    let line = Line {
-                        who: &approval.by,
-                        stacks: &wave.pattern,
-                        key: format!("gates.{gate}.approve.by"),
-                    };
                     self.add(
                         PermissionSubject::Rollouts,
-                        line,
+                        Line::new(&approval.by, &wave.pattern, format!("gates.{gate}.approve.by")),
                         format!(
                             "one of those named lets the rollout {} go on after this wave",
                             rollout.name
@@ -204,12 +198,11 @@ impl PermissionLines {
             PortalRole::Operator => "see these stacks, ask for operations, end a lease",
         };
         for (number, role) in config.portal.roles.iter().enumerate() {
-            let line = Line {
-                who: &role.groups,
-                stacks: &role.pattern,
-                key: format!("portal.roles[{number}]"),
-            };
-            self.add(PermissionSubject::Portal, line, may(role.role, &role.pattern));
+            self.add(
+                PermissionSubject::Portal,
+                Line::new(&role.groups, &role.pattern, format!("portal.roles[{number}]")),
+                may(role.role, &role.pattern),
+            );
         }
         for (number, workload) in config.portal.workloads.iter().enumerate() {
             let who: Vec<_> = workload
@@ -217,14 +210,9 @@ impl PermissionLines {
                 .iter()
                 .map(|subject| format!("{subject} of {}", workload.issuer))
                 .collect();
-            let line = Line {
-                who: &who,
-                stacks: &workload.pattern,
-                key: format!("portal.workloads[{number}]"),
-            };
             self.add(
                 PermissionSubject::Portal,
-                line,
+                Line::new(&who, &workload.pattern, format!("portal.workloads[{number}]")),
                 may(workload.role, &workload.pattern),
             );
         }
@@ -233,25 +221,23 @@ impl PermissionLines {
     fn secrets(&mut self, config: &Config) {
         for (name, store) in &config.secrets.stores {
             for (number, rule) in store.allow.iter().enumerate() {
-                let line = Line {
-                    who: &[],
-                    stacks: &rule.stacks,
-                    key: format!("secrets.stores.{name}.allow[{number}]"),
-                };
                 self.add(
                     PermissionSubject::Secrets,
-                    line,
+                    Line::new(
+                        &[],
+                        &rule.stacks,
+                        format!("secrets.stores.{name}.allow[{number}]"),
+                    ),
                     format!("these stacks read {} of the store {name}", rule.paths),
                 );
             }
         }
         if !config.state.encrypt_to.is_empty() {
-            let line = Line {
-                who: &config.state.encrypt_to,
-                stacks: EVERY_STACK,
-                key: "state.encrypt_to".to_owned(),
-            };
-            self.add(PermissionSubject::States, line, "decrypt the states");
+            self.add(
+                PermissionSubject::States,
+                Line::new(&config.state.encrypt_to, EVERY_STACK, "state.encrypt_to"),
+                "decrypt the states",
+            );
         }
     }
 
@@ -272,14 +258,9 @@ impl PermissionLines {
                 .flatten()
                 .cloned()
                 .collect();
-            let line = Line {
-                who: &who,
-                stacks: &rule.pattern,
-                key: format!("stacks[{number}].login"),
-            };
             self.add(
                 PermissionSubject::Identities,
-                line,
+                Line::new(&who, &rule.pattern, format!("stacks[{number}].login")),
                 format!("applies of these stacks act as the login {name}"),
             );
         }
@@ -302,7 +283,7 @@ impl PermissionLines {
         for (provider, who, stacks, key) in of_all.chain(of_rules) {
             self.add(
                 PermissionSubject::Identities,
-                Line { who, stacks, key },
+                Line::new(who, stacks, key),
                 format!("a Spec of these stacks may set this for the provider {provider}"),
             );
         }
@@ -310,14 +291,9 @@ impl PermissionLines {
 
     fn automation(&mut self, config: &Config) {
         for (number, rule) in config.set.allow.iter().enumerate() {
-            let line = Line {
-                who: &rule.from,
-                stacks: &rule.stacks,
-                key: format!("set.allow[{number}]"),
-            };
             self.add(
                 PermissionSubject::Automation,
-                line,
+                Line::new(&rule.from, &rule.stacks, format!("set.allow[{number}]")),
                 format!("these repositories ask for edits of {}", rule.paths.join(", ")),
             );
         }
@@ -328,37 +304,23 @@ impl PermissionLines {
                 WorkflowTime::Post => "after",
             };
             let who = [workflow.workflow.clone()];
-            let line = Line {
-                who: &who,
-                stacks: &workflow.stacks,
-                key: format!("apply.hooks.workflows[{number}]"),
-            };
             self.add(
                 PermissionSubject::Automation,
-                line,
+                Line::new(&who, &workflow.stacks, format!("apply.hooks.workflows[{number}]")),
                 format!("this workflow runs {when} an apply"),
             );
         }
         if !hooks.service_accounts.is_empty() {
-            let line = Line {
-                who: &hooks.service_accounts,
-                stacks: EVERY_STACK,
-                key: "apply.hooks.service_accounts".to_owned(),
-            };
             self.add(
                 PermissionSubject::Automation,
-                line,
+                Line::new(
+                    &hooks.service_accounts,
+                    EVERY_STACK,
+                    "apply.hooks.service_accounts",
+                ),
                 "hooks may run as these service accounts",
             );
         }
-    }
-}
-
-fn everybody<'a>(stacks: &'a str, key: &str) -> Line<'a> {
-    Line {
-        who: &[],
-        stacks,
-        key: key.to_owned(),
     }
 }
 

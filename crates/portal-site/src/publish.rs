@@ -17,46 +17,21 @@ use konverge_run::{RunContext, StateBackend};
 use konverge_state::store::{self, Key, Store, StoreOptions};
 
 /// A site whose files are in a store.
-struct SiteStore {
-    store: Arc<dyn Store>,
-}
-
-impl SiteStore {
-    /// Opens the store of an address, with the credentials of this run. Sends no request yet.
-    ///
-    /// # Errors
-    /// The address is invalid.
-    async fn open(run: &RunContext, url: &str) -> Result<Self, UserError> {
-        let options = StoreOptions {
-            environment: run.env.clone(),
-            checkout: run.checkout(),
-            cancel: run.cancel.clone(),
-            ..StoreOptions::default()
-        };
-        let store = store::open_foreign(url, &options).await?;
-        Ok(Self { store })
-    }
-}
+struct SiteStore(Arc<dyn Store>);
 
 #[async_trait]
 impl Site for SiteStore {
     async fn read(&self, path: &str) -> Result<Option<Vec<u8>>, SiteError> {
-        Ok(self
-            .store
-            .get(&Key::from_listing(path))
-            .await?
-            .map(|bytes| bytes.to_vec()))
+        let bytes = self.0.get(&Key::from_listing(path)).await?;
+        Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
     async fn write(&self, path: &str, content: Vec<u8>) -> Result<(), SiteError> {
-        Ok(self
-            .store
-            .replace(&Key::from_listing(path), content.into())
-            .await?)
+        Ok(self.0.replace(&Key::from_listing(path), content.into()).await?)
     }
 
     async fn delete(&self, path: &str) -> Result<(), SiteError> {
-        Ok(self.store.delete(&Key::from_listing(path)).await?)
+        Ok(self.0.delete(&Key::from_listing(path)).await?)
     }
 }
 
@@ -83,6 +58,12 @@ pub async fn publish(
         stacks,
         config: Some(&config),
     };
-    let site = SiteStore::open(run, url).await?;
+    let options = StoreOptions {
+        environment: run.env.clone(),
+        checkout: run.checkout(),
+        cancel: run.cancel.clone(),
+        ..StoreOptions::default()
+    };
+    let site = SiteStore(store::open_foreign(url, &options).await?);
     build(sources, &site).await
 }

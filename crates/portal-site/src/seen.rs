@@ -52,21 +52,21 @@ impl SeenRecords {
         if with_history {
             match backend.states.drift_history().await {
                 Ok(history) => seen.history = history,
-                Err(error) => seen.note(backend, "The drift history cannot be read", &error),
+                Err(error) => note(
+                    &mut seen.notices,
+                    backend,
+                    "The drift history cannot be read",
+                    &error,
+                ),
             }
         }
         if with_previews {
             match newest_previews(backend).await {
                 Ok(previews) => seen.previews = previews,
-                Err(error) => seen.note(backend, "The previews cannot be read", &error),
+                Err(error) => note(&mut seen.notices, backend, "The previews cannot be read", &error),
             }
         }
         seen
-    }
-
-    fn note(&mut self, backend: &StateBackend, what: &str, error: &StateError) {
-        let why = backend.secrets.mask(&chain(error));
-        self.notices.push(format!("{what}: {why}"));
     }
 
     /// Returns the records of a stack for its page. Previews of the pull requests in `applied` are left out.
@@ -166,6 +166,12 @@ fn of_preview(record: &ReviewRecord, stack: &ReviewedStack) -> SeenDifference {
         units,
         more,
     }
+}
+
+/// Adds a notice about what cannot be read.
+pub(super) fn note(notices: &mut Vec<String>, backend: &StateBackend, what: &str, error: &StateError) {
+    let why = backend.secrets.mask(&chain(error));
+    notices.push(format!("{what}: {why}"));
 }
 
 pub(super) fn writer(writer: DocumentWriter) -> Writer {

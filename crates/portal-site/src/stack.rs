@@ -8,7 +8,7 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 
-use super::seen::{SeenRecords, writer};
+use super::seen::{SeenRecords, note, writer};
 use konverge_base::{
     error::{UserError, chain},
     model::{
@@ -81,7 +81,7 @@ pub async fn read_stack(
             written = documents.written;
             match documents.holder {
                 Ok(holder) => view.lease = holder.map(lease),
-                Err(error) => note(&mut view, backend, NO_LEASE, &error),
+                Err(error) => note(&mut view.notices, backend, NO_LEASE, &error),
             }
             match documents.newest {
                 Ok(None) => {}
@@ -95,7 +95,7 @@ pub async fn read_stack(
             }
         }
         Err(error) => {
-            note(&mut view, backend, NO_LEASE, &error);
+            note(&mut view.notices, backend, NO_LEASE, &error);
             note_unreadable(&mut view, backend, &error);
         }
     }
@@ -183,16 +183,11 @@ fn note_older_index(view: &mut StackDetails, indexed: Option<u64>, newest: Optio
 
 /// Adds a notice to a stack whose state cannot be read.
 fn note_unreadable(view: &mut StackDetails, backend: &StateBackend, error: &StateError) {
-    note(view, backend, "The state cannot be read", error);
+    note(&mut view.notices, backend, "The state cannot be read", error);
     if !view.row.conditions.contains(&StackCondition::Unreadable) {
         view.row.conditions.insert(0, StackCondition::Unreadable);
         view.row.conditions.sort_unstable();
     }
-}
-
-fn note(view: &mut StackDetails, backend: &StateBackend, what: &str, error: &StateError) {
-    let why = backend.secrets.mask(&chain(error));
-    view.notices.push(format!("{what}: {why}"));
 }
 
 fn lease(holder: Holder) -> LeaseView {

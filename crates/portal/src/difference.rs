@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use similar::{ChangeTag, TextDiff};
+use similar::TextDiff;
 
 use konverge_base::model::{
     ResourceId, StackId,
@@ -179,12 +179,8 @@ fn line_difference(old: &str, new: &str) -> Vec<String> {
             lines.push(" …".to_owned());
         }
         for change in hunk.iter().flat_map(|op| diff.iter_changes(op)) {
-            let sign = match change.tag() {
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
-                ChangeTag::Equal => ' ',
-            };
-            lines.push(format!("{sign}{}", change.value().trim_end_matches('\n')));
+            let line = change.value().trim_end_matches('\n');
+            lines.push(format!("{}{line}", change.tag()));
         }
     }
     lines

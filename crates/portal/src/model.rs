@@ -46,19 +46,6 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Returns a copy without the rows of stacks.
-    fn without_stacks(&self) -> Self {
-        Self {
-            version: self.version,
-            repository: self.repository.clone(),
-            head: self.head.clone(),
-            forge: self.forge.clone(),
-            freeze: self.freeze.clone(),
-            notices: Vec::new(),
-            stacks: Vec::new(),
-        }
-    }
-
     /// Sorts the stacks: the worst first, stacks of the same condition by identity.
     pub fn sort(&mut self) {
         self.stacks
@@ -199,9 +186,13 @@ impl StackIndex {
         };
         Self {
             overview: Overview {
+                version: self.overview.version,
+                repository: self.overview.repository.clone(),
+                head: self.overview.head.clone(),
+                forge: self.overview.forge.clone(),
+                freeze: self.overview.freeze.clone(),
                 notices,
                 stacks,
-                ..self.overview.without_stacks()
             },
             search: self.search.restricted(seen),
             fingerprints: of_stacks(&self.fingerprints, seen),

@@ -75,13 +75,9 @@ fn add(archive: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8], kind: ta
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_size(content.len() as u64);
-    for (set, id) in [
-        (tar::Header::set_uid as fn(&mut tar::Header, u64), 0),
-        (tar::Header::set_gid, 0),
-        (tar::Header::set_mtime, 0),
-    ] {
-        set(&mut header, id);
-    }
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
     archive
         .append_data(&mut header, path, content)
         .expect("memory takes every write, and the paths are relative");

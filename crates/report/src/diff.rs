@@ -89,7 +89,7 @@ pub fn is_own(plan: &ResourcePlan, change: &FieldChange) -> bool {
         // A created resource is shown with the values that the server would set.
         ChangeOrigin::Default | ChangeOrigin::Admission => {
             let becomes_unknown = change.to.as_ref().is_some_and(masked_value::holds_unknown);
-            becomes_unknown || (matches!(plan.action, Action::Create | Action::Run) && change.path.is_empty())
+            becomes_unknown || (matches!(plan.action, Action::Create | Action::Run) && change.path.is_root())
         }
     }
 }
@@ -140,9 +140,9 @@ pub fn paths(plan: &ResourcePlan) -> Vec<String> {
 }
 
 /// Formats `/spec/containers/name=web/image` as `spec.containers[name=web].image`.
-pub fn dotted(path: &str) -> String {
+pub fn dotted(path: &FieldPath) -> String {
     let mut out = String::new();
-    for component in components(path) {
+    for component in path.components() {
         if component.contains('=') || (!component.is_empty() && component.bytes().all(|b| b.is_ascii_digit()))
         {
             out.push_str(&format!("[{component}]"));
@@ -162,13 +162,9 @@ pub fn dotted(path: &str) -> String {
     }
 }
 
-fn components(path: &str) -> Vec<String> {
-    FieldPath::new(path).components().collect()
-}
-
 fn changes<'a>(
     changes: impl Iterator<Item = &'a FieldChange>,
-    forcing: &[String],
+    forcing: &[FieldPath],
     context: DiffContext,
 ) -> Vec<String> {
     let mut out = Vec::new();
@@ -176,7 +172,7 @@ fn changes<'a>(
         DiffContext::Tree(around) => {
             let mut open: Vec<String> = Vec::new();
             for change in changes {
-                let path = components(&change.path);
+                let path: Vec<_> = change.path.components().collect();
                 let parents = path.len().saturating_sub(1);
                 let shared = open
                     .iter()
@@ -213,14 +209,9 @@ fn changes<'a>(
 
 /// Marks a change that forces a replacement. No value can imitate the mark, because a `#` in a value is quoted, and so
 /// is a line of a text that contains the mark.
-fn mark_forced(change: &FieldChange, forcing: &[String], lines: &mut [String]) {
-    let within = |outer: &str, inner: &str| {
-        inner
-            .strip_prefix(outer)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let forces = |path: &String| within(path, &change.path) || within(&change.path, path);
-    if change.path.is_empty() || !forcing.iter().any(forces) {
+fn mark_forced(change: &FieldChange, forcing: &[FieldPath], lines: &mut [String]) {
+    let forces = |path: &FieldPath| path.is_within(&change.path) || change.path.is_within(path);
+    if change.path.is_root() || !forcing.iter().any(forces) {
         return;
     }
     let with = |sign: char| lines.iter().position(|line| line.starts_with(sign));
@@ -480,7 +471,7 @@ mod tests {
                 change("/name", Some(json!("a # forces replacement")), Some(json!("b"))),
             ],
         );
-        one.replace = vec!["/name".to_owned()];
+        one.replace = vec!["/name".into()];
         let mut computed = change("/arn", Some(json!("arn:1")), Some(json!({"$unknown": true})));
         computed.origin = ChangeOrigin::Default;
         one.changes.insert(0, computed);
@@ -491,7 +482,7 @@ mod tests {
              +- port: 8080\n+  from: office\n - port: 443\n   from: office"
         );
         // Of a block that contains a forced change, and of a block inside the forced one.
-        one.replace = vec!["/rule/0/port".to_owned()];
+        one.replace = vec!["/rule/0/port".into()];
         let lines = resource(&one, DiffContext::Path);
         assert!(
             lines.contains(&"+- port: 8080  # forces replacement".to_owned()),

@@ -199,7 +199,7 @@ mod tests {
     fn it_goes_from_recorded_to_live_and_counts_what_it_shows() {
         let id: StackId = "shop/dev".parse().unwrap();
         let change = |path: &str, origin: ChangeOrigin| FieldChange {
-            path: path.to_owned(),
+            path: path.into(),
             from: Some(json!("live")),
             to: Some(json!("recorded")),
             origin,

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{danger::Danger, diff, escape, labels};
 use konverge_base::model::{
-    Digest, StackId,
+    Digest, FieldPath, StackId,
     digest::DigestBuilder,
     plan::{Action, PodImpact, ResourcePlan},
+    text::first_few,
 };
 
 /// The maximum number of names, fields or changes in a title.
@@ -159,7 +160,7 @@ impl<'a> EqualChange<'a> {
     fn title(&self) -> String {
         let resource = self.first();
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-        let names = first_few(&self.names(), IN_TITLE, escape::html_code);
+        let names = first_few(self.names().iter().map(|name| escape::html_code(name)), IN_TITLE);
         let kind = if title.kind.is_empty() {
             String::new()
         } else {
@@ -169,9 +170,10 @@ impl<'a> EqualChange<'a> {
         let fields = if fields.is_empty() {
             String::new()
         } else {
-            format!(": {}", first_few(&fields, IN_TITLE, escape::html_code))
+            let fields = fields.iter().map(|field| escape::html_code(field));
+            format!(": {}", first_few(fields, IN_TITLE))
         };
-        format!("{}{kind} {names}{fields}", labels::action_word(resource.action))
+        format!("{}{kind} {names}{fields}", resource.action.word())
     }
 
     /// Returns the changed fields, for example `spec.replicas`. Empty for a change of a whole resource.
@@ -218,17 +220,7 @@ impl<'a> ChangeGroup<'a> {
 
     /// Returns the changes as HTML, for the comment and the page: `update Deployment web: spec.replicas`.
     pub(crate) fn title(&self) -> String {
-        let titles: Vec<_> = self.changes.iter().map(EqualChange::title).collect();
-        first_few(&titles, IN_TITLE, str::to_owned)
-    }
-}
-
-/// Returns at most `most` texts, and the number of the others.
-pub(super) fn first_few(texts: &[String], most: usize, write: impl Fn(&str) -> String) -> String {
-    let shown: Vec<_> = texts.iter().take(most).map(|text| write(text)).collect();
-    match texts.len().saturating_sub(most) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        first_few(self.changes.iter().map(EqualChange::title), IN_TITLE)
     }
 }
 
@@ -239,12 +231,17 @@ fn own_names<'r>(stack: &'r StackId, resource: &'r ResourcePlan) -> [&'r str; 2]
 }
 
 /// Replaces the workload's own name in a path by [`OWN_NAME`]. The name of a sidecar stays.
-fn without_own_name(path: &str, names: &[&str; 2]) -> String {
+fn without_own_name(path: &FieldPath, names: &[&str; 2]) -> FieldPath {
     let part = |part: &str| match part.strip_prefix("name=") {
         Some(name) if names.contains(&name) => format!("name={OWN_NAME}"),
         _ => part.to_owned(),
     };
-    path.split('/').map(part).collect::<Vec<_>>().join("/")
+    path.as_str()
+        .split('/')
+        .map(part)
+        .collect::<Vec<_>>()
+        .join("/")
+        .into()
 }
 
 /// A getter for one number of [`PodImpact`].
@@ -279,7 +276,7 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     let names = own_names(stack, resource);
     let mut builder = DigestBuilder::new("shape");
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    for part in [&title.group, &title.kind, labels::action_word(resource.action)] {
+    for part in [&title.group, &title.kind, resource.action.word()] {
         builder.part(part.as_bytes());
     }
     if matches!(
@@ -294,11 +291,11 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     }
     builder.part(&[u8::from(resource.data_loss)]);
     for path in &resource.replace {
-        builder.part(without_own_name(path, &names).as_bytes());
+        builder.part(without_own_name(path, &names).as_str().as_bytes());
     }
     builder.part(b"changes");
     for change in resource.changes.iter().filter(|c| diff::is_own(resource, c)) {
-        builder.part(without_own_name(&change.path, &names).as_bytes());
+        builder.part(without_own_name(&change.path, &names).as_str().as_bytes());
         for side in [&change.from, &change.to] {
             match side {
                 Some(value) => {
@@ -316,9 +313,9 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
 }
 
 /// Returns a whole resource without its namespace.
-fn without_namespace(value: &Value, path: &str) -> Value {
+fn without_namespace(value: &Value, path: &FieldPath) -> Value {
     let mut value = value.clone();
-    if path.is_empty()
+    if path.is_root()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.shift_remove("namespace");
@@ -390,7 +387,7 @@ mod tests {
     fn scaled(stack: &StackId, name: &str, container: &str, pods: u64) -> ResourcePlan {
         let id = format!("apps/v1:Deployment:{}:{name}", stack.project());
         let change = FieldChange {
-            path: format!("/spec/template/spec/containers/name={container}/image"),
+            path: format!("/spec/template/spec/containers/name={container}/image").into(),
             from: Some(json!("a:1")),
             to: Some(json!("a:2")),
             origin: ChangeOrigin::Change,

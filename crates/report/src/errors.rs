@@ -6,7 +6,7 @@ use konverge_base::{
     model::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
-        text::{split_place_count, truncate},
+        text::{first_few, split_place_count, truncate},
     },
 };
 
@@ -125,11 +125,7 @@ impl ErrorGroup<'_> {
 
 /// Returns at most ten stacks: `a/dev, b/dev and 3 more`.
 pub(super) fn names(stacks: &[&StackId], write: impl Fn(&str) -> String) -> String {
-    let named: Vec<String> = stacks.iter().take(NAMED).map(|id| write(id.as_str())).collect();
-    match stacks.len().saturating_sub(NAMED) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
+    first_few(stacks.iter().map(|id| write(id.as_str())), NAMED)
 }
 
 /// Removes the name of the stack from a message.

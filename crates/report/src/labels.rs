@@ -136,21 +136,6 @@ pub(crate) fn enforcement_word(verdict: Enforcement) -> &'static str {
     }
 }
 
-/// Returns the word for an action.
-pub(crate) fn action_word(action: Action) -> &'static str {
-    match action {
-        Action::Create => "create",
-        Action::Update => "update",
-        Action::Replace => "replace",
-        Action::Delete => "delete",
-        Action::Adopt => "adopt",
-        Action::Forget => "forget",
-        Action::Run => "run",
-        Action::Unchanged => "unchanged",
-        Action::Unknown => "unknown",
-    }
-}
-
 /// Returns the counts of a plan without the zeros: `7 to create, 31 to update, 1 to replace, 2 to delete`, or `no
 /// change`. `5 to adopt (2 with changes)` means that two adopted resources also change.
 pub fn counts(summary: &Summary) -> String {

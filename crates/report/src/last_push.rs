@@ -91,16 +91,16 @@ pub(super) fn changes(difference: &ReviewDifference) -> Vec<PushedChange<'_>> {
 /// Returns the fields of the present plan, each with its earlier value if it was planned before. For a reverted change,
 /// returns the earlier fields.
 fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
-    let earlier = |path: &str| before.iter().find(|unit| unit.path == path);
+    let earlier = |path: &FieldPath| before.iter().find(|unit| unit.path == *path);
     if now.is_empty() {
-        let gone = before.iter().filter(|unit| !unit.path.is_empty());
+        let gone = before.iter().filter(|unit| !unit.path.is_root());
         return gone
             .map(|unit| field(&unit.path, unit.to.as_ref(), None))
             .collect();
     }
     let mut fields = Vec::new();
     for unit in now {
-        match (earlier(&unit.path), unit.path.is_empty()) {
+        match (earlier(&unit.path), unit.path.is_root()) {
             // Both values are whole objects, so only their differences are shown.
             (Some(old), true) => {
                 let (Some(from), Some(to)) = (&old.to, &unit.to) else {
@@ -108,10 +108,12 @@ fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
                 };
                 let differences = values::differences(from, to);
                 // A masked value counts as one value, so the keys of its marker are removed from the paths.
-                let paths = differences.iter().filter_map(|edit| edit.path.split("/$").next());
+                let paths = differences
+                    .iter()
+                    .filter_map(|edit| edit.path.as_str().split("/$").next());
                 fields.extend(paths.map(|path| {
                     let at = FieldPath::new(path);
-                    field(path, at.get(to), Some(at.get(from)))
+                    field(&at, at.get(to), Some(at.get(from)))
                 }));
             }
             (None, true) => {}
@@ -125,7 +127,7 @@ fn fields(now: &[&ReviewUnit], before: &[&ReviewUnit]) -> Vec<EditedField> {
 }
 
 /// Returns a field with its value, and with the earlier value if there is an earlier plan of the field.
-fn field(path: &str, to: Option<&Value>, was: Option<Option<&Value>>) -> EditedField {
+fn field(path: &FieldPath, to: Option<&Value>, was: Option<Option<&Value>>) -> EditedField {
     let path = diff::dotted(path);
     let is = match to {
         None => format!("{path} removed"),
@@ -151,7 +153,7 @@ mod tests {
             stack: "web/dev".parse().unwrap(),
             resource: format!("v1:ConfigMap:ns:{resource}").parse().unwrap(),
             action,
-            path: path.to_owned(),
+            path: path.into(),
             to,
             from: None,
         }

@@ -9,6 +9,7 @@ use super::{
 use konverge_base::model::{
     check_run::{Annotation, Level},
     lint::{Diagnostic, LintReport, LintSeverity},
+    text::first_few,
 };
 
 /// Returns the text for a terminal: one block per diagnostic, and the count at the end.
@@ -57,12 +58,8 @@ fn stacks_of(remark: &Diagnostic) -> Option<String> {
     if count < 2 {
         return None;
     }
-    let named: Vec<&str> = remark.stacks.iter().take(NAMED).map(|id| id.as_str()).collect();
-    let more = match count.saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!("{count} stacks: {}{more}", named.join(", ")))
+    let named = first_few(remark.stacks.iter().map(|id| id.as_str()), NAMED);
+    Some(format!("{count} stacks: {named}"))
 }
 
 /// Returns the message for formats with one entry per diagnostic.

@@ -1,7 +1,7 @@
 //! Renders the differences of two lists as diff lines, item by item, with common items around them.
 
 use serde_json::Value;
-use similar::{Algorithm, ChangeTag, DiffOp, DiffTag, TextDiff, capture_diff_slices, group_diff_ops};
+use similar::{Algorithm, DiffOp, DiffTag, TextDiff, capture_diff_slices, group_diff_ops};
 
 use super::yaml_text;
 
@@ -82,12 +82,7 @@ fn write_change(op: &DiffOp, from: &[Vec<String>], to: &[Vec<String>], out: &mut
 fn one_item(from: &[String], to: &[String], out: &mut Vec<String>) {
     let [from, to] = [from, to].map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
     for change in TextDiff::from_slices(&from, &to).iter_all_changes() {
-        let sign = match change.tag() {
-            ChangeTag::Delete => '-',
-            ChangeTag::Insert => '+',
-            ChangeTag::Equal => ' ',
-        };
-        out.push(format!("{sign}{}", change.value()));
+        out.push(format!("{}{}", change.tag(), change.value()));
     }
 }
 

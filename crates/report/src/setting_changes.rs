@@ -10,7 +10,7 @@ use super::{
     labels,
     terminal::{Color, Style},
 };
-use konverge_base::model::{StackId, setting_change::SettingChange};
+use konverge_base::model::{StackId, setting_change::SettingChange, text::first_few};
 
 /// The maximum number of stacks that a comment or a terminal lists for a key.
 const STACKS: usize = 20;
@@ -86,10 +86,8 @@ fn title(changes: &[SettingChange]) -> String {
 }
 
 fn list(stacks: &[StackId], most: usize, name: impl Fn(&StackId) -> String) -> String {
-    let named: Vec<_> = stacks.iter().take(most).map(name).collect();
-    match (named.len(), stacks.len() - named.len()) {
-        (0, more) => labels::plural(more, "stack"),
-        (_, 0) => named.join(", "),
-        (_, more) => format!("{} and {more} more", named.join(", ")),
+    match stacks.len().min(most) {
+        0 => labels::plural(stacks.len(), "stack"),
+        _ => first_few(stacks.iter().map(name), most),
     }
 }

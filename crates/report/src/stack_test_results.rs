@@ -64,9 +64,8 @@ pub fn diagnostics(test: &StackTestResult) -> Vec<Diagnostic> {
     failures
         .map(|failure| {
             let message = format!("{}: {}", test.name, message(failure));
-            let mut found = Diagnostic::new(&test.file, LintRule::Test, &message).at(failure.line, None);
-            found.stacks = vec![test.id.clone()];
-            found
+            let found = Diagnostic::new(&test.file, LintRule::Test, &message).at(failure.line, None);
+            found.of_stack(&test.id)
         })
         .collect()
 }
@@ -225,12 +224,12 @@ mod tests {
             nearest: Some("v1:Secret:shop:login".parse().unwrap()),
             differences: vec![
                 FieldMismatch {
-                    path: "/stringData/password".to_owned(),
+                    path: "/stringData/password".into(),
                     expected: Some(json!({"$secret": "aa"})),
                     found: Some(json!({"$secret": "bb"})),
                 },
                 FieldMismatch {
-                    path: "/spec/ports/name=web/port".to_owned(),
+                    path: "/spec/ports/name=web/port".into(),
                     expected: Some(json!("x".repeat(500))),
                     found: None,
                 },

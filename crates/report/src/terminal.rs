@@ -11,7 +11,7 @@ use super::{
 use konverge_base::error::ErrorBody;
 use konverge_base::model::{
     ResourceId, StackId,
-    affected::{Affected, AffectedStack, InputChange, InputKind, SpecChange},
+    affected::{Affected, AffectedStack, InputChange, SpecChange},
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
     takeover,
 };
@@ -132,30 +132,9 @@ fn affected_stack(stack: &AffectedStack, style: Style) -> String {
         } else {
             chain.join(" → ")
         };
-        text.push_str(&format!("    {}: {chain}\n", kind(reason.kind)));
+        text.push_str(&format!("    {}: {chain}\n", reason.kind));
     }
     text
-}
-
-fn kind(kind: InputKind) -> &'static str {
-    match kind {
-        InputKind::Import => "import",
-        InputKind::Entry => "entry",
-        InputKind::Settings => "settings",
-        InputKind::Options => "options",
-        InputKind::Project => "project",
-        InputKind::Stack => "stack",
-        InputKind::Module => "module",
-        InputKind::Data => "data",
-        InputKind::Crd => "crd",
-        InputKind::Config => "config",
-        InputKind::Compiler => "compiler",
-        InputKind::Moved => "moved",
-        InputKind::Unresolved => "unresolved",
-        InputKind::Workspace => "workspace",
-        InputKind::Test => "test",
-        InputKind::Output => "output",
-    }
 }
 
 /// Renders the planned changes.
@@ -428,11 +407,7 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
         "  {} {}\n",
         style.action(
             resource.action,
-            &format!(
-                "{} {}",
-                labels::sign(resource.action),
-                labels::action_word(resource.action)
-            )
+            &format!("{} {}", labels::sign(resource.action), resource.action.word())
         ),
         escape::log(title)
     );
@@ -544,7 +519,7 @@ mod tests {
     fn a_change_of_many_stacks_is_shown_once() {
         let resource = |id: &StackId, name: &str, to: &str| {
             let change = FieldChange {
-                path: "/spec/replicas".to_owned(),
+                path: "/spec/replicas".into(),
                 from: Some(json!(1)),
                 to: Some(json!(to)),
                 origin: ChangeOrigin::Change,

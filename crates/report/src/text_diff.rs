@@ -1,7 +1,7 @@
 //! Renders the difference of two texts of several lines, line by line.
 
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
+use similar::TextDiff;
 
 use super::{escape, yaml_text};
 
@@ -35,13 +35,8 @@ pub(super) fn render(
             out.push(format!(" {pad}  …"));
         }
         for change in hunk.iter().flat_map(|op| diff.iter_changes(op)) {
-            let sign = match change.tag() {
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
-                ChangeTag::Equal => ' ',
-            };
             let line = text_line(change.value().trim_end_matches(['\n', '\r']));
-            out.push(format!("{sign}{pad}  {line}"));
+            out.push(format!("{}{pad}  {line}", change.tag()));
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The interface that hides the differences between the APIs of forges.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use http::{HeaderMap, Method, Request, StatusCode, header};
+use konverge_base::retry;
 use konverge_forge::{ForgeError, ForgeKind};
 use serde_json::Value;
 
@@ -21,8 +24,7 @@ pub struct Exchange<'a> {
 impl Exchange<'_> {
     /// Returns the name of the request for errors: method and path, without the query.
     pub fn operation(&self) -> String {
-        let path = self.path.split('?').next().unwrap_or_default();
-        format!("{} {path}", self.method)
+        operation(self.method, self.path)
     }
 
     /// Builds the HTTP request for a complete URI, or for a path that the client completes.
@@ -43,6 +45,11 @@ impl Exchange<'_> {
     }
 }
 
+/// Returns the name of a request for errors: method and path, without the query.
+pub(crate) fn operation(method: &Method, path: &str) -> String {
+    format!("{method} {}", path.split('?').next().unwrap_or_default())
+}
+
 /// The maximum size of a response in bytes. The largest ones, pages of 100 pull requests, have a few MiB.
 pub const MOST_BYTES: usize = 64 << 20;
 
@@ -55,6 +62,46 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body of the response.
     pub body: String,
+}
+
+/// The wait for a rate limit that does not say how long it lasts. GitHub's documentation asks for at least a minute.
+pub const UNSAID: Duration = Duration::from_secs(60);
+
+impl Answer {
+    /// Returns the error for a status that means the same at every forge. `permission` is the one that the request
+    /// needs, `message` is the forge's.
+    pub fn error(&self, forge: ForgeKind, operation: &str, permission: &str, message: &str) -> ForgeError {
+        let (operation, permission) = (operation.to_owned(), permission.to_owned());
+        match self.status.as_u16() {
+            429 => ForgeError::Limited {
+                forge,
+                operation,
+                wait: retry::retry_after(&self.headers).unwrap_or(UNSAID),
+            },
+            401 => ForgeError::Token { forge, operation },
+            403 => ForgeError::Forbidden {
+                forge,
+                operation,
+                permission,
+            },
+            404 => ForgeError::NotFound {
+                forge,
+                operation,
+                permission,
+            },
+            status @ 500..=599 => ForgeError::Server {
+                forge,
+                operation,
+                status,
+            },
+            status => ForgeError::Refused {
+                forge,
+                operation,
+                status,
+                message: message.chars().take(500).collect(),
+            },
+        }
+    }
 }
 
 /// The permission that a request needs, for error messages.
@@ -85,6 +132,6 @@ pub trait RestApi: Send + Sync {
     /// No response, or no login.
     async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError>;
 
-    /// Returns the error of a response, if its status is one. `need` is the permission for the request.
-    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> Option<ForgeError>;
+    /// Returns the error of a response whose status is no success. `need` is the permission for the request.
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError;
 }

@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures::future::BoxFuture;
@@ -15,22 +15,18 @@ use http::{HeaderMap, Method, StatusCode, header};
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use konverge_base::{
     error::{SharedError, chain},
-    interrupt::{Interrupt, StopTimeouts},
-    retry::{RetryDecision, RetryPolicy},
+    model::{CommitId, InvalidId},
+    retry::RetryDecision,
     spans,
 };
-use konverge_forge::ForgeError;
+use konverge_forge::{ForgeError, RequestOptions};
 use konverge_secrets::Secrets;
 
-use crate::{Answer, Exchange, RestApi, TokenPermission, links};
-
-/// The deadline of an attempt, without its retries.
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::{Answer, Exchange, RestApi, TokenPermission, api::operation, links};
 
 /// The maximum number of redirects of a request.
 const MOST_REDIRECTS: usize = 4;
@@ -43,9 +39,7 @@ const MOST_PAGES: usize = 100;
 pub struct RestClient {
     api: Arc<dyn RestApi>,
     secrets: Secrets,
-    patience: RetryPolicy,
-    deadline: Duration,
-    interrupt: Interrupt,
+    options: RequestOptions,
     requests: Arc<AtomicUsize>,
     known: Arc<Mutex<HashMap<String, (String, Answer)>>>,
     /// The time in the server's last response, with the moment of its arrival.
@@ -58,38 +52,17 @@ impl RestClient {
         Self {
             api,
             secrets,
-            patience: RetryPolicy {
-                total: Duration::from_secs(120),
-                ..RetryPolicy::default()
-            },
-            deadline: DEADLINE,
-            interrupt: Interrupt::default(),
+            options: RequestOptions::default(),
             requests: Arc::default(),
             known: Arc::default(),
             server_time: Arc::default(),
         }
     }
 
-    /// Sets the retry policy, such as a short one for optional comments.
+    /// Sets how the requests are sent.
     #[must_use]
-    pub fn with_patience(mut self, patience: RetryPolicy) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Sets the deadline of an attempt.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// Sets the token that is cancelled when the run is asked to stop. After that only seconds are left, so each call
-    /// gets a short time limit.
-    #[must_use]
-    pub fn with_stop(mut self, asked: CancellationToken) -> Self {
-        self.interrupt = Interrupt::with(asked, StopTimeouts::FORGE);
-        self
+    pub fn with_options(self, options: RequestOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// Returns the number of requests so far, including retries.
@@ -163,12 +136,11 @@ impl RestClient {
         // endless loop.
         for _ in 0..MOST_PAGES {
             let Some(path) = next.take() else { return Ok(all) };
-            let answer = self.repeatable(Method::GET, &path, None, need).await?;
-            let page = items(self.read(&format!("GET {path}"), &answer)?);
-            let page: Vec<T> =
-                serde_json::from_value(page).map_err(|error| self.malformed(format!("GET {path}"), error))?;
+            let (page, following) = self.page(&path, need).await?;
+            let page: Vec<T> = serde_json::from_value(items(page))
+                .map_err(|error| self.malformed(format!("GET {path}"), error))?;
             all.extend(page);
-            next = links::next_page(&answer.headers, self.api.base_path());
+            next = following;
         }
         Err(self.malformed(format!("GET {path}"), format!("more than {MOST_PAGES} pages")))
     }
@@ -201,11 +173,12 @@ impl RestClient {
         Box::pin(async move {
             let tries = async {
                 // The login has its own retries. If it fails, the request was certainly not sent.
-                self.patience.run(ForgeError::retry, || self.log_in()).await?;
+                let retries = &self.options.retries;
+                retries.run(ForgeError::retry, || self.log_in()).await?;
                 let send = || self.send_once(method.clone(), path, body, need);
-                self.patience.run(classify, send).await
+                retries.run(classify, send).await
             };
-            let done = self.interrupt.unless_silent(tries).await;
+            let done = self.options.interrupt.unless_silent(tries).await;
             done.unwrap_or_else(|stopped| {
                 Err(ForgeError::Unreachable {
                     forge: self.api.kind(),
@@ -291,8 +264,9 @@ impl RestClient {
     {
         let body = to_json(body);
         let operation = format!("POST {path}");
-        let mut wait = self.patience.first;
-        for left in (0..self.patience.attempts).rev() {
+        let retries = &self.options.retries;
+        let mut wait = retries.first;
+        for left in (0..retries.attempts).rev() {
             let tried = self
                 .send_with_retries(ForgeError::retry_once, &Method::POST, path, Some(&body), need)
                 .await
@@ -305,7 +279,7 @@ impl RestClient {
                     tokio::time::sleep(wait)
                         .instrument(spans::wait("another try"))
                         .await;
-                    wait = (wait * 2).min(self.patience.longest);
+                    wait = (wait * 2).min(retries.longest);
                     if let Some(found) = find().await? {
                         return Ok(found);
                     }
@@ -329,13 +303,13 @@ impl RestClient {
         operation: &str,
         asked: impl Future<Output = Result<T, ForgeError>>,
     ) -> Result<T, ForgeError> {
-        let answer = tokio::time::timeout(self.deadline, asked).await;
+        let answer = tokio::time::timeout(self.options.deadline, asked).await;
         answer
             .unwrap_or_else(|_| {
                 Err(ForgeError::Unreachable {
                     forge: self.api.kind(),
                     operation: operation.to_owned(),
-                    cause: format!("nothing within {} s", self.deadline.as_secs()).into(),
+                    cause: format!("nothing within {} s", self.options.deadline.as_secs()).into(),
                 })
             })
             .map_err(|error| self.mask_error(error))
@@ -392,8 +366,8 @@ impl RestClient {
         if links::redirect_target(answer.status, &answer.headers, self.api.base_path()).is_some() {
             return Ok(answer);
         }
-        if let Some(error) = self.api.error_of(&operation, &answer, need) {
-            return Err(self.mask_error(error));
+        if !answer.status.is_success() && answer.status != StatusCode::NOT_MODIFIED {
+            return Err(self.mask_error(self.api.error_of(&operation, &answer, need)));
         }
         if method == Method::GET
             && let Some(etag) = answer.headers.get(header::ETAG).and_then(|e| e.to_str().ok())
@@ -437,7 +411,17 @@ impl RestClient {
         serde_json::from_str(text).map_err(|error| self.malformed(operation, error))
     }
 
-    fn malformed(&self, operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
+    /// Parses a commit id in the response to a GET of `path`.
+    ///
+    /// # Errors
+    /// It is no id of a commit.
+    pub fn commit_id(&self, path: &str, sha: &str) -> Result<CommitId, ForgeError> {
+        sha.parse()
+            .map_err(|error: InvalidId| self.malformed(format!("GET {path}"), error))
+    }
+
+    /// Creates the error for a response of unexpected form.
+    pub fn malformed(&self, operation: impl Into<String>, cause: impl Into<SharedError>) -> ForgeError {
         ForgeError::malformed(self.api.kind(), operation, cause)
     }
 }
@@ -448,18 +432,6 @@ impl std::fmt::Debug for RestClient {
             .field("forge", &self.api.kind())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the name of a request for errors.
-fn operation(method: &Method, path: &str) -> String {
-    let (etag, body) = (None, None);
-    Exchange {
-        method,
-        path,
-        etag,
-        body,
-    }
-    .operation()
 }
 
 fn to_json(body: &impl Serialize) -> Value {
@@ -508,8 +480,8 @@ mod tests {
             })
         }
 
-        fn error_of(&self, _: &str, _: &Answer, _: TokenPermission) -> Option<ForgeError> {
-            None
+        fn error_of(&self, operation: &str, answer: &Answer, _: TokenPermission) -> ForgeError {
+            answer.error(self.kind(), operation, "", "")
         }
     }
 
@@ -548,8 +520,8 @@ mod tests {
             })
         }
 
-        fn error_of(&self, _: &str, _: &Answer, _: TokenPermission) -> Option<ForgeError> {
-            None
+        fn error_of(&self, operation: &str, answer: &Answer, _: TokenPermission) -> ForgeError {
+            answer.error(self.kind(), operation, "", "")
         }
     }
 
@@ -557,11 +529,7 @@ mod tests {
     async fn a_cause_is_kept_and_one_that_says_a_secret_is_masked() {
         let secrets = Secrets::new(HashKey::random());
         secrets.learn("a-token-of-this-run");
-        let once = RetryPolicy {
-            attempts: 1,
-            ..RetryPolicy::default()
-        };
-        let client = RestClient::new(Arc::new(Silence), secrets).with_patience(once);
+        let client = RestClient::new(Arc::new(Silence), secrets).with_options(RequestOptions::once());
         let cause = async |path: &str| match client.get::<Value>(path, TokenPermission("read")).await {
             Err(ForgeError::Unreachable { cause, .. }) => cause,
             other => panic!("{other:?}"),

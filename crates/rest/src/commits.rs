@@ -7,6 +7,8 @@ use konverge_base::model::{CommitId, InvalidId};
 use konverge_forge::{Contribution, ForgeError, ForgeKind};
 use serde::Deserialize;
 
+use crate::User;
+
 /// A commit in a list of a forge.
 #[derive(Debug, Deserialize)]
 pub struct ListedCommit {
@@ -14,8 +16,8 @@ pub struct ListedCommit {
     #[serde(default)]
     parents: Vec<Parent>,
     commit: Text,
-    author: Option<Account>,
-    committer: Option<Account>,
+    author: Option<User>,
+    committer: Option<User>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -33,11 +35,6 @@ struct Text {
 #[derive(Debug, Deserialize)]
 struct Person {
     email: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Account {
-    login: String,
 }
 
 /// The names of people in the commits of a forge.

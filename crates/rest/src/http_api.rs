@@ -1,10 +1,11 @@
 //! Sends requests to an API: with the shared HTTP client (proxy, certificates, no redirects), and a limit for
 //! responses.
 
+use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use konverge_forge::{ForgeError, ForgeKind};
 
-use crate::{Answer, ApiAddress, Exchange, MOST_BYTES};
+use crate::{Answer, ApiAddress, Exchange, MOST_BYTES, RestApi, TokenPermission};
 
 /// The user agent, which identifies Konverge in the logs of a server. GitHub rejects requests without one.
 const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
@@ -26,11 +27,15 @@ pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
         })
 }
 
+/// Returns the error of a response whose status is no success, as [`RestApi::error_of`].
+pub type ErrorOf = fn(&str, &Answer, TokenPermission) -> ForgeError;
+
 /// An API whose requests have a token in a header.
 pub struct HttpApi {
     kind: ForgeKind,
     http: reqwest::Client,
     address: ApiAddress,
+    error_of: ErrorOf,
 }
 
 impl HttpApi {
@@ -42,6 +47,7 @@ impl HttpApi {
         kind: ForgeKind,
         address: ApiAddress,
         (name, login): (HeaderName, &str),
+        error_of: ErrorOf,
     ) -> Result<Self, ForgeError> {
         let mut login = HeaderValue::from_str(login).expect("a checked token");
         login.set_sensitive(true);
@@ -50,12 +56,12 @@ impl HttpApi {
             (name, login),
         ];
         let http = http_client(HeaderMap::from_iter(headers))?;
-        Ok(Self { kind, http, address })
-    }
-
-    /// Returns the path of the API on the server.
-    pub fn base_path(&self) -> &str {
-        &self.address.base_path
+        Ok(Self {
+            kind,
+            http,
+            address,
+            error_of,
+        })
     }
 
     /// Returns the web address of the server, if its API is at the path `api` below it.
@@ -63,12 +69,23 @@ impl HttpApi {
         let ApiAddress { origin, base_path } = &self.address;
         format!("{origin}{}", base_path.trim_end_matches(api))
     }
+}
 
-    /// Sends a request once, without following redirects.
-    ///
-    /// # Errors
-    /// No response.
-    pub async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+#[async_trait]
+impl RestApi for HttpApi {
+    fn kind(&self) -> ForgeKind {
+        self.kind
+    }
+
+    fn base_path(&self) -> &str {
+        &self.address.base_path
+    }
+
+    fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError {
+        (self.error_of)(operation, answer, need)
+    }
+
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
         let ApiAddress { origin, base_path } = &self.address;
         let request = exchange.request(&format!("{origin}{base_path}{}", exchange.path));
         let request =
@@ -105,7 +122,9 @@ mod tests {
             origin: "http://127.0.0.1:9".to_owned(),
             base_path: String::new(),
         };
-        let api = HttpApi::new(ForgeKind::Gitea, address, (header::AUTHORIZATION, "token x")).unwrap();
+        let error_of: ErrorOf = |operation, answer, _| answer.error(ForgeKind::Gitea, operation, "", "");
+        let login = (header::AUTHORIZATION, "token x");
+        let api = HttpApi::new(ForgeKind::Gitea, address, login, error_of).unwrap();
         let asked = api.send(Exchange {
             method: &Method::GET,
             path: "/user?access_token=hunter2",

@@ -3,16 +3,20 @@
 
 mod address;
 mod api;
+mod branch_files;
 mod client;
+mod comments;
 mod commits;
 mod http_api;
 mod links;
 
 pub use address::{ApiAddress, check_token};
-pub use api::{Answer, Exchange, MOST_BYTES, RestApi, TokenPermission};
+pub use api::{Answer, Exchange, MOST_BYTES, RestApi, TokenPermission, UNSAID};
+pub use branch_files::{BranchFile, BranchFiles};
 pub use client::RestClient;
+pub use comments::{ListedComment, User};
 pub use commits::{CommitNames, ListedCommit, co_authors};
-pub use http_api::{HttpApi, http_client};
+pub use http_api::{ErrorOf, HttpApi, http_client};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::{
     approval::{ApprovalGate, OwnPlans},
     carried_commit::{CarriedCommit, OlderCommit},
-    gates::{self, PrometheusNumbers},
+    gates,
     job::RolloutJob,
     readiness::readiness,
     records::RolloutRecords,
@@ -202,9 +202,7 @@ impl RolloutDriver<'_> {
                     }
                     RolloutStep::Apply { stacks, at_once } => self.apply(&stored, &stacks, at_once).await?,
                     RolloutStep::RollBack(stacks) => self.roll_back(&stored, &stacks).await?,
-                    RolloutStep::Wait { reason, until, why } => {
-                        self.sleep(RolloutWait { reason, until, why }).await
-                    }
+                    RolloutStep::Wait(wait) => self.sleep(wait).await,
                 },
             };
             if !goes_on {
@@ -239,24 +237,17 @@ impl RolloutDriver<'_> {
         let number = before.as_ref().map_or(1, |stored| stored.number + 1);
         if self.backend.states.write_rollout(number, &record).await? {
             self.wrote = Some((number, Instant::now()));
-            let what = match record.why.as_str() {
-                "" => format!(
-                    "{} of {}, {}",
-                    record.wave_title(),
-                    record.commit.short(),
-                    record.phase
-                ),
-                why => format!(
-                    "{} of {}, {}: {why}",
-                    record.wave_title(),
-                    record.commit.short(),
-                    record.phase
-                ),
+            let why = match record.why.as_str() {
+                "" => String::new(),
+                why => format!(": {why}"),
             };
-            self.job
-                .run
-                .notes
-                .note(&format!("rollout {}: {what}", record.rollout));
+            self.job.run.notes.note(&format!(
+                "rollout {}: {} of {}, {}{why}",
+                record.rollout,
+                record.wave_title(),
+                record.commit.short(),
+                record.phase
+            ));
             let before = before.as_ref().map(|before| &before.record);
             // A run that finds the same question again sends no notification.
             self.asks |= question(&record).is_some_and(|asked| before.and_then(question) != Some(asked));
@@ -313,13 +304,9 @@ impl RolloutDriver<'_> {
         // The first try has no health and no gates, because only a step that waits for them needs their requests.
         let no_gates = BTreeMap::new();
         let next = step(record, &self.facts(&pending, None, &no_gates));
-        let RolloutStep::Wait {
-            reason: WaitReason::Gate,
-            ..
-        } = next
-        else {
+        if !matches!(&next, RolloutStep::Wait(wait) if wait.reason == WaitReason::Gate) {
             return Ok(next);
-        };
+        }
         let health = self.health(record).await;
         let gates = match record.phase {
             RolloutPhase::Gate => self.ask_gates(record).await?,
@@ -383,7 +370,7 @@ impl RolloutDriver<'_> {
                     Some(OwnPlans::make(self.carried(&record.commit), self.job.scope, record).await);
             }
             let reading = match (
-                gates::reading(&PrometheusNumbers(self.job.run), gate).await,
+                gates::reading(self.job.run, gate).await,
                 gate.approve.as_ref().zip(self.own_plans.as_ref()),
             ) {
                 (Some(reading), _) => reading,
@@ -431,13 +418,9 @@ impl RolloutDriver<'_> {
         // Print what the rollout waits for, or why it does not continue.
         let record = self.stored.as_ref().map(|stored| &stored.record);
         if let (Some(record), Some(wait)) = (record, &self.wait) {
-            ended
-                .waits
-                .push(format!("rollout {}: {}", record.rollout, wait.why));
-            self.job
-                .run
-                .notes
-                .note(&format!("rollout {}: {}", record.rollout, wait.why));
+            let line = format!("rollout {}: {}", record.rollout, wait.why);
+            self.job.run.notes.note(&line);
+            ended.waits.push(line);
         }
         if let Some(failure) = failure {
             let failure = konverge_secrets::redact::failure(failure, self.head.planning.secrets());

@@ -8,43 +8,17 @@ use konverge_metrics::{Measurement, MetricsError, Prometheus};
 use konverge_rollout::{GateNumber, GateReading, read_gate};
 use konverge_run::RunContext;
 
-/// Prometheus, at the address that an environment variable of the job has.
-pub(super) struct PrometheusNumbers<'a>(pub &'a RunContext);
-
-impl PrometheusNumbers<'_> {
-    fn variable(&self, name: &str) -> Option<String> {
-        self.0.env.get(name).filter(|value| !value.is_empty()).cloned()
+fn open(run: &RunContext, asked: &PrometheusConfig) -> Result<Prometheus, String> {
+    let variable = |name: &str| {
+        let value = run.var(name);
+        value.ok_or_else(|| format!("the variable {name} is not set in this job"))
+    };
+    let url = variable(&asked.url_env)?;
+    let token = asked.token_env.as_deref().map(variable).transpose()?;
+    if let Some(token) = token {
+        run.secrets.learn(token);
     }
-
-    fn open(&self, asked: &PrometheusConfig) -> Result<Prometheus, String> {
-        let url = self.variable(&asked.url_env);
-        let url = url.ok_or_else(|| format!("the variable {} is not set in this job", asked.url_env))?;
-        let token = match &asked.token_env {
-            Some(name) => {
-                let token = self.variable(name);
-                let token = token.ok_or_else(|| format!("the variable {name} is not set in this job"))?;
-                self.0.secrets.learn(&token);
-                Some(token)
-            }
-            None => None,
-        };
-        Prometheus::new(&url, token.as_deref()).map_err(|error| chain(&error))
-    }
-
-    /// Returns the numbers of a gate by name. A number that cannot be read has the reason instead.
-    async fn numbers(&self, gate: &GateConfig, asked: &PrometheusConfig) -> BTreeMap<String, GateNumber> {
-        let server = self.open(asked);
-        let mut numbers = BTreeMap::new();
-        for (name, query) in gate.queries() {
-            let over = asked.over.map(Span::duration).filter(|_| name == "value");
-            let number = match &server {
-                Ok(server) => number(server.query(query, over).await),
-                Err(why) => GateNumber::Missing(why.clone()),
-            };
-            numbers.insert(name.to_owned(), number);
-        }
-        numbers
-    }
+    Prometheus::new(url, token).map_err(|error| chain(&error))
 }
 
 fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
@@ -57,8 +31,19 @@ fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
     })
 }
 
-/// Returns the reading of a gate; `None` if the gate has no numbers.
-pub(super) async fn reading(source: &PrometheusNumbers<'_>, gate: &GateConfig) -> Option<GateReading> {
+/// Returns the reading of a gate; `None` if the gate has no numbers. A number that cannot be read has the reason
+/// instead.
+pub(super) async fn reading(run: &RunContext, gate: &GateConfig) -> Option<GateReading> {
     let asked = gate.prometheus.as_ref()?;
-    Some(read_gate(gate, &source.numbers(gate, asked).await))
+    let server = open(run, asked);
+    let mut numbers = BTreeMap::new();
+    for (name, query) in gate.queries() {
+        let over = asked.over.map(Span::duration).filter(|_| name == "value");
+        let number = match &server {
+            Ok(server) => number(server.query(query, over).await),
+            Err(why) => GateNumber::Missing(why.clone()),
+        };
+        numbers.insert(name.to_owned(), number);
+    }
+    Some(read_gate(gate, &numbers))
 }

@@ -40,28 +40,18 @@ impl GuardedTargets {
         records: &RolloutRecords,
     ) -> Result<Self, UserError> {
         let matcher = config.rollout_matcher();
-        // Without rollouts in the configuration, a stack may still be in a rollout that began before they were removed.
-        if config.rollouts.is_empty() {
+        let order = if config.rollouts.is_empty() {
+            // A stack may still be in a rollout that began before the rollouts were removed from the configuration.
             // Fails closed: without the records, such a rollout would not be noticed.
-            if let Some(failure) = records.failure() {
+            if let Err(failure) = &records.0 {
                 return Err(failure.clone());
             }
-            let mut split = Self::default();
-            for target in pending {
-                match records.under_way(&target.id, None) {
-                    Some(record) => {
-                        let outcome = left_rollout_outcome(&target.id, target.folder(), record);
-                        split.refused.push(outcome);
-                    }
-                    None => split.free.push(target),
-                }
-            }
-            return Ok(split);
-        }
-        let empty = empty_waves(config, revision);
-        let leaving = pending.iter().filter(|target| target.head.is_none());
-        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(config, &pending)?.taking_down(&leaving);
+            None
+        } else {
+            let leaving = pending.iter().filter(|target| target.head.is_none());
+            let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
+            Some(StackOrder::build(config, &pending)?.taking_down(&leaving))
+        };
         let mut split = Self::default();
         for target in pending {
             let membership = matcher.wave_of(target.folder());
@@ -92,10 +82,12 @@ impl GuardedTargets {
                 }
             }
         }
-        // Each iteration refuses the rollouts of one cycle, so the loop ends. The other rollouts can still run.
-        split.refuse(&empty);
-        while let Some(cycle) = WaveOrder::new(&split.by_rollout, &order).cycle() {
-            split.refuse(&cycle);
+        if let Some(order) = order {
+            split.refuse(&empty_waves(config, revision));
+            // Each iteration refuses the rollouts of one cycle, so the loop ends. The other rollouts can still run.
+            while let Some(cycle) = WaveOrder::new(&split.by_rollout, &order).cycle() {
+                split.refuse(&cycle);
+            }
         }
         Ok(split)
     }

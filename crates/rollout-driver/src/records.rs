@@ -46,39 +46,22 @@ impl RolloutRecords {
         running.find(|record| record.stacks().any(|(_, id, _)| id == stack))
     }
 
-    /// Returns the error if the records cannot be read.
-    pub(super) fn failure(&self) -> Option<&UserError> {
-        self.0.as_ref().err()
-    }
-
-    /// Returns one line for each overdue rollout.
+    /// Returns one line for each overdue rollout, sorted by name.
     pub fn overdue(&self, config: &Config) -> Vec<String> {
-        overdue_records(config, &self.0)
+        match &self.0 {
+            Ok(stored) => stored
+                .values()
+                .filter_map(|stored| overdue_warning(config, &stored.record))
+                .collect(),
+            Err(failure) => vec![format!(
+                "could not read the rollouts: {}",
+                escape::log(&failure.message)
+            )],
+        }
     }
 }
 
 /// Returns one line for each overdue rollout. Sends no request if the configuration has no `rollouts`.
 pub async fn overdue_rollouts(config: &Config, backend: &StateBackend) -> Vec<String> {
-    if config.rollouts.is_empty() {
-        return Vec::new();
-    }
-    let stored = backend.states.rollouts().await;
-    overdue_records(config, &stored.map_err(UserError::from))
-}
-
-/// Returns one line for each overdue rollout, from records that the run has already read, sorted by name.
-fn overdue_records(
-    config: &Config,
-    stored: &Result<BTreeMap<String, StoredRollout>, UserError>,
-) -> Vec<String> {
-    match stored {
-        Ok(stored) => stored
-            .values()
-            .filter_map(|stored| overdue_warning(config, &stored.record))
-            .collect(),
-        Err(failure) => vec![format!(
-            "could not read the rollouts: {}",
-            escape::log(&failure.message)
-        )],
-    }
+    RolloutRecords::load(backend, config).await.overdue(config)
 }

@@ -33,11 +33,7 @@ impl RolloutDriver<'_> {
         let record = &stored.record;
         let (targets, why) = self.applicable(record, stacks, at_once)?;
         if targets.is_empty() {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why,
-            });
+            self.wait_for_wave(why);
             return Ok(false);
         }
         let carried = self.carried(&record.commit);
@@ -51,13 +47,8 @@ impl RolloutDriver<'_> {
             changed: Mutex::default(),
         });
         let options = ApplyOptions {
-            newer: carried.options.newer.clone(),
-            commit: carried.options.commit.clone(),
-            merged: carried.options.merged,
-            pull_requests: carried.options.pull_requests.clone(),
-            allow_empty: carried.options.allow_empty,
-            workflows: carried.options.workflows.clone(),
-            ..ApplyOptions::new(approver.clone())
+            approver: approver.clone(),
+            ..carried.options.clone()
         };
         let EndedRun { report, decisions } = apply::run(carried.planning, &targets, &options).await?;
         self.decisions.extend(decisions);
@@ -139,11 +130,7 @@ impl RolloutDriver<'_> {
             return Ok(true);
         }
         if !goes_on {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why: format!("{} is not applied yet", record.wave_title()),
-            });
+            self.wait_for_wave(format!("{} is not applied yet", record.wave_title()));
         }
         Ok(goes_on)
     }
@@ -168,13 +155,17 @@ impl RolloutDriver<'_> {
         }
         self.failed.extend(failed);
         if !goes_on {
-            self.wait = Some(RolloutWait {
-                reason: WaitReason::Wave,
-                until: None,
-                why: "another job rolls its stacks back".to_owned(),
-            });
+            self.wait_for_wave("another job rolls its stacks back".to_owned());
         }
         Ok(goes_on)
+    }
+
+    fn wait_for_wave(&mut self, why: String) {
+        self.wait = Some(RolloutWait {
+            reason: WaitReason::Wave,
+            until: None,
+            why,
+        });
     }
 }
 

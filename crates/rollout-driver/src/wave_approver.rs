@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -37,16 +37,17 @@ pub(super) struct WaveApprover {
 impl WaveApprover {
     /// Returns the stacks that were refused because the rollout has changed, or its record could not be read.
     pub(super) fn moved(&self) -> BTreeSet<StackId> {
-        self.moved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.moved).clone()
     }
 
     /// Returns the stacks whose plan differs from the approved one.
     pub(super) fn changed(&self) -> BTreeSet<StackId> {
-        self.changed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.changed).clone()
     }
+}
+
+fn lock(stacks: &Mutex<BTreeSet<StackId>>) -> MutexGuard<'_, BTreeSet<StackId>> {
+    stacks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns why the newest record may not be the one that this run follows; `None` if it is. The stack then waits and
@@ -66,10 +67,7 @@ impl Approver for WaveApprover {
         let id = &proposed.plan.id;
         let number = self.backend.states.rollout_number(&self.rollout).await;
         if let Some(why) = why_moved(number, self.number) {
-            self.moved
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(id.clone());
+            lock(&self.moved).insert(id.clone());
             let what = format!("the rollout `{}` {why}", self.rollout);
             return Err(UserError::new(ErrorKind::Policy, what)
                 .hint("nothing was changed in this stack: the next run reads the rollout again and decides which stacks it applies")
@@ -78,10 +76,7 @@ impl Approver for WaveApprover {
         // A plan without changes writes nothing, so it needs no approval.
         let changes = proposed.plan.summary.changed() > 0;
         if changes && !self.approved.is_empty() && self.approved.get(id) != Some(&proposed.plan.digest) {
-            self.changed
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(id.clone());
+            lock(&self.changed).insert(id.clone());
             let what = format!(
                 "the plan of {id} is not the one that was approved for this wave of the rollout `{}`",
                 self.rollout

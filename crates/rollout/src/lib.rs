@@ -20,11 +20,11 @@ pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use event::RolloutEvent;
 pub use gate::{GateNumber, read_gate};
 pub use next_plans::NextPlans;
-pub use not_applied::{RolloutWait, carries, held_outcome, left_rollout_outcome, waiting_outcome};
+pub use not_applied::{carries, held_outcome, left_rollout_outcome, waiting_outcome};
 pub use preview_sentences::preview_sentences;
 pub use record_progress::{asking_gates, bake_end, overdue_warning};
 pub use rules::{GateRules, RolloutRules, WaveRules};
-pub use step::{GateReading, RolloutFacts, RolloutStep, StackReadiness, step};
+pub use step::{GateReading, RolloutFacts, RolloutStep, RolloutWait, StackReadiness, step};
 
 #[cfg(test)]
 mod simulation_approvals_tests;

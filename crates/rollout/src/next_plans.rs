@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use konverge_base::model::{Digest, StackId, digest::DigestBuilder, rollout::RolloutRecord};
 
 /// The plans of the next wave.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NextPlans {
     /// The digest of the plan of each stack.
     pub digests: BTreeMap<StackId, Digest>,
@@ -17,18 +17,11 @@ pub struct NextPlans {
 impl NextPlans {
     /// Collects the plans in a record. A plan that this run made replaces the recorded one.
     pub fn new(record: &RolloutRecord, own: Option<&BTreeMap<StackId, Digest>>) -> Self {
-        let mut plans = Self {
-            digests: BTreeMap::new(),
-            missing: BTreeSet::new(),
-        };
+        let mut plans = Self::default();
         for (id, _) in record.waves.get(record.wave + 1).into_iter().flatten() {
             match own.and_then(|own| own.get(id)).or_else(|| record.planned.get(id)) {
-                Some(digest) => {
-                    plans.digests.insert(id.clone(), *digest);
-                }
-                None => {
-                    plans.missing.insert(id.clone());
-                }
+                Some(digest) => drop(plans.digests.insert(id.clone(), *digest)),
+                None => drop(plans.missing.insert(id.clone())),
             }
         }
         plans

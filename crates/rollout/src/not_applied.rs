@@ -1,7 +1,5 @@
 //! The outcomes of pending stacks that must wait for their rollout.
 
-use jiff::Timestamp;
-
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -11,16 +9,7 @@ use konverge_base::{
     },
 };
 
-/// The reason why a rollout waits.
-#[derive(Debug, Clone)]
-pub struct RolloutWait {
-    /// The event that ends the wait.
-    pub reason: WaitReason,
-    /// The time at which the wait ends by itself, if that is known.
-    pub until: Option<Timestamp>,
-    /// The reason for the wait, as a text for people.
-    pub why: String,
-}
+use super::step::RolloutWait;
 
 /// Returns true if a rollout applies these inputs to a stack.
 pub fn carries(record: &RolloutRecord, id: &StackId, input: Option<Digest>) -> bool {

@@ -403,7 +403,7 @@ impl SimulatedWorld {
                 goes_on
             }
             // A short bake is waited for inside of the run.
-            (Some(RolloutStep::Wait { .. }), _) => !self.calm && run.looks < 40 && !self.random.one_in(4),
+            (Some(RolloutStep::Wait(_)), _) => !self.calm && run.looks < 40 && !self.random.one_in(4),
             (None | Some(RolloutStep::Hold | RolloutStep::End), newest) => {
                 let changed = self.changed(run.head);
                 let number = newest.as_ref().map_or(1, |(number, _)| number + 1);

@@ -74,6 +74,17 @@ pub enum GateReading {
     Unapproved(String),
 }
 
+/// The reason why a rollout waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolloutWait {
+    /// The event that ends the wait.
+    pub reason: WaitReason,
+    /// The time at which the wait ends by itself, if that is known.
+    pub until: Option<Timestamp>,
+    /// The reason for the wait, as a sentence for people.
+    pub why: String,
+}
+
 /// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolloutStep {
@@ -90,14 +101,7 @@ pub enum RolloutStep {
     /// Write this record. The rollout has not advanced until it is written.
     Advance(Box<RolloutRecord>),
     /// Wait; a later run decides again.
-    Wait {
-        /// The kind of the wait.
-        reason: WaitReason,
-        /// Time at which the wait ends by itself, if that is known.
-        until: Option<Timestamp>,
-        /// The reason as a sentence for people.
-        why: String,
-    },
+    Wait(RolloutWait),
     /// Do nothing until a person resumes or aborts the rollout.
     Hold,
     /// Do nothing: the rollout has ended.
@@ -142,7 +146,7 @@ pub fn step(record: &RolloutRecord, seen: &RolloutFacts<'_>) -> RolloutStep {
 const EDITED: &str = "konverge.yaml has other rules for this rollout than at its start";
 
 fn wait(reason: WaitReason, until: Option<Timestamp>, why: String) -> RolloutStep {
-    RolloutStep::Wait { reason, until, why }
+    RolloutStep::Wait(RolloutWait { reason, until, why })
 }
 
 fn advance(record: RolloutRecord) -> RolloutStep {

@@ -116,7 +116,7 @@ fn next(step: RolloutStep) -> (usize, RolloutPhase) {
 }
 
 fn is_wait(step: &RolloutStep) -> bool {
-    matches!(step, RolloutStep::Wait { .. })
+    matches!(step, RolloutStep::Wait(_))
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn nothing_that_is_unknown_passes() {
         let mut seen = Seen::well();
         case(&mut seen);
         let stays = match seen.step(&record(RolloutPhase::Gate)) {
-            RolloutStep::Wait { .. } => true,
+            RolloutStep::Wait(_) => true,
             // What is ready is written down for other jobs.
             RolloutStep::Advance(after) => {
                 let same = RolloutRecord {
@@ -266,7 +266,7 @@ fn a_stack_that_stays_unready_stops_its_wave_an_hour_after_the_first_look() {
         other.health.remove(&canary);
         let after = match other.step(&first) {
             RolloutStep::Advance(record) => record.unready_since,
-            RolloutStep::Wait { .. } => first.unready_since.clone(),
+            RolloutStep::Wait(_) => first.unready_since.clone(),
             other => panic!("{other:?}"),
         };
         assert_eq!(after, first.unready_since, "{phase}");
@@ -451,7 +451,7 @@ fn an_approval_is_for_the_plans_of_all_environments() {
         (half.phase, half.since, &half.planned),
         (RolloutPhase::Gate, empty.since, &plans([("a/prod", "one")]))
     );
-    let RolloutStep::Wait { reason, .. } = job(&half, [("a/prod", "one")], &[]) else {
+    let RolloutStep::Wait(RolloutWait { reason, .. }) = job(&half, [("a/prod", "one")], &[]) else {
         panic!()
     };
     assert_eq!(reason, WaitReason::Gate, "nobody can approve yet");

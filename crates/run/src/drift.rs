@@ -19,7 +19,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, Digest, StackId,
+        CommitId, Digest, FieldPath, StackId,
         digest::DigestBuilder,
         event::Step,
         note::Note,
@@ -364,7 +364,7 @@ fn partly_unknown(stack: &StackId, kind: ErrorKind) -> UserError {
 fn missing_resource(stack: &StackId, resource: &ResourcePlan, state: &StackState) -> Option<ResourcePlan> {
     let recorded = state.resource(&resource.id)?;
     let whole = FieldChange {
-        path: String::new(),
+        path: FieldPath::root(),
         from: None,
         to: Some(Value::Object(recorded.attributes.as_ref().clone())),
         origin: ChangeOrigin::Drift,

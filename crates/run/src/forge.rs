@@ -4,8 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge_actions::{Dialect, Runner, workflow_commands};
-use konverge_base::{model::check_run::Annotation, retry::RetryPolicy};
-use konverge_forge::{CiJob, DetectedForge, Forge, ForgeError, ForgeKind, RepositoryPages};
+use konverge_base::{
+    interrupt::{Interrupt, StopTimeouts},
+    model::check_run::Annotation,
+};
+use konverge_forge::{CiJob, DetectedForge, Forge, ForgeError, ForgeKind, RepositoryPages, RequestOptions};
 use konverge_github::Environment;
 use konverge_gitlab::PipelineJob;
 use konverge_repo::git::GitCredentials;
@@ -48,12 +51,11 @@ pub fn annotations(notes: &[Annotation]) -> Vec<String> {
 /// # Errors
 /// The environment has the variables of two forges, or an unusable address or token.
 pub fn connect(run: &RunContext, repository: &str) -> Result<Option<Arc<dyn Forge>>, ForgeError> {
-    Ok(match client(run, repository)? {
-        None => None,
-        Some(Client::Github(client)) => Some(Arc::new(client.with_stop(run.cancel.clone()))),
-        Some(Client::Gitea(client)) => Some(Arc::new(client.with_stop(run.cancel.clone()))),
-        Some(Client::Gitlab(client)) => Some(Arc::new(client.with_stop(run.cancel.clone()))),
-    })
+    let options = RequestOptions {
+        interrupt: Interrupt::with(run.cancel.clone(), StopTimeouts::FORGE),
+        ..RequestOptions::default()
+    };
+    Ok(client(run, repository)?.map(|client| client.into_forge(options)))
 }
 
 /// Connects for queries about runs, each of which names its own repository. Each request is sent only once, with this
@@ -62,16 +64,12 @@ pub fn connect(run: &RunContext, repository: &str) -> Result<Option<Arc<dyn Forg
 /// # Errors
 /// See [`connect`].
 pub fn connect_to_runs(run: &RunContext, deadline: Duration) -> Result<Option<Arc<dyn Forge>>, ForgeError> {
-    let once = RetryPolicy {
-        attempts: 1,
-        ..RetryPolicy::default()
+    let options = RequestOptions {
+        deadline,
+        ..RequestOptions::once()
     };
-    Ok(match client(run, run.forge_repository().unwrap_or_default())? {
-        None => None,
-        Some(Client::Github(client)) => Some(Arc::new(client.with_patience(once).with_deadline(deadline))),
-        Some(Client::Gitea(client)) => Some(Arc::new(client.with_patience(once).with_deadline(deadline))),
-        Some(Client::Gitlab(client)) => Some(Arc::new(client.with_patience(once).with_deadline(deadline))),
-    })
+    let client = client(run, run.forge_repository().unwrap_or_default())?;
+    Ok(client.map(|client| client.into_forge(options)))
 }
 
 /// The client of a forge.
@@ -79,6 +77,16 @@ enum Client {
     Github(konverge_github::Client),
     Gitea(konverge_gitea::Client),
     Gitlab(konverge_gitlab::Client),
+}
+
+impl Client {
+    fn into_forge(self, options: RequestOptions) -> Arc<dyn Forge> {
+        match self {
+            Self::Github(client) => Arc::new(client.with_options(options)),
+            Self::Gitea(client) => Arc::new(client.with_options(options)),
+            Self::Gitlab(client) => Arc::new(client.with_options(options)),
+        }
+    }
 }
 
 fn client(run: &RunContext, repository: &str) -> Result<Option<Client>, ForgeError> {

@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 use zeroize::Zeroize as _;
 
 use super::secret_paths::place_of;
-use konverge_base::model::{built_in_groups, field_path::join_path};
+use konverge_base::model::{FieldPath, built_in_groups};
 
 /// The location of a text in an object.
 #[derive(Debug, Clone, Copy)]
 pub struct TextPlace<'a> {
     /// The path as in RFC 6901, with indices of list items.
-    pub path: &'a str,
+    pub path: &'a FieldPath,
     /// True for a value of `data` or `stringData` of an object of `apiVersion: v1` and `kind: Secret`, also inside a
     /// custom resource. A secret may be written nowhere else: the other kinds of Kubernetes contain no Secret, only
     /// fields that take any JSON and that others may read. The masking covers more locations than these.
@@ -36,13 +36,13 @@ pub fn rewrite_texts<E>(object: &mut Map<String, Value>, visit: &mut Visit<'_, E
     } else {
         Part::None
     };
-    walk_map(object, "", None, below, visit)
+    walk_map(object, &FieldPath::root(), None, below, visit)
 }
 
 /// Overwrites the texts at these paths with zeros.
-pub fn zeroize_texts<'a>(object: &mut Value, paths: impl IntoIterator<Item = &'a str>) {
+pub fn zeroize_texts<'a>(object: &mut Value, paths: impl IntoIterator<Item = &'a FieldPath>) {
     for path in paths {
-        if let Some(Value::String(text)) = object.pointer_mut(path) {
+        if let Some(Value::String(text)) = object.pointer_mut(path.as_str()) {
             text.zeroize();
         }
     }
@@ -98,13 +98,13 @@ enum Part {
 
 fn walk_map<E>(
     map: &mut Map<String, Value>,
-    path: &str,
+    path: &FieldPath,
     inside: Option<&str>,
     part: Part,
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     let is = |name: &str, text: &str| map.get(name).and_then(Value::as_str) == Some(text);
-    let may_be_secret = path.is_empty() || part != Part::Never;
+    let may_be_secret = path.is_root() || part != Part::Never;
     let is_secret = may_be_secret && is("apiVersion", "v1") && is("kind", "Secret");
     let keys: Vec<_> = map.keys().cloned().collect();
     for key in keys {
@@ -119,7 +119,7 @@ fn walk_map<E>(
                 Part::Never => Part::Never,
                 _ => Part::None,
             };
-            walk(value, &join_path(path, &key), place.as_deref(), part, visit)?;
+            walk(value, &path.join(&key), place.as_deref(), part, visit)?;
         }
     }
     Ok(())
@@ -127,7 +127,7 @@ fn walk_map<E>(
 
 fn walk<E>(
     value: &mut Value,
-    path: &str,
+    path: &FieldPath,
     place: Option<&str>,
     part: Part,
     visit: &mut Visit<'_, E>,
@@ -140,7 +140,7 @@ fn walk<E>(
                     Part::Never => Part::Never,
                     _ => Part::None,
                 };
-                walk(item, &format!("{path}/{at}"), place, part, visit)?;
+                walk(item, &path.item(at), place, part, visit)?;
             }
             Ok(())
         }
@@ -218,7 +218,7 @@ mod tests {
             ]
         );
         assert_eq!(object["data"], json!({"a": "bmV3", "b": "bmV3"}));
-        zeroize_texts(&mut object, ["/data/a", "/nothing"]);
+        zeroize_texts(&mut object, &["/data/a", "/nothing"].map(FieldPath::new));
         assert_eq!(object["data"]["a"], "");
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let mut object = json!({"apiVersion": "example.com/v1", "kind": "Sealed", "spec": {"one": secret, "list": [[secret]], "other": other}});
         let mut seen = Vec::new();
         let found = rewrite_texts(object.as_object_mut().unwrap(), &mut |place, _| {
-            seen.extend(place.is_secret.then(|| place.path.to_owned()));
+            seen.extend(place.is_secret.then(|| place.path.clone()));
             Ok::<_, ()>(None)
         });
         assert_eq!(found, Ok(()));
@@ -279,13 +279,13 @@ mod tests {
         let mut object =
             json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x"}});
         let map = object.as_object_mut().unwrap();
-        let refused = rewrite_texts(map, &mut |place, _| match place.path {
+        let refused = rewrite_texts(map, &mut |place, _| match place.path.as_str() {
             "/stringData/b" => Err("refused"),
             _ => Ok(None),
         });
         assert_eq!(refused, Err("refused"));
         rewrite_texts(map, &mut |place, text| {
-            Ok::<_, ()>((text == "x").then(|| place.path.as_bytes().to_vec()))
+            Ok::<_, ()>((text == "x").then(|| place.path.as_str().as_bytes().to_vec()))
         })
         .unwrap();
         assert_eq!(object["data"]["a"], encode_base64(b"/data/a"));

@@ -44,7 +44,7 @@ pub use masking::{
     mask_secret_data_at, mask_terraform,
 };
 pub use name_fields::is_name_field;
-pub use plain_places::{ObjectKind, why_never_secret};
+pub use plain_places::why_never_secret;
 pub use propagated_secrets::PropagatedSecrets;
 pub use reference::{
     GENERATED, MalformedReference, SecretReference, SecretTemplate, StoreName, TemplatePart,

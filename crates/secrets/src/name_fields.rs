@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::secret_names::{self, NameClass};
+use konverge_base::model::FieldPath;
 
 /// The maps whose keys the author chooses freely. A key in them does not identify a field.
 const FREE_MAPS: [&str; 7] = [
@@ -34,27 +35,27 @@ const NAMES: [&str; 11] = [
     "hostnames",
 ];
 
-/// The path of a value in a resource: the keys, without list indices.
+/// The keys that lead to a value in a resource, without list indices.
 #[derive(Clone, Default)]
-pub(super) struct FieldPath<'a>(Vec<&'a str>);
+pub(super) struct FieldKeys<'a>(Vec<&'a str>);
 
-impl<'a> FieldPath<'a> {
-    /// Parses a path as in RFC 6901. A key with an escape is not the name of a field.
-    pub(super) fn parse(path: &'a str) -> Self {
-        let keys = path.split('/').filter(|key| !key.is_empty());
+impl<'a> FieldKeys<'a> {
+    /// Returns the keys of a path. A key with an escape is not the name of a field.
+    pub(super) fn of_path(path: &'a FieldPath) -> Self {
+        let keys = path.as_str().split('/').filter(|key| !key.is_empty());
         Self(
             keys.filter(|key| !key.bytes().all(|byte| byte.is_ascii_digit()))
                 .collect(),
         )
     }
 
-    pub(super) fn child<'b>(&self, key: &'b str) -> FieldPath<'b>
+    pub(super) fn child<'b>(&self, key: &'b str) -> FieldKeys<'b>
     where
         'a: 'b,
     {
         let mut keys: Vec<&'b str> = self.0.clone();
         keys.push(key);
-        FieldPath(keys)
+        FieldKeys(keys)
     }
 
     /// Returns true if the value is a name, a reference or a selector.
@@ -76,9 +77,9 @@ impl<'a> FieldPath<'a> {
     }
 }
 
-/// Returns true if the field at a path (RFC 6901) of an object is a name, a reference or a selector.
-pub fn is_name_field(path: &str) -> bool {
-    FieldPath::parse(path).is_name()
+/// Returns true if the field at a path of an object is a name, a reference or a selector.
+pub fn is_name_field(path: &FieldPath) -> bool {
+    FieldKeys::of_path(path).is_name()
 }
 
 fn is_name_key(key: &str) -> bool {
@@ -93,7 +94,7 @@ fn is_secret(key: &str) -> bool {
 }
 
 /// Collects the texts in a resource's fields that are names, references or selectors.
-pub(super) fn names_in<'v>(value: &'v Value, path: &FieldPath<'_>, found: &mut Vec<&'v str>) {
+pub(super) fn names_in<'v>(value: &'v Value, path: &FieldKeys<'_>, found: &mut Vec<&'v str>) {
     match value {
         Value::String(text) if path.is_name() => found.push(text),
         Value::Array(items) => items.iter().for_each(|item| names_in(item, path, found)),
@@ -130,7 +131,7 @@ mod tests {
             "/spec/scaleTargetRef/name",
             "/db_subnet_group_name",
         ] {
-            assert!(FieldPath::parse(path).is_name(), "{path}");
+            assert!(is_name_field(&path.into()), "{path}");
         }
     }
 
@@ -152,7 +153,7 @@ mod tests {
             "/master_user_name",
             "/spec/password",
         ] {
-            assert!(!FieldPath::parse(path).is_name(), "{path}");
+            assert!(!is_name_field(&path.into()), "{path}");
         }
     }
 }

@@ -3,16 +3,7 @@
 //! in locations that are not masked.
 
 use super::secret_paths::is_last_applied;
-use konverge_base::model::FieldPath;
-
-/// The kind of an object.
-#[derive(Debug, Clone, Copy)]
-pub struct ObjectKind<'a> {
-    /// The object's `apiVersion`.
-    pub api_version: &'a str,
-    /// The object's `kind`.
-    pub kind: &'a str,
-}
+use konverge_base::model::{FieldPath, GroupKind};
 
 /// The names of fields that identify an object or refer to one.
 const IDENTITIES: [&str; 7] = [
@@ -29,18 +20,18 @@ const IDENTITIES: [&str; 7] = [
 const ENDINGS: [&str; 5] = ["Name", "Namespace", "Ref", "Id", "ID"];
 
 /// Returns the reason why no secret value may be at a path (RFC 6901) of an object; `None` if it may.
-pub fn why_never_secret(object: ObjectKind<'_>, path: &str) -> Option<&'static str> {
-    let components: Vec<_> = FieldPath::new(path).components().collect();
+pub fn why_never_secret(object: GroupKind<'_>, path: &FieldPath) -> Option<&'static str> {
+    let components: Vec<_> = path.components().collect();
     let components: Vec<_> = components.iter().map(String::as_str).collect();
     match components.as_slice() {
         [.., "metadata", "annotations", name] => return why_no_annotation(name),
-        ["data", _] if (object.api_version, object.kind) == ("v1", "ConfigMap") => return None,
+        ["data", _] if object == GroupKind::CONFIG_MAP => return None,
         _ => {}
     }
-    if (object.api_version, object.kind) == ("v1", "Secret") {
+    if object == GroupKind::SECRET {
         return Some("a Secret can have a reference only in `data` or `stringData`, or in an annotation");
     }
-    if object.api_version.starts_with("apiextensions.k8s.io/") {
+    if object.group == GroupKind::CUSTOM_RESOURCE_DEFINITION.group {
         return Some("definitions of kinds are read before the values of secrets");
     }
     let is = |names: &[&str], component: &str| names.contains(&component);
@@ -84,7 +75,7 @@ mod tests {
     use super::*;
 
     fn is_allowed(api_version: &str, kind: &str, path: &str) -> bool {
-        why_never_secret(ObjectKind { api_version, kind }, path).is_none()
+        why_never_secret(GroupKind::from_api_version(api_version, kind), &path.into()).is_none()
     }
 
     #[test]

@@ -9,9 +9,9 @@ use super::{Secrets, mask_resource};
 use konverge_base::{
     error::{Cause, ErrorBody, UserError},
     model::{
-        ResourceId, StackId,
+        FieldPath, ResourceId, StackId,
         apply_result::ApplyReport,
-        field_path, masked_value,
+        masked_value,
         plan::{ChangeOrigin, FieldChange, Plan, StackPlan},
         policy_finding::PolicyFinding,
         review::ReviewUnit,
@@ -27,7 +27,7 @@ pub struct UnreviewableValue {
     /// The resource with the value.
     pub resource: ResourceId,
     /// The path in the resource, in the format of RFC 6901.
-    pub path: String,
+    pub path: FieldPath,
 }
 
 /// Masks the resources of Specs: first fields that are secret by shape, type or name, then every known secret in any
@@ -44,7 +44,7 @@ pub fn resources(resources: &[Resource], secrets: &Secrets) -> Vec<Resource> {
         let members = map.into_iter();
         members
             .map(|(key, value)| {
-                let masked = secrets.mask_value_at(&field_path::join_path("", &key), &value);
+                let masked = secrets.mask_value_at(&FieldPath::root().join(&key), &value);
                 (key, masked)
             })
             .collect()
@@ -108,7 +108,7 @@ pub fn stack(plan: &mut StackPlan, secrets: &Secrets) -> Vec<UnreviewableValue> 
         paths.sort();
         paths.dedup();
         // This note is added after the masking, so that no secret can mask a part of it.
-        let note = |path: &String| {
+        let note = |path: &FieldPath| {
             format!("{path} contains the value of a Secret and is masked: check it in the code")
         };
         resource.notes.extend(paths.iter().map(note));
@@ -196,18 +196,18 @@ fn mask(change: &mut FieldChange, secrets: &Secrets) {
 }
 
 /// Collects the paths in a value where a known secret is in clear text.
-fn collect_hidden(value: &Value, path: &str, secrets: &Secrets, found: &mut Vec<String>) {
+fn collect_hidden(value: &Value, path: &FieldPath, secrets: &Secrets, found: &mut Vec<FieldPath>) {
     match value {
-        Value::String(text) if secrets.hides(path, text) => found.push(path.to_owned()),
+        Value::String(text) if secrets.hides(path, text) => found.push(path.clone()),
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                collect_hidden(item, &format!("{path}/{at}"), secrets, found);
+                collect_hidden(item, &path.item(at), secrets, found);
             }
         }
         Value::Object(_) if masked_value::is_secret(value) => {}
         Value::Object(map) => {
             for (key, member) in map {
-                collect_hidden(member, &field_path::join_path(path, key), secrets, found);
+                collect_hidden(member, &path.join(key), secrets, found);
             }
         }
         _ => {}

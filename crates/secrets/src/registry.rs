@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 use super::{
     encodings, escapes,
     masked_text::MASK,
-    name_fields::{FieldPath, names_in},
+    name_fields::{FieldKeys, names_in},
     token_patterns::without_secrets,
 };
-use konverge_base::model::{masked_value, spec::Resource};
+use konverge_base::model::{FieldPath, masked_value, spec::Resource};
 
 /// The minimum length of a value that is masked in running text. Masking `true` or `80` would damage every
 /// output and hide nothing.
@@ -212,7 +212,7 @@ impl Secrets {
     /// Learns the names, references and selectors of a Spec, which the repository contains in clear text.
     pub fn learn_names(&self, resources: &[Resource]) {
         let mut known = self.known.write().expect("no panic while the lock is held");
-        let root = FieldPath::default();
+        let root = FieldKeys::default();
         for resource in resources {
             let mut names = Vec::new();
             for (key, value) in &resource.attributes {
@@ -253,16 +253,16 @@ impl Secrets {
     /// clear text.
     #[must_use]
     pub fn mask_value(&self, value: &Value) -> Value {
-        self.mask_value_at("", value)
+        self.mask_field(&FieldKeys::default(), value)
     }
 
     /// Masks a value like [`Secrets::mask_value`]; `path` is the path of the value in its resource (RFC 6901).
     #[must_use]
-    pub fn mask_value_at(&self, path: &str, value: &Value) -> Value {
-        self.mask_field(&FieldPath::parse(path), value)
+    pub fn mask_value_at(&self, path: &FieldPath, value: &Value) -> Value {
+        self.mask_field(&FieldKeys::of_path(path), value)
     }
 
-    fn mask_field(&self, path: &FieldPath<'_>, value: &Value) -> Value {
+    fn mask_field(&self, path: &FieldKeys<'_>, value: &Value) -> Value {
         match value {
             Value::String(text) => {
                 let masked = self.mask(text);
@@ -287,13 +287,13 @@ impl Secrets {
     }
 
     /// Returns true if a text at a path is masked, so that a reviewer cannot see it.
-    pub fn hides(&self, path: &str, text: &str) -> bool {
-        self.mask(text) != text && !self.is_shown_name(&FieldPath::parse(path), text)
+    pub fn hides(&self, path: &FieldPath, text: &str) -> bool {
+        self.mask(text) != text && !self.is_shown_name(&FieldKeys::of_path(path), text)
     }
 
     /// Returns true if a field is a name, a reference or a selector, and the Spec has its value in such a field.
     /// Credentials of the run and fetched values are never shown.
-    fn is_shown_name(&self, path: &FieldPath<'_>, text: &str) -> bool {
+    fn is_shown_name(&self, path: &FieldKeys<'_>, text: &str) -> bool {
         if !path.is_name() {
             return false;
         }

@@ -16,7 +16,7 @@ use konverge_base::model::{FieldPath, masked_value};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretPlaces {
     /// The text that the Spec now has in clear text at each path. A value with this text is not a secret.
-    paths: BTreeMap<String, Option<String>>,
+    paths: BTreeMap<FieldPath, Option<String>>,
 }
 
 impl SecretPlaces {
@@ -33,7 +33,7 @@ impl SecretPlaces {
             let visited = rewrite_texts(&mut desired.clone(), &mut |place, text| {
                 let template = SecretTemplate::parse(text).ok().flatten();
                 if !place.is_secret && template.is_some_and(|template| !template.is_plain()) {
-                    paths.insert(place.path.to_owned(), None);
+                    paths.insert(place.path.clone(), None);
                 }
                 Ok::<_, Infallible>(None)
             });
@@ -44,7 +44,7 @@ impl SecretPlaces {
 
     /// Adds the secret fields of an object that was written by someone else.
     #[must_use]
-    pub fn with(mut self, paths: Vec<String>, desired: Option<&Map<String, Value>>) -> Self {
+    pub fn with(mut self, paths: Vec<FieldPath>, desired: Option<&Map<String, Value>>) -> Self {
         for path in paths {
             self.paths.entry(path).or_insert_with_key(|path| {
                 let text = desired.and_then(|desired| value_at(desired, path));
@@ -60,8 +60,8 @@ impl SecretPlaces {
     }
 
     /// Returns the paths of the fields that contain secret values.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.paths.keys().map(String::as_str)
+    pub fn paths(&self) -> impl Iterator<Item = &FieldPath> {
+        self.paths.keys()
     }
 
     /// Replaces the values of these fields by markers. `masked` is the object after the masking by shape and name.
@@ -85,7 +85,7 @@ impl SecretPlaces {
         }
         let mut whole = Value::Object(masked.into_owned());
         for (path, mark) in marks {
-            if let Some(place) = whole.pointer_mut(path) {
+            if let Some(place) = whole.pointer_mut(path.as_str()) {
                 *place = mark;
             }
         }
@@ -102,18 +102,21 @@ impl SecretPlaces {
         texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
-    fn values<'v>(&'v self, object: &'v Map<String, Value>) -> impl Iterator<Item = (&'v str, &'v Value)> {
+    fn values<'v>(
+        &'v self,
+        object: &'v Map<String, Value>,
+    ) -> impl Iterator<Item = (&'v FieldPath, &'v Value)> {
         self.paths.iter().filter_map(|(path, in_clear)| {
             let value = value_at(object, path).filter(|value| !value.is_null())?;
             let is_clear = in_clear.is_some() && value.as_str() == in_clear.as_deref();
-            (!is_clear).then_some((path.as_str(), value))
+            (!is_clear).then_some((path, value))
         })
     }
 }
 
 /// Returns the value at a path of an object.
-pub fn value_at<'a>(object: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    let (first, rest) = FieldPath::new(path).split_first()?;
+pub fn value_at<'a>(object: &'a Map<String, Value>, path: &FieldPath) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
     object.get(&first)?.pointer(rest.as_str())
 }
 
@@ -129,7 +132,7 @@ mod tests {
 
     fn written(path: &str, text: &str) -> WrittenReferences {
         let template = SecretTemplate::parse(text).unwrap().unwrap();
-        std::iter::once((path.to_owned(), WrittenReference::new(&template, &[None]))).collect()
+        std::iter::once((path.into(), WrittenReference::new(&template, &[None]))).collect()
     }
 
     #[test]
@@ -176,10 +179,10 @@ mod tests {
         let desired = map(json!({"data": {"a": "text", "n": 5}}));
         let places = SecretPlaces::default();
         assert!(places.is_empty());
-        let paths = ["/data/a", "/data/n", "/data/x"].map(str::to_owned).to_vec();
+        let paths = ["/data/a", "/data/n", "/data/x"].map(FieldPath::new).to_vec();
         let places = places.with(paths.clone(), Some(&desired));
         assert!(!places.is_empty());
-        assert_eq!(places.paths().collect::<Vec<_>>(), paths);
+        assert_eq!(places.paths().cloned().collect::<Vec<_>>(), paths);
         assert_eq!(
             places.texts(&json!({"data": {"a": "text", "n": 5, "x": ""}})),
             Vec::<String>::new()
@@ -188,7 +191,7 @@ mod tests {
             places.texts(&json!({"data": {"a": "other", "n": "5", "x": "x"}})),
             ["other", "5", "x"]
         );
-        let again = places.clone().with(vec!["/data/a".to_owned()], None);
+        let again = places.clone().with(vec!["/data/a".into()], None);
         assert_eq!(again, places, "the text of the Spec is kept");
     }
 
@@ -201,13 +204,14 @@ mod tests {
             "metadata": {"annotations": {"b": "ref+db://pay#/b", "c": "words"}}}),
         );
         let places = SecretPlaces::find(Some(&secret), &WrittenReferences::new());
-        assert_eq!(places.paths().collect::<Vec<_>>(), ["/metadata/annotations/b"]);
+        let paths: Vec<_> = places.paths().map(FieldPath::as_str).collect();
+        assert_eq!(paths, ["/metadata/annotations/b"]);
     }
 
     #[test]
     fn what_is_masked_by_its_shape_keeps_that_mark() {
         let secrets = Secrets::new(HashKey::derive("k"));
-        let places = SecretPlaces::default().with(vec!["/data/a".to_owned(), "/x".to_owned()], None);
+        let places = SecretPlaces::default().with(vec!["/data/a".into(), "/x".into()], None);
         let secret = map(json!({"kind": "Secret", "data": {"a": "aHVudGVyMjIy"}, "x": null}));
         let masked = mask_object_at(&secrets, &secret, &places);
         assert_eq!(masked["data"]["a"], secrets.marked(&json!("hunter222")));
@@ -230,7 +234,7 @@ mod tests {
             ("d", None),
             ("", None),
         ] {
-            assert_eq!(value_at(&object, path), value.as_ref(), "{path}");
+            assert_eq!(value_at(&object, &path.into()), value.as_ref(), "{path}");
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{RotatedVersion, SecretReference, SecretTemplate, Secrets, reference_mark::reference_mark};
-use konverge_base::model::masked_value::FILE_VERSION;
+use konverge_base::model::{FieldPath, masked_value::FILE_VERSION};
 
 /// The placeholder for a missing version in a text with several references.
 const NO_VERSION: &str = "?";
@@ -22,7 +22,7 @@ pub struct WrittenReference {
 }
 
 /// The written references of an object, by path.
-pub type WrittenReferences = BTreeMap<String, WrittenReference>;
+pub type WrittenReferences = BTreeMap<FieldPath, WrittenReference>;
 
 impl WrittenReference {
     /// Creates the record of a text, with the version of each of its references.

@@ -44,6 +44,11 @@ impl Access {
         self.signed_in.as_ref().is_some_and(|of| of.grants.may_freeze())
     }
 
+    /// Returns the CSRF token of a person's session.
+    pub(super) fn csrf(&self) -> Option<&str> {
+        self.signed_in.as_ref()?.csrf.as_deref()
+    }
+
     /// Returns the globs of the stacks that the sender may see; `None` means all stacks.
     pub(super) fn patterns(&self) -> Option<Vec<String>> {
         let signed_in = self.signed_in.as_ref().filter(|_| !self.sees_all())?;

@@ -26,6 +26,15 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Returns the format of error responses for a path.
+    pub(super) fn from_path(path: &str) -> Self {
+        if path.starts_with("/api/") {
+            Self::Json
+        } else {
+            Self::Page(path.matches('/').count().saturating_sub(1))
+        }
+    }
+
     /// Returns the number of folders between a page and the root.
     pub(super) fn depth(self) -> usize {
         match self {
@@ -44,7 +53,7 @@ impl Form {
 }
 
 /// Creates the response with a body, or `304 Not Modified` if the client already has this body.
-fn found(body: &Body, form: Form, request: &HeaderMap) -> Response {
+pub(super) fn found(body: &Body, form: Form, request: &HeaderMap) -> Response {
     let known = request
         .get(header::IF_NONE_MATCH)
         .and_then(|tags| tags.to_str().ok());
@@ -194,13 +203,5 @@ impl RequestError {
                 plain(status, page.media_type(), text)
             }
         }
-    }
-}
-
-/// Creates the response for a result.
-pub(super) fn answer(result: Result<Body, RequestError>, form: Form, request: &HeaderMap) -> Response {
-    match result {
-        Ok(body) => found(&body, form, request),
-        Err(error) => error.answer(form),
     }
 }

@@ -1,7 +1,12 @@
 //! The content of pages and JSON documents, made by one function for both formats.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
+use axum::{
+    extract::{FromRequestParts, Query},
+    http::{HeaderMap, request::Parts},
+    response::{IntoResponse, Response},
+};
 use konverge_base::model::StackId;
 use konverge_portal::{
     AUDIT_ENTRIES, AUDIT_ROWS, AuditDocument, StackCondition, StackDetails, StackOrder, audit_csv,
@@ -11,20 +16,70 @@ use konverge_report::json;
 
 use super::{
     access::Access,
-    answer::{Form, RequestError},
+    answer::{Form, RequestError, found},
     cache::{Body, KnownIndex, within_deadline},
+    client_address::ClientAddress,
     shared::Shared,
 };
 
 /// The query parameters of a URL.
 pub(super) type Words = HashMap<String, String>;
 
-/// A read request: the sender, the format, and the shared state.
-#[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub shared: &'a Shared,
-    pub access: &'a Access,
+/// A request: the sender, the format of the response, and the shared state.
+pub(super) struct Asked {
+    pub shared: Arc<Shared>,
+    pub access: Access,
     pub form: Form,
+    pub words: Words,
+    pub headers: HeaderMap,
+    pub client: Option<ClientAddress>,
+}
+
+impl FromRequestParts<Arc<Shared>> for Asked {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Response> {
+        let form = Form::from_path(parts.uri.path());
+        // Without `Access` the middleware has not identified the sender, so the request is refused.
+        let access = parts
+            .extensions
+            .get::<Access>()
+            .cloned()
+            .ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()).answer(form))?;
+        let words = Query::try_from_uri(&parts.uri).map_err(IntoResponse::into_response)?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            access,
+            form,
+            words: words.0,
+            headers: parts.headers.clone(),
+            client: parts.extensions.get::<ClientAddress>().cloned(),
+        })
+    }
+}
+
+pub(super) async fn overview(asked: Asked) -> Response {
+    asked.respond(asked.overview().await)
+}
+
+pub(super) async fn search(asked: Asked) -> Response {
+    asked.respond(asked.search().await)
+}
+
+pub(super) async fn audit(asked: Asked) -> Response {
+    asked.respond(asked.audit().await)
+}
+
+pub(super) async fn rollouts(asked: Asked) -> Response {
+    asked.respond(asked.rollouts().await)
+}
+
+pub(super) async fn trends(asked: Asked) -> Response {
+    asked.respond(asked.trends().await)
+}
+
+pub(super) async fn permissions(asked: Asked) -> Response {
+    asked.respond(asked.permissions().await)
 }
 
 /// Parses the filter in the query.
@@ -58,7 +113,15 @@ pub(super) fn serials(words: &Words) -> Result<(u64, u64), RequestError> {
     Ok((serial("from")?, serial("to")?))
 }
 
-impl Asked<'_> {
+impl Asked {
+    /// Renders a body or an error in the format that was asked for.
+    pub(super) fn respond(&self, made: Result<Body, RequestError>) -> Response {
+        match made {
+            Ok(body) => found(&body, self.form, &self.headers),
+            Err(error) => error.answer(self.form),
+        }
+    }
+
     /// Returns the cache key of a rendered response. All users who may see the same stacks share it.
     fn address(&self, what: &str) -> String {
         format!("{what} {:?} {:?}", self.form, self.access.patterns())
@@ -69,9 +132,9 @@ impl Asked<'_> {
     }
 
     /// Responds with all stacks, or with those that match the filter.
-    pub(super) async fn overview(self, words: &Words) -> Result<Body, RequestError> {
-        let (condition, text) = filter(words)?;
-        let index = self.shared.index(self.access).await?;
+    async fn overview(&self) -> Result<Body, RequestError> {
+        let (condition, text) = filter(&self.words)?;
+        let index = self.shared.index(&self.access).await?;
         let total = &index.overview;
         let is_plain = condition.is_none() && text.is_empty();
         if is_plain && self.is_json() {
@@ -96,13 +159,13 @@ impl Asked<'_> {
     }
 
     /// Responds with a search result. Without a text to search, the page is the form.
-    pub(super) async fn search(self, words: &Words) -> Result<Body, RequestError> {
-        let text = words.get("q").map_or("", String::as_str);
+    async fn search(&self) -> Result<Body, RequestError> {
+        let text = self.words.get("q").map_or("", String::as_str);
         let is_empty = text.trim().is_empty();
         if is_empty && self.is_json() {
             return Err(RequestError::wrong("`q` must hold a word", "add `?q=nginx`"));
         }
-        let index = self.shared.index(self.access).await?;
+        let index = self.shared.index(&self.access).await?;
         let result = (!is_empty).then(|| index.search.search(text));
         let made = match (self.form, &result) {
             (Form::Json, Some(result)) => json::document(result),
@@ -123,8 +186,8 @@ impl Asked<'_> {
     }
 
     /// Responds with one stack.
-    pub(super) async fn stack(self, id: &StackId) -> Result<Body, RequestError> {
-        let index = self.shared.index(self.access).await?;
+    pub(super) async fn stack(&self, id: &StackId) -> Result<Body, RequestError> {
+        let index = self.shared.index(&self.access).await?;
         if index.overview.row(id).is_none() {
             return Err(RequestError::Unknown("this stack"));
         }
@@ -155,8 +218,8 @@ impl Asked<'_> {
     }
 
     /// Responds with the difference of two serials of a stack.
-    pub(super) async fn difference(self, id: &StackId, from: u64, to: u64) -> Result<Body, RequestError> {
-        let index = self.shared.index(self.access).await?;
+    pub(super) async fn difference(&self, id: &StackId, from: u64, to: u64) -> Result<Body, RequestError> {
+        let index = self.shared.index(&self.access).await?;
         if index.overview.row(id).is_none() {
             return Err(RequestError::Unknown("this stack"));
         }
@@ -174,7 +237,7 @@ impl Asked<'_> {
 
     /// Responds with the audit entries of stacks that the sender may see. A freeze affects all stacks, so everybody
     /// sees its entry.
-    pub(super) async fn audit(self) -> Result<Body, RequestError> {
+    async fn audit(&self) -> Result<Body, RequestError> {
         let actions = self
             .shared
             .actions()
@@ -200,8 +263,8 @@ impl Asked<'_> {
     }
 
     /// Responds with the table of all stacks.
-    pub(super) async fn stacks(self, order: StackOrder) -> Result<Body, RequestError> {
-        let index = self.shared.index(self.access).await?;
+    pub(super) async fn stacks(&self, order: StackOrder) -> Result<Body, RequestError> {
+        let index = self.shared.index(&self.access).await?;
         let address = format!("{} {}", order.key(), index.json.etag);
         if let Some(body) = self.shared.bodies.get(&address) {
             return Ok(body);
@@ -213,12 +276,12 @@ impl Asked<'_> {
     }
 
     /// Responds with the rollouts of stacks that the sender may see.
-    pub(super) async fn rollouts(self) -> Result<Body, RequestError> {
+    async fn rollouts(&self) -> Result<Body, RequestError> {
         let address = self.address("rollouts");
         if let Some(body) = self.shared.bodies.get(&address) {
             return Ok(body);
         }
-        let index = self.shared.index(self.access).await?;
+        let index = self.shared.index(&self.access).await?;
         let _permit = self.shared.reads.acquire().await;
         let mut document = within_deadline(self.shared.source().rollouts()).await?;
         if !self.access.sees_all() {
@@ -234,12 +297,12 @@ impl Asked<'_> {
     }
 
     /// Responds with the trends of the stacks that the sender may see.
-    pub(super) async fn trends(self) -> Result<Body, RequestError> {
+    async fn trends(&self) -> Result<Body, RequestError> {
         let address = self.address("trends");
         if let Some(body) = self.shared.bodies.get(&address) {
             return Ok(body);
         }
-        let index = self.shared.index(self.access).await?;
+        let index = self.shared.index(&self.access).await?;
         let _permit = self.shared.reads.acquire().await;
         let source = self.shared.source();
         let trends = within_deadline(source.trends(&index, self.access.sees_all())).await?;
@@ -254,14 +317,14 @@ impl Asked<'_> {
 
     /// Responds with the permissions. Only for somebody who may see all stacks, because it names people, stores and
     /// folders of all.
-    pub(super) async fn permissions(self) -> Result<Body, RequestError> {
+    async fn permissions(&self) -> Result<Body, RequestError> {
         if !self.access.sees_all() {
             return Err(RequestError::forbidden(
                 "only people who may see every stack may see the permissions",
                 "add a role for `**` to `portal.roles`",
             ));
         }
-        let index = self.shared.index(self.access).await?;
+        let index = self.shared.index(&self.access).await?;
         let document = self.shared.source().permissions().await?;
         let made = match (self.form, &document) {
             (Form::Json, Some(document)) => json::document(document),

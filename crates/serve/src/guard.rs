@@ -21,15 +21,6 @@ use super::{
 /// The allowed intervals for reloading a page, in seconds.
 const REFRESH: std::ops::RangeInclusive<u32> = 10..=3600;
 
-/// Returns the format of error responses for a path.
-pub(super) fn form_of(path: &str) -> Form {
-    if path.starts_with("/api/") {
-        Form::Json
-    } else {
-        Form::Page(path.matches('/').count().saturating_sub(1))
-    }
-}
-
 /// Returns true for paths that reveal nothing about stacks and are needed before the sign-in.
 fn is_public(path: &str) -> bool {
     is_for_platform(path) || ["/portal.css", "/portal.js", "/login", "/login/callback"].contains(&path)
@@ -81,7 +72,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
             if let Some(access) = access {
                 request.extensions_mut().insert(access);
             }
-            own_form(next.run(request).await, form_of(&path))
+            own_form(next.run(request).await, Form::from_path(&path))
         }
         Err(answer) => *answer,
     };
@@ -91,7 +82,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     let is_shown = [StatusCode::OK, StatusCode::NOT_MODIFIED].contains(&answer.status());
     let headers = answer.headers_mut();
     // With this header the browser reloads the page by itself, without a script.
-    if let Some(seconds) = refresh.filter(|_| is_shown && matches!(form_of(&path), Form::Page(_))) {
+    if let Some(seconds) = refresh.filter(|_| is_shown && matches!(Form::from_path(&path), Form::Page(_))) {
         headers.insert(header::REFRESH, seconds);
     }
     let policy = HeaderValue::try_from(format!("{}; frame-ancestors 'none'", html::SECURITY));
@@ -178,7 +169,7 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
     if is_public(path) {
         return Ok(None);
     }
-    let form = form_of(path);
+    let form = Form::from_path(path);
     let known = async {
         let roles = shared.roles().await?;
         let bearer = headers.get(header::AUTHORIZATION).filter(|_| form == Form::Json);

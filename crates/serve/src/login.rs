@@ -8,7 +8,6 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use konverge_base::error::{ErrorKind, UserError, chain};
 use konverge_config::{PortalConfig, PortalLogin, ProxyRange};
-use konverge_portal::PortalPerson;
 use serde::Deserialize;
 
 use super::{
@@ -126,13 +125,10 @@ impl Login {
                 });
             }
         };
-        let grants = roles.grants_of_workload(&verified.issuer, &audience, &verified.subject);
+        let person = verified.person;
+        let grants = roles.grants_of_workload(&person.issuer, &audience, &person.subject);
         with_role(SignedIn {
-            person: PortalPerson {
-                issuer: verified.issuer,
-                subject: verified.subject,
-                name: verified.name,
-            },
+            person,
             grants,
             csrf: None,
         })
@@ -167,12 +163,7 @@ impl Login {
         // A cookie is limited to 4 KB, and a group that no role mentions has no effect.
         let mut groups = token.list(self.config.groups_claim());
         groups.retain(|group| roles.knows_group(group));
-        let person = PortalPerson {
-            issuer: token.issuer,
-            subject: token.subject,
-            name: token.name,
-        };
-        PersonSession::begin(person, groups, Timestamp::now())
+        PersonSession::begin(token.person, groups, Timestamp::now())
     }
 
     /// Returns true if a page of this portal sent the request.

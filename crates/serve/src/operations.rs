@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     Form as FormBody, Router,
-    extract::{FromRequestParts, Path},
-    http::{HeaderMap, StatusCode, request::Parts},
+    extract::Path,
+    http::StatusCode,
     response::Response,
     routing::{get, post},
 };
@@ -22,13 +22,11 @@ use konverge_report::json;
 use serde::Deserialize;
 
 use super::{
-    access::Access,
     actions::{PortalActions, PortalRequest, UnlockResult},
     answer::{Form, RequestError, plain},
     api,
     cache::within_deadline,
-    client_address::ClientAddress,
-    guard::form_of,
+    documents::Asked,
     login::Login,
     pages::stack_of,
     shared::Shared,
@@ -80,32 +78,7 @@ impl SentForm {
     }
 }
 
-/// A request for an operation, with everything that decides about it.
-struct Asking {
-    shared: Arc<Shared>,
-    access: Access,
-    headers: HeaderMap,
-    client: Option<ClientAddress>,
-}
-
-impl FromRequestParts<Arc<Shared>> for Asking {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Response> {
-        // Without `Access` the middleware has not identified the sender, so the request is refused.
-        let access = parts.extensions.get::<Access>().cloned().ok_or_else(|| {
-            RequestError::SignedOut("no person is signed in".to_owned()).answer(form_of(parts.uri.path()))
-        })?;
-        Ok(Self {
-            shared: Arc::clone(shared),
-            access,
-            headers: parts.headers.clone(),
-            client: parts.extensions.get::<ClientAddress>().cloned(),
-        })
-    }
-}
-
-impl Asking {
+impl Asked {
     fn login(&self) -> Result<&Login, RequestError> {
         self.shared.login().ok_or_else(|| {
             RequestError::forbidden(
@@ -117,7 +90,7 @@ impl Asking {
 
     /// Checks that a form comes from a page of this portal, for this person.
     fn check_person(&self, csrf: &str) -> Result<(), RequestError> {
-        check_form(self.login()?, &self.access, &self.headers, csrf)
+        check_form(self, self.login()?, csrf)
     }
 
     /// Checks that a call comes from a script. A session cookie is not enough, because another site could make the
@@ -358,49 +331,47 @@ fn answered(answer: Result<OperationAnswer, RequestError>, form: Form) -> Respon
     plain(status, form.media_type(), text)
 }
 
-async fn freeze_page(asking: Asking) -> Response {
-    let form = Form::Page(0);
+async fn freeze_page(asked: Asked) -> Response {
     let make = async {
-        let csrf = asking.access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
-        let csrf = csrf.ok_or(RequestError::Unknown("this page"))?;
-        let index = asking.shared.index(&asking.access).await?;
-        let csrf = Some(csrf).filter(|_| asking.access.may_freeze());
+        let csrf = asked.access.csrf().ok_or(RequestError::Unknown("this page"))?;
+        let index = asked.shared.index(&asked.access).await?;
+        let csrf = Some(csrf).filter(|_| asked.access.may_freeze());
         Ok(html::freeze(&index.overview, csrf))
     };
     match make.await {
-        Ok(page) => plain(StatusCode::OK, form.media_type(), page),
-        Err(error) => RequestError::answer(error, form),
+        Ok(page) => plain(StatusCode::OK, asked.form.media_type(), page),
+        Err(error) => RequestError::answer(error, asked.form),
     }
 }
 
-async fn form_on_all(asking: Asking, sent: SentForm, operation: PortalOperation) -> Response {
+async fn form_on_all(asked: Asked, sent: SentForm, operation: PortalOperation) -> Response {
     let make = async {
-        asking.check_person(&sent.csrf)?;
-        asking.on_all(operation, sent.input()?).await
+        asked.check_person(&sent.csrf)?;
+        asked.on_all(operation, sent.input()?).await
     };
-    answered(make.await, Form::Page(0))
+    answered(make.await, asked.form)
 }
 
-async fn freeze_form(asking: Asking, FormBody(sent): FormBody<SentForm>) -> Response {
-    form_on_all(asking, sent, PortalOperation::Freeze).await
+async fn freeze_form(asked: Asked, FormBody(sent): FormBody<SentForm>) -> Response {
+    form_on_all(asked, sent, PortalOperation::Freeze).await
 }
 
-async fn unfreeze_form(asking: Asking, FormBody(sent): FormBody<SentForm>) -> Response {
-    form_on_all(asking, sent, PortalOperation::Unfreeze).await
+async fn unfreeze_form(asked: Asked, FormBody(sent): FormBody<SentForm>) -> Response {
+    form_on_all(asked, sent, PortalOperation::Unfreeze).await
 }
 
 async fn stack_form(
-    asking: Asking,
+    asked: Asked,
     Path((folder, operation)): Path<(String, String)>,
     FormBody(sent): FormBody<SentForm>,
 ) -> Response {
     let make = async {
-        asking.check_person(&sent.csrf)?;
+        asked.check_person(&sent.csrf)?;
         let operation = known(&operation)?;
-        let id = stack_of(&*asking.shared.index(&asking.access).await?, &folder)?;
-        asking.on_stack(operation, &id, sent.input()?).await
+        let id = stack_of(&*asked.shared.index(&asked.access).await?, &folder)?;
+        asked.on_stack(operation, &id, sent.input()?).await
     };
-    answered(make.await, Form::Page(3))
+    answered(make.await, asked.form)
 }
 
 fn known(operation: &str) -> Result<PortalOperation, RequestError> {
@@ -420,29 +391,27 @@ fn called(body: &Bytes) -> Result<OperationInput, RequestError> {
     })
 }
 
-async fn call_on_all(asking: Asking, body: &Bytes, operation: PortalOperation) -> Response {
+async fn call_on_all(asked: Asked, body: &Bytes, operation: PortalOperation) -> Response {
     let make = async {
-        asking.check_script()?;
-        asking.on_all(operation, called(body)?).await
+        asked.check_script()?;
+        asked.on_all(operation, called(body)?).await
     };
-    answered(make.await, Form::Json)
+    answered(make.await, asked.form)
 }
 
-async fn freeze_call(asking: Asking, body: Bytes) -> Response {
-    call_on_all(asking, &body, PortalOperation::Freeze).await
+async fn freeze_call(asked: Asked, body: Bytes) -> Response {
+    call_on_all(asked, &body, PortalOperation::Freeze).await
 }
 
-async fn unfreeze_call(asking: Asking, body: Bytes) -> Response {
-    call_on_all(asking, &body, PortalOperation::Unfreeze).await
+async fn unfreeze_call(asked: Asked, body: Bytes) -> Response {
+    call_on_all(asked, &body, PortalOperation::Unfreeze).await
 }
 
-async fn stack_call(asking: Asking, Path((id, operation)): Path<(String, String)>, body: Bytes) -> Response {
+async fn stack_call(asked: Asked, Path((id, operation)): Path<(String, String)>, body: Bytes) -> Response {
     let make = async {
-        asking.check_script()?;
+        asked.check_script()?;
         let operation = known(&operation)?;
-        asking
-            .on_stack(operation, &api::parse(&id)?, called(&body)?)
-            .await
+        asked.on_stack(operation, &api::parse(&id)?, called(&body)?).await
     };
-    answered(make.await, Form::Json)
+    answered(make.await, asked.form)
 }

@@ -10,6 +10,7 @@ use std::{
 use jiff::Timestamp;
 use konverge_base::error::{SharedError, chain};
 use konverge_config::PortalLogin;
+use konverge_portal::PortalPerson;
 use openidconnect::{
     AdditionalClaims, AsyncHttpClient, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,
     HttpResponse, IdToken, IdTokenClaims, IdTokenVerifier, IssuerUrl, JsonWebKeySet, Nonce,
@@ -74,9 +75,7 @@ pub enum SignInError {
 /// The content of a verified token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct VerifiedToken {
-    pub issuer: String,
-    pub subject: String,
-    pub name: String,
+    pub person: PortalPerson,
     pub lifetime: Duration,
     others: HashMap<String, Value>,
 }
@@ -373,14 +372,13 @@ fn verified(
         .or_else(|| claims.email().map(|email| email.as_str()))
         .unwrap_or(&subject);
     let lifetime = (claims.expiration() - claims.issue_time()).to_std();
+    let name = name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME);
     Ok(VerifiedToken {
-        issuer: issuer.to_owned(),
-        name: name
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(LONGEST_NAME)
-            .collect(),
-        subject,
+        person: PortalPerson {
+            issuer: issuer.to_owned(),
+            name: name.collect(),
+            subject,
+        },
         lifetime: lifetime.unwrap_or_default(),
         others: others.clone(),
     })

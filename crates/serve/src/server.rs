@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     actions::PortalActions,
-    answer::{RequestError, plain},
+    answer::{Form, RequestError, plain},
     api,
-    guard::{form_of, guard},
+    guard::guard,
     login::{Login, LoginSettings},
     operations, pages,
     shared::Shared,
@@ -143,7 +143,7 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn nothing_here(request: Request) -> Response {
-    RequestError::Unknown("this address").answer(form_of(request.uri().path()))
+    RequestError::Unknown("this address").answer(Form::from_path(request.uri().path()))
 }
 
 #[cfg(test)]

@@ -244,7 +244,7 @@ fn seen(stack: &StackId) -> SeenStack {
             stack: stack.clone(),
             resource: "v1:ConfigMap:shop:web".parse().unwrap(),
             action: Action::Update,
-            path: "/data/level".to_owned(),
+            path: "/data/level".into(),
             to: Some(serde_json::json!("info")),
             from: Some(serde_json::json!("debug")),
         }],

@@ -18,7 +18,7 @@ use super::{
     access::{Access, role_word},
     answer::{Form, RequestError, plain},
     client_address::ClientAddress,
-    documents::Words,
+    documents::{Asked, Words},
     login::Login,
     provider::SignInError,
     session::{PendingSignIn, is_same_secret},
@@ -212,15 +212,10 @@ struct SignOut {
     csrf: String,
 }
 
-async fn sign_out(
-    State(shared): State<Arc<Shared>>,
-    Extension(access): Extension<Access>,
-    headers: HeaderMap,
-    FormBody(sent): FormBody<SignOut>,
-) -> Response {
+async fn sign_out(asked: Asked, FormBody(sent): FormBody<SignOut>) -> Response {
     let make = || {
-        let login = login(&shared)?;
-        check_form(login, &access, &headers, &sent.csrf)?;
+        let login = login(&asked.shared)?;
+        check_form(&asked, login, &sent.csrf)?;
         let mut answer = plain(StatusCode::OK, Form::Page(0).media_type(), html::signed_out());
         if let Some(cookie) = login.cookies.without_session() {
             answer.headers_mut().append(header::SET_COOKIE, cookie);
@@ -231,14 +226,9 @@ async fn sign_out(
 }
 
 /// Refuses a form unless a page of this portal sent it in this session.
-pub(super) fn check_form(
-    login: &Login,
-    access: &Access,
-    headers: &HeaderMap,
-    csrf: &str,
-) -> Result<(), RequestError> {
-    let of_session = access.signed_in.as_ref().and_then(|of| of.csrf.as_deref());
-    if of_session.is_some_and(|of| is_same_secret(of, csrf)) && login.is_own_page(headers) {
+pub(super) fn check_form(asked: &Asked, login: &Login, csrf: &str) -> Result<(), RequestError> {
+    let of_session = asked.access.csrf();
+    if of_session.is_some_and(|of| is_same_secret(of, csrf)) && login.is_own_page(&asked.headers) {
         Ok(())
     } else {
         Err(RequestError::forbidden(

@@ -3,11 +3,15 @@
 use cel::Context;
 use serde_json::{Value, json};
 
-use konverge_base::model::{
-    FieldPath, masked_value,
-    policy_finding::{Enforcement, PolicyFinding},
-    spec::{Resource, RuntimeKind, object_key},
-    stack_test::{FieldMismatch, StackTestFailure},
+use konverge_base::{
+    model::{
+        FieldPath, masked_value,
+        policy_finding::{Enforcement, PolicyFinding},
+        spec::{Resource, RuntimeKind, object_key},
+        stack_test::{FieldMismatch, StackTestFailure},
+        text::first_few,
+    },
+    yaml::Placed,
 };
 use konverge_cel::{
     cel_expression::{CelError, CelExpression},
@@ -16,7 +20,7 @@ use konverge_cel::{
 use konverge_secrets::{Secrets, mask_resource};
 
 use super::{
-    assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion, VARIABLES},
+    assertion_form::{Assertion, ExpectedFailure, ObjectSelector, VARIABLES},
     object_match::mismatches,
 };
 
@@ -48,12 +52,12 @@ pub struct TestedSpec<'a> {
 
 /// Returns the failures of the assertions that are not true.
 pub fn failures(
-    assertions: &[PlacedAssertion],
+    assertions: &[Placed<Assertion>],
     stack: &TestedStack<'_>,
     secrets: &Secrets,
 ) -> Vec<StackTestFailure> {
     let found = assertions.iter().filter_map(|one| {
-        let failure = match (&one.assertion, stack) {
+        let failure = match (&one.value, stack) {
             (Assertion::Fails(ExpectedFailure::Compile(text)), stack) => {
                 compile_failure(text, stack, secrets)
             }
@@ -109,11 +113,11 @@ fn has_failure(
     }
     let masked = masked_fields(expected, nearest, secrets);
     let shown = object(shown);
-    let side = |value: &Value, path: &str| {
-        let value = FieldPath::new(path).get(value).filter(|value| !value.is_null());
+    let side = |value: &Value, path: &FieldPath| {
+        let value = path.get(value).filter(|value| !value.is_null());
         value.map(|value| secrets.mask_value_at(path, value))
     };
-    let difference = |path: &String| {
+    let difference = |path: &FieldPath| {
         let (expected, found) = (side(&masked, path), side(&shown, path));
         // If one of the two values is secret, the other one is hidden too, because it may be the same secret.
         let is_secret = [&expected, &found]
@@ -345,12 +349,7 @@ fn is_of_kind(resource: &Resource, kind: &str) -> bool {
 }
 
 fn listed(names: &[String]) -> String {
-    let more = match names.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let shown: Vec<&str> = names.iter().take(MOST_NAMED).map(String::as_str).collect();
-    format!("{}{more}", shown.join(", "))
+    first_few(names.iter().map(String::as_str), MOST_NAMED)
 }
 
 #[cfg(test)]
@@ -360,7 +359,7 @@ mod tests {
     use konverge_base::model::spec::Sharing;
     use konverge_secrets::HashKey;
 
-    fn assertions(text: &str) -> Vec<PlacedAssertion> {
+    fn assertions(text: &str) -> Vec<Placed<Assertion>> {
         match StackTest::parse(text).unwrap().body {
             TestBody::Offline(assertions) => assertions,
             TestBody::Live(_) => panic!("{text}"),

@@ -13,15 +13,6 @@ pub(crate) const VARIABLES: [&str; 2] = ["resources", "terraform"];
 /// The maximum number of nested loops in an expression.
 const MOST_LOOPS: u32 = 2;
 
-/// An assertion with its position in the file.
-#[derive(Debug)]
-pub struct PlacedAssertion {
-    /// The line, from 1; `None` if unknown.
-    pub line: Option<u32>,
-    /// The assertion at the position.
-    pub assertion: Assertion,
-}
-
 /// A condition on a Spec.
 #[derive(Debug)]
 pub enum Assertion {
@@ -87,19 +78,16 @@ pub(crate) struct AssertionEntry {
 pub(crate) fn read_assertions(
     entries: Option<Placed<Vec<Placed<AssertionEntry>>>>,
     line: Option<u32>,
-) -> Result<Vec<PlacedAssertion>, YamlError> {
+) -> Result<Vec<Placed<Assertion>>, YamlError> {
     let Some(entries) = entries.filter(|list| !list.value.is_empty()) else {
         let message = "the test asserts nothing: `assert` must be a list with at least one assertion";
         return Err(error(line, message));
     };
     let assertions = entries.value.into_iter().map(|entry| {
-        let assertion = entry.value.into_assertion();
-        match assertion {
-            Ok(assertion) => Ok(PlacedAssertion {
-                line: entry.line,
-                assertion,
-            }),
-            Err(message) => Err(error(entry.line, message)),
+        let line = entry.line;
+        match entry.value.into_assertion() {
+            Ok(value) => Ok(Placed { line, value }),
+            Err(message) => Err(error(line, message)),
         }
     });
     assertions.collect()

@@ -13,6 +13,6 @@ mod object_match;
 mod test_file;
 
 pub use assertion::{TestedSpec, TestedStack};
-pub use assertion_form::{Assertion, ExpectedFailure, ObjectSelector, PlacedAssertion};
-pub use live_steps::{LiveStep, PlacedStep};
+pub use assertion_form::{Assertion, ExpectedFailure, ObjectSelector};
+pub use live_steps::LiveStep;
 pub use test_file::{StackTest, TestBody};

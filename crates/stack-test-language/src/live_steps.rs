@@ -7,22 +7,13 @@ use serde_json::{Map, Value};
 
 use konverge_base::yaml::{Placed, YamlError};
 
-use super::assertion_form::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions};
+use super::assertion_form::{Assertion, AssertionEntry, error, read_assertions};
 
 /// The time limit of a `wait` without `seconds`, in seconds.
 const WAIT: u64 = 60;
 
 /// The maximum time limit of a `wait`, in seconds.
 const LONGEST_WAIT: u64 = 1_800;
-
-/// A step with its position in the file.
-#[derive(Debug)]
-pub struct PlacedStep {
-    /// The line, from 1; `None` if unknown.
-    pub line: Option<u32>,
-    /// The step at the position.
-    pub step: LiveStep,
-}
 
 /// A step of a live test.
 #[derive(Debug)]
@@ -34,12 +25,12 @@ pub enum LiveStep {
     /// Waits until the assertions are true for the live objects.
     Wait {
         /// The assertions; at least one.
-        assertions: Vec<PlacedAssertion>,
+        assertions: Vec<Placed<Assertion>>,
         /// The time limit.
         within: Duration,
     },
     /// Fails unless the assertions are true for the live objects now. At least one assertion.
-    Assert(Vec<PlacedAssertion>),
+    Assert(Vec<Placed<Assertion>>),
     /// Deletes all objects, as if the stack were removed. Each test also ends with this step.
     Delete,
 }
@@ -77,27 +68,26 @@ struct Wait {
 ///
 /// # Errors
 /// An unknown step, a first step other than `apply`, or no assertion in any step.
-pub(crate) fn read(entries: Placed<Vec<Placed<StepEntry>>>) -> Result<Vec<PlacedStep>, YamlError> {
+pub(crate) fn read(entries: Placed<Vec<Placed<StepEntry>>>) -> Result<Vec<Placed<LiveStep>>, YamlError> {
     let steps = entries.value.into_iter().map(|entry| {
-        Ok(PlacedStep {
-            line: entry.line,
-            step: entry.value.into_step(entry.line)?,
-        })
+        let Placed { line, value } = entry;
+        let value = value.into_step(line)?;
+        Ok(Placed { line, value })
     });
-    let steps = steps.collect::<Result<Vec<PlacedStep>, YamlError>>()?;
+    let steps = steps.collect::<Result<Vec<Placed<LiveStep>>, YamlError>>()?;
     let Some(first) = steps
         .first()
-        .filter(|first| matches!(first.step, LiveStep::Apply))
+        .filter(|first| matches!(first.value, LiveStep::Apply))
     else {
         let line = steps.first().map_or(entries.line, |first| first.line);
         return Err(error(line, "the first step must be `apply: {}`"));
     };
-    let asserts = |one: &&PlacedStep| matches!(one.step, LiveStep::Assert(_) | LiveStep::Wait { .. });
+    let asserts = |one: &&Placed<LiveStep>| matches!(one.value, LiveStep::Assert(_) | LiveStep::Wait { .. });
     if !steps.iter().any(|step| asserts(&step)) {
         let message = "no step asserts anything: add a step `assert` or `wait`";
         return Err(error(first.line, message));
     }
-    let deleted = steps.iter().position(|one| matches!(one.step, LiveStep::Delete));
+    let deleted = steps.iter().position(|one| matches!(one.value, LiveStep::Delete));
     let behind = deleted.map_or(&[][..], |at| &steps[at + 1..]);
     if let Some(step) = behind.iter().find(|step| !asserts(step)) {
         let message = "after `delete` only `assert` and `wait` may follow";
@@ -149,9 +139,9 @@ impl StepEntry {
 fn live_assertions(
     entries: Option<Placed<Vec<Placed<AssertionEntry>>>>,
     line: Option<u32>,
-) -> Result<Vec<PlacedAssertion>, YamlError> {
+) -> Result<Vec<Placed<Assertion>>, YamlError> {
     let assertions = read_assertions(entries, line)?;
-    let fails = |one: &&PlacedAssertion| matches!(one.assertion, Assertion::Fails(_));
+    let fails = |one: &&Placed<Assertion>| matches!(one.value, Assertion::Fails(_));
     match assertions.iter().find(fails) {
         Some(one) => Err(error(
             one.line,
@@ -181,8 +171,8 @@ mod tests {
         };
         let lines: Vec<_> = steps.iter().map(|one| one.line).collect();
         assert_eq!(lines, [4, 5, 6, 7, 8, 9].map(Some));
-        assert!(matches!(&steps[1].step, LiveStep::Wait { within, .. } if within.as_secs() == 90));
-        assert!(matches!(&steps[2].step, LiveStep::Change(options) if options["replicas"] == 2));
+        assert!(matches!(&steps[1].value, LiveStep::Wait { within, .. } if within.as_secs() == 90));
+        assert!(matches!(&steps[2].value, LiveStep::Change(options) if options["replicas"] == 2));
     }
 
     #[test]

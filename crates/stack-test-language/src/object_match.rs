@@ -8,15 +8,16 @@
 use serde_json::Value;
 
 use konverge_base::model::{
+    FieldPath,
     diff::{list_keys, same},
-    field_path::{join_path, label},
+    field_path::label,
 };
 
 /// Returns the paths at which an object differs from the expected fields, sorted. They have the form of a plan:
 /// items of keyed lists as `name=web`.
-pub(crate) fn mismatches(expected: &Value, found: &Value) -> Vec<String> {
+pub(crate) fn mismatches(expected: &Value, found: &Value) -> Vec<FieldPath> {
     let mut paths = Vec::new();
-    compare("", "", expected, Some(found), &mut paths);
+    compare(&FieldPath::root(), "", expected, Some(found), &mut paths);
     paths.sort();
     paths.dedup();
     paths
@@ -24,27 +25,33 @@ pub(crate) fn mismatches(expected: &Value, found: &Value) -> Vec<String> {
 
 fn matches(name: &str, expected: &Value, found: &Value) -> bool {
     let mut paths = Vec::new();
-    compare("", name, expected, Some(found), &mut paths);
+    compare(&FieldPath::root(), name, expected, Some(found), &mut paths);
     paths.is_empty()
 }
 
-fn compare(path: &str, name: &str, expected: &Value, found: Option<&Value>, paths: &mut Vec<String>) {
+fn compare(
+    path: &FieldPath,
+    name: &str,
+    expected: &Value,
+    found: Option<&Value>,
+    paths: &mut Vec<FieldPath>,
+) {
     match (expected, found) {
         (Value::Null, None | Some(Value::Null)) => {}
         (Value::Object(fields), Some(Value::Object(object))) if !fields.is_empty() => {
             for (key, value) in fields {
-                compare(&join_path(path, key), key, value, object.get(key), paths);
+                compare(&path.join(key), key, value, object.get(key), paths);
             }
         }
         (Value::Array(items), Some(Value::Array(all))) if !items.is_empty() => {
             compare_items(path, name, items, all, paths);
         }
         (expected, Some(found)) if same(expected, found) => {}
-        _ => paths.push(path.to_owned()),
+        _ => paths.push(path.clone()),
     }
 }
 
-fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: &mut Vec<String>) {
+fn compare_items(path: &FieldPath, name: &str, items: &[Value], all: &[Value], paths: &mut Vec<FieldPath>) {
     let keys = if items.iter().all(Value::is_object) {
         list_keys(name, items, all)
     } else {
@@ -53,13 +60,13 @@ fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: 
     let Some(keys) = keys else {
         let is_found = |item: &Value| all.iter().any(|found| matches("", item, found));
         if !items.iter().all(is_found) {
-            paths.push(path.to_owned());
+            paths.push(path.clone());
         }
         return;
     };
     for item in items {
         let wanted = label(item, &keys);
-        let place = join_path(path, &wanted);
+        let place = path.join(&wanted);
         // A list in a Spec may contain two items with the same key, although Kubernetes would reject it.
         let same_key = all.iter().filter(|found| label(found, &keys) == wanted);
         let compared = same_key.map(|found| {
@@ -68,7 +75,7 @@ fn compare_items(path: &str, name: &str, items: &[Value], all: &[Value], paths: 
             // may be missing.
             let fields = item.as_object().into_iter().flatten();
             for (key, value) in fields.filter(|(key, _)| !keys.contains(&key.as_str())) {
-                compare(&join_path(&place, key), key, value, found.get(key), &mut inside);
+                compare(&place.join(key), key, value, found.get(key), &mut inside);
             }
             inside
         });
@@ -96,7 +103,7 @@ mod tests {
         }}}})
     }
 
-    fn of_pod(part: Value) -> Vec<String> {
+    fn of_pod(part: Value) -> Vec<FieldPath> {
         mismatches(&json!({"spec": {"template": {"spec": part}}}), &deployment())
     }
 
@@ -110,10 +117,10 @@ mod tests {
                 .extend(fields.as_object().unwrap().clone());
             of_pod(json!({"containers": [web]}))
         };
-        assert_eq!(web(json!({"image": "web:2"})), Vec::<String>::new());
+        assert_eq!(web(json!({"image": "web:2"})), Vec::<FieldPath>::new());
         assert_eq!(
             web(json!({"env": [{"name": "B", "value": "2"}]})),
-            Vec::<String>::new()
+            Vec::<FieldPath>::new()
         );
         assert_eq!(
             web(json!({"image": "web:3", "env": [{"name": "B", "value": "1"}, {"name": "C"}]})),
@@ -125,7 +132,7 @@ mod tests {
         );
         assert_eq!(
             web(json!({"ports": [{"containerPort": 53, "protocol": "TCP", "name": "tcp"}]})),
-            Vec::<String>::new()
+            Vec::<FieldPath>::new()
         );
         assert_eq!(
             web(json!({"ports": [{"containerPort": 53, "protocol": "UDP", "name": "tcp"}]})),

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    assertion_form::{Assertion, AssertionEntry, PlacedAssertion, error, read_assertions},
-    live_steps::{self, PlacedStep, StepEntry},
+    assertion_form::{Assertion, AssertionEntry, error, read_assertions},
+    live_steps::{self, LiveStep, StepEntry},
     moving::StandIns,
 };
 use konverge_base::yaml::{self, Placed, YamlError};
@@ -40,9 +40,9 @@ pub struct StackTest {
 #[derive(Debug)]
 pub enum TestBody {
     /// Assertions on the compiled Spec; at least one.
-    Offline(Vec<PlacedAssertion>),
+    Offline(Vec<Placed<Assertion>>),
     /// Steps on a cluster; the first one applies the Spec, and at least one asserts something.
-    Live(Vec<PlacedStep>),
+    Live(Vec<Placed<LiveStep>>),
 }
 
 #[derive(Deserialize)]
@@ -151,7 +151,7 @@ impl StackTest {
             TestBody::Offline(assertions) => assertions.iter(),
             TestBody::Live(_) => return false,
         };
-        assertions.any(|one| matches!(one.assertion, Assertion::Fails(_)))
+        assertions.any(|one| matches!(one.value, Assertion::Fails(_)))
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         let lines: Vec<_> = assertions.iter().map(|one| one.line).collect();
         assert_eq!(lines, [Some(4), Some(5), Some(6), Some(7)]);
         assert!(
-            matches!(&assertions[2].assertion, Assertion::Absent(selector) if selector.kind.as_deref() == Some("Secret"))
+            matches!(&assertions[2].value, Assertion::Absent(selector) if selector.kind.as_deref() == Some("Secret"))
         );
         assert!(test.expects_refusal());
     }

@@ -106,14 +106,7 @@ mod tests {
     use serde_json::{Map, json};
 
     fn resource(id: &str) -> Resource {
-        Resource {
-            id: id.parse().unwrap(),
-            runtime: RuntimeKind::Terraform,
-            attributes: Map::new(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        }
+        Resource::new(id.parse().unwrap(), RuntimeKind::Terraform, Map::new())
     }
 
     #[test]

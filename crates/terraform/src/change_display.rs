@@ -4,9 +4,7 @@ use serde_json::{Map, Value};
 
 use super::saved_plan::{PlannedAction, ResourceChange};
 use konverge_base::model::{
-    FieldPath,
-    field_path::join_path,
-    masked_value,
+    FieldPath, masked_value,
     plan::{Action, ChangeOrigin, FieldChange},
 };
 
@@ -29,13 +27,13 @@ pub(super) fn action(change: &ResourceChange, moved: bool) -> Action {
 }
 
 /// Converts Terraform's paths to RFC 6901.
-pub(super) fn paths(paths: &[Vec<Value>]) -> Vec<String> {
+pub(super) fn paths(paths: &[Vec<Value>]) -> Vec<FieldPath> {
     let mut found: Vec<_> = paths
         .iter()
         .map(|path| {
-            path.iter().fold(String::new(), |path, step| match step {
-                Value::String(key) => join_path(&path, key),
-                other => join_path(&path, &other.to_string()),
+            path.iter().fold(FieldPath::root(), |path, step| match step {
+                Value::String(key) => path.join(key),
+                other => path.join(&other.to_string()),
             })
         })
         .collect();
@@ -51,24 +49,18 @@ pub(super) struct Origins<'a> {
     /// Attributes in the Spec at the last apply.
     pub(super) prior: Option<&'a Map<String, Value>>,
     /// The paths at which the live object differs from Terraform's state.
-    pub(super) drifted: Vec<String>,
+    pub(super) drifted: Vec<FieldPath>,
 }
 
 impl Origins<'_> {
-    fn origin(&self, path: &str) -> ChangeOrigin {
-        let within = |outer: &str, inner: &str| {
-            inner == outer
-                || inner
-                    .strip_prefix(outer)
-                    .is_some_and(|rest| rest.starts_with('/'))
-        };
-        let key = FieldPath::new(path).components().next().unwrap_or_default();
+    fn origin(&self, path: &FieldPath) -> ChangeOrigin {
+        let key = path.components().next().unwrap_or_default();
         let prior = self.prior.and_then(|prior| prior.get(&key));
         let desired = self.desired.get(&key);
         if self
             .drifted
             .iter()
-            .any(|drift| within(drift, path) || within(path, drift))
+            .any(|drift| path.is_within(drift) || drift.is_within(path))
             && prior == desired
         {
             ChangeOrigin::Drift
@@ -83,27 +75,37 @@ impl Origins<'_> {
 /// Returns the changes between two objects that are already masked.
 pub(super) fn changes(before: &Value, after: &Value, origins: &Origins<'_>) -> Vec<FieldChange> {
     let mut found = Vec::new();
-    compare("", Some(before), Some(after), &mut |path, from, to| {
-        found.push(FieldChange {
-            origin: origins.origin(&path),
-            path,
-            from: from.cloned(),
-            to: to.cloned(),
-        });
-    });
+    compare(
+        &FieldPath::root(),
+        Some(before),
+        Some(after),
+        &mut |path, from, to| {
+            found.push(FieldChange {
+                origin: origins.origin(&path),
+                path,
+                from: from.cloned(),
+                to: to.cloned(),
+            });
+        },
+    );
     found
 }
 
 /// Returns the paths at which two objects differ.
-pub(super) fn changed_paths(before: &Value, after: &Value) -> Vec<String> {
+pub(super) fn changed_paths(before: &Value, after: &Value) -> Vec<FieldPath> {
     let mut found = Vec::new();
-    compare("", Some(before), Some(after), &mut |path, _, _| found.push(path));
+    compare(
+        &FieldPath::root(),
+        Some(before),
+        Some(after),
+        &mut |path, _, _| found.push(path),
+    );
     found
 }
 
-type Visit<'v> = &'v mut dyn FnMut(String, Option<&Value>, Option<&Value>);
+type Visit<'v> = &'v mut dyn FnMut(FieldPath, Option<&Value>, Option<&Value>);
 
-fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, visit: Visit<'_>) {
+fn compare(path: &FieldPath, before: Option<&Value>, after: Option<&Value>, visit: Visit<'_>) {
     let plain = |v: &Value| v.is_object() && !masked_value::is_unknown(v) && !masked_value::is_secret(v);
     match (before, after) {
         (None, None) => {}
@@ -111,15 +113,15 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, visit: Vis
         (Some(b @ Value::Object(from)), Some(a @ Value::Object(to))) if plain(b) && plain(a) => {
             let added = to.keys().filter(|key| !from.contains_key(*key));
             for key in from.keys().chain(added) {
-                compare(&join_path(path, key), from.get(key), to.get(key), visit);
+                compare(&path.join(key), from.get(key), to.get(key), visit);
             }
         }
         (Some(Value::Array(from)), Some(Value::Array(to))) if from.len() == to.len() => {
             for (index, (b, a)) in from.iter().zip(to).enumerate() {
-                compare(&join_path(path, &index.to_string()), Some(b), Some(a), visit);
+                compare(&path.item(index), Some(b), Some(a), visit);
             }
         }
-        (from, to) => visit(path.to_owned(), from, to),
+        (from, to) => visit(path.clone(), from, to),
     }
 }
 
@@ -137,7 +139,7 @@ mod tests {
         let origins = Origins {
             desired: desired.as_object().unwrap(),
             prior: prior.as_object(),
-            drifted: vec!["/tags/x~1y".to_owned()],
+            drifted: vec!["/tags/x~1y".into()],
         };
         let mut found: Vec<_> = changes(&before, &after, &origins)
             .into_iter()
@@ -152,7 +154,7 @@ mod tests {
             ("/secret", ChangeOrigin::Change),
             ("/tags/x~1y", ChangeOrigin::Drift),
         ];
-        assert_eq!(found, wanted.map(|(path, origin)| (path.to_owned(), origin)));
+        assert_eq!(found, wanted.map(|(path, origin)| (FieldPath::new(path), origin)));
     }
 
     #[test]

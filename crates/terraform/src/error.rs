@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use konverge_base::{
     checkout::Untrusted,
     error::{ErrorKind, SharedError, UserError, chain},
-    model::{ResourceId, StackId},
+    model::{FieldPath, ResourceId, StackId},
 };
 use konverge_engine::runtime::PlanFailure;
 
@@ -55,11 +55,11 @@ pub enum TerraformError {
     },
     #[error(
         "`{id}` configures {provider} with `{path}`, whose value a Spec may not choose; a Spec chooses no identity of a provider, and no address, file or command, because it could use the job's credentials for another team or send them elsewhere",
-        path = path.escape_debug()
+        path = path.as_str().escape_debug()
     )]
     ProviderSetting {
         id: ResourceId,
-        path: String,
+        path: FieldPath,
         setting: String,
         provider: String,
         /// The settings that a Spec may choose, for the hint.
@@ -136,18 +136,18 @@ pub enum TerraformError {
     #[error("`{id}` would be destroyed, but `lifecycle.prevent_destroy` is set on it")]
     Protected { id: ResourceId, stack: StackId },
     #[error("`{id}` has a reference at `{path}` of its extensions, where references are not resolved")]
-    ReferenceInExtensions { id: ResourceId, path: String },
+    ReferenceInExtensions { id: ResourceId, path: FieldPath },
     #[error(
         "`{id}`: a reference to a secret is not allowed at `{path}`: Terraform would store the value in its state"
     )]
     SecretPlace {
         id: ResourceId,
-        path: String,
+        path: FieldPath,
         /// The write-only variant of the attribute, whose value Terraform does not store.
         write_only: Option<String>,
     },
     #[error("`{id}`: the text at `{path}` refers to a secret and to another resource")]
-    MixedReferences { id: ResourceId, path: String },
+    MixedReferences { id: ResourceId, path: FieldPath },
     #[error(
         "`{id}` was not refreshed: the configuration of its provider refers to a secret, and only an apply reads secrets"
     )]
@@ -284,6 +284,38 @@ impl TerraformError {
                 hints: hints.to_vec(),
             },
             other => other,
+        }
+    }
+
+    /// Returns the resource that the message names.
+    fn resource(&self) -> Option<&ResourceId> {
+        match self {
+            Self::NoType { id }
+            | Self::NoProvider { id, .. }
+            | Self::NotAllowed { id, .. }
+            | Self::ProviderSetting { id, .. }
+            | Self::TwoVersions { id, .. }
+            | Self::TypeChanged { id, .. }
+            | Self::Reserved { id, .. }
+            | Self::NoTarget { id, .. }
+            | Self::MaskedValue { id }
+            | Self::Needs { id, .. }
+            | Self::Provider { id, .. }
+            | Self::Exists { id, .. }
+            | Self::ReplaceProtected { id }
+            | Self::NotTried { id, .. }
+            | Self::InFlight { id, .. }
+            | Self::Interrupted { id }
+            | Self::Protected { id, .. }
+            | Self::ReferenceInExtensions { id, .. }
+            | Self::SecretPlace { id, .. }
+            | Self::MixedReferences { id, .. }
+            | Self::ProviderNeedsSecret { id }
+            | Self::NotStored { id, .. } => Some(id),
+            Self::Unencrypted { id } => id.as_ref(),
+            Self::LoginExpired { error, .. } => error.resource(),
+            Self::Login(failure) | Self::Secret(failure) => failure.resource(),
+            _ => None,
         }
     }
 
@@ -441,7 +473,10 @@ impl From<TerraformError> for UserError {
         let kind = error.kind_of_stack().unwrap_or(ErrorKind::Terraform);
         let mut failure = UserError::new(kind, chain(&error));
         failure.hints = error.remedies();
-        failure
+        error
+            .resource()
+            .into_iter()
+            .fold(failure, UserError::with_resource)
     }
 }
 
@@ -449,7 +484,7 @@ impl From<TerraformError> for PlanFailure {
     fn from(error: TerraformError) -> Self {
         Self {
             stops_stack: error.kind_of_stack().is_some(),
-            error: error.into(),
+            error: Box::new(error.into()),
         }
     }
 }

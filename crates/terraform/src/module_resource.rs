@@ -10,9 +10,8 @@ use super::{
     resource_state::ResourceState,
 };
 use konverge_base::model::{
-    Digest, ResourceId,
+    Digest, FieldPath, ResourceId,
     claim::{IMPORT_ID, MOVED_FROM},
-    field_path::join_path,
     reference,
     spec::Resource,
 };
@@ -137,7 +136,7 @@ pub(super) fn moved_from(item: &Item) -> Option<ResourceId> {
 pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef, Value), TerraformError> {
     check_reserved(&desired.id, &desired.attributes)?;
     for (key, value) in &desired.extensions {
-        if let Some(path) = reference_in(value, join_path("", key)) {
+        if let Some(path) = reference_in(value, FieldPath::root().join(key)) {
             let id = desired.id.clone();
             return Err(TerraformError::ReferenceInExtensions { id, path });
         }
@@ -150,16 +149,16 @@ pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef,
 }
 
 /// Returns the path of a reference in a text.
-fn reference_in(value: &Value, path: String) -> Option<String> {
+fn reference_in(value: &Value, path: FieldPath) -> Option<FieldPath> {
     match value {
         Value::String(text) => text.contains(reference::MARK).then_some(path),
         Value::Array(items) => {
             let mut items = items.iter().enumerate();
-            items.find_map(|(index, item)| reference_in(item, join_path(&path, &index.to_string())))
+            items.find_map(|(index, item)| reference_in(item, path.item(index)))
         }
         Value::Object(map) => map
             .iter()
-            .find_map(|(key, member)| reference_in(member, join_path(&path, key))),
+            .find_map(|(key, member)| reference_in(member, path.join(key))),
         _ => None,
     }
 }
@@ -203,15 +202,15 @@ mod tests {
     fn a_reference_in_an_extension_is_refused() {
         let id: ResourceId = "n:t:t_x:a".parse().unwrap();
         let with = |meta: Value| Resource {
-            id: id.clone(),
-            runtime: konverge_base::model::spec::RuntimeKind::Terraform,
-            attributes: Map::new(),
-            depends_on: Vec::new(),
             extensions: json!({"provider": "n/t/1.0.0", "providerMeta": meta})
                 .as_object()
                 .unwrap()
                 .clone(),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Resource::new(
+                id.clone(),
+                konverge_base::model::spec::RuntimeKind::Terraform,
+                Map::new(),
+            )
         };
         let refused = parse_desired(&with(
             json!({"a": [{"host": "https://$kusion_path.n:t:t_x:b.host"}]}),

@@ -83,13 +83,7 @@ async fn forget(
 ) -> Result<(), UserError> {
     runtime.books.change(&scope.stack, |book| book.forget(id)).await;
     runtime.books.store(runtime.key(), &scope.stack, sink).await?;
-    let applied = AppliedResource {
-        id: id.clone(),
-        recorded: None,
-        live: None,
-        sensitive: Vec::new(),
-        waiting: None,
-    };
+    let applied = AppliedResource::unread(id.clone(), None);
     sink.record_result(id, Ok(applied)).await
 }
 

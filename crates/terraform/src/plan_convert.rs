@@ -17,7 +17,7 @@ use super::{
 };
 use konverge_base::model::{
     StackId, masked_value,
-    plan::{Action, ChangeOrigin, FieldChange, ResourcePlan, Validation},
+    plan::{Action, FieldChange, ResourcePlan, Validation},
     spec::RuntimeKind,
     state::{Recorded, Replacement},
 };
@@ -173,19 +173,14 @@ impl Segment<'_> {
                 .into()
             });
         let planned = PlannedResource {
-            item: subject.item,
-            public,
             truth,
             recorded,
-            foreign: None,
             protected,
-            unready: false,
-            health: None,
-            provisional: false,
             expected,
             sensitive: texts.unwrap_or_default(),
             sensitive_paths: sensitive.clone(),
             preparation: Preparation::new(SavedPlanToken(token.to_owned())),
+            ..PlannedResource::new(subject.item, public)
         };
         (planned, ready)
     }
@@ -247,21 +242,13 @@ impl Segment<'_> {
         let show = |object: &Value, unknown: &Value, sensitive: &Value| {
             masking::mask_object(object, unknown, sensitive, self.secrets)
         };
-        let whole = |from: Option<Value>, to: Option<Value>| {
-            vec![FieldChange {
-                path: String::new(),
-                from,
-                to,
-                origin: ChangeOrigin::Change,
-            }]
-        };
         let mut before = show(&change.before, &nothing, &change.before_sensitive);
         let mut after = show(&change.after, &change.after_unknown, &change.after_sensitive);
         // If a value is sensitive on one side of a change, it is masked on the other side too.
         masking::hide_alike(&mut before, &mut after, change, self.secrets);
         match action {
-            Action::Create => whole(None, Some(after)),
-            Action::Delete => whole(Some(before), None),
+            Action::Create => vec![FieldChange::whole(None, Some(after))],
+            Action::Delete => vec![FieldChange::whole(Some(before), None)],
             Action::Unchanged | Action::Forget => Vec::new(),
             _ => {
                 let drifted = drift.map_or_else(Vec::new, |d| {
@@ -294,16 +281,15 @@ impl Segment<'_> {
             *meta = mask_provider(self.secrets, meta);
         }
         Recorded {
-            id: subject.id().clone(),
-            runtime: RuntimeKind::Terraform,
-            cluster: None,
-            attributes: masked(masking::attributes(attributes, sensitive, self.secrets)).into(),
-            depends_on: Vec::new(),
             extensions: masked(extensions),
             object_hash: change
                 .and_then(|c| masking::object_hash(&subject.address.kind, &c.change.after, self.secrets)),
             private: secret_changes::record(action, subject),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Recorded::new(
+                subject.id().clone(),
+                RuntimeKind::Terraform,
+                masked(masking::attributes(attributes, sensitive, self.secrets)),
+            )
         }
     }
 

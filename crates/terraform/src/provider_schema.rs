@@ -90,10 +90,10 @@ impl ProviderSchemas {
 
     /// Returns how the value at a path (RFC 6901) of a resource is stored. A path that is not in the schema
     /// counts as stored in the state.
-    pub(super) fn keeping(&self, provider: &str, kind: &str, path: &str) -> Keeping {
+    pub(super) fn keeping(&self, provider: &str, kind: &str, path: &FieldPath) -> Keeping {
         let schema = self.provider_schemas.get(provider);
         let resource = schema.and_then(|schema| schema.resource_schemas.get(kind));
-        let steps: Vec<_> = FieldPath::new(path).components().collect();
+        let steps: Vec<_> = path.components().collect();
         let kept = Keeping::InState { write_only: None };
         resource.map_or(kept, |resource| resource.block.keeping(&steps))
     }
@@ -163,7 +163,7 @@ mod tests {
             },
         }}}}}});
         let schemas = ProviderSchemas::read(&text.to_string()).unwrap();
-        let keeping = |path: &str| schemas.keeping("h/n/t", "t_x", path);
+        let keeping = |path: &str| schemas.keeping("h/n/t", "t_x", &path.into());
         for path in [
             "/password_wo",
             "/auth/0/token_wo",
@@ -189,7 +189,13 @@ mod tests {
         ] {
             assert_eq!(keeping(path), kept(None), "{path}");
         }
-        assert_eq!(schemas.keeping("h/n/t", "t_y", "/password_wo"), kept(None));
-        assert_eq!(schemas.keeping("h/n/u", "t_x", "/password_wo"), kept(None));
+        assert_eq!(
+            schemas.keeping("h/n/t", "t_y", &"/password_wo".into()),
+            kept(None)
+        );
+        assert_eq!(
+            schemas.keeping("h/n/u", "t_x", &"/password_wo".into()),
+            kept(None)
+        );
     }
 }

@@ -12,7 +12,7 @@ use super::{
     options::TerraformOptions,
     providers::{ProviderRef, full_source},
 };
-use konverge_base::model::{ResourceId, field_path::join_path};
+use konverge_base::model::{FieldPath, ResourceId};
 use konverge_secrets::SecretTemplate;
 
 /// Settings that a Spec may choose, by the name of the provider. They are at the top of the configuration,
@@ -157,7 +157,7 @@ pub(super) fn check(
         } else {
             AllowedBy::Nobody
         };
-        rules.find_refused(value, "", name, allowed)
+        rules.find_refused(value, &FieldPath::root(), name, allowed)
     });
     match refused {
         None => Ok(()),
@@ -185,10 +185,10 @@ impl Rules<'_> {
     fn find_refused(
         &self,
         value: &Value,
-        above: &str,
+        above: &FieldPath,
         name: &str,
         allowed: AllowedBy,
-    ) -> Option<(String, String)> {
+    ) -> Option<(FieldPath, String)> {
         let is_named = self.names.iter().any(|known| known == name);
         let allowed = match allowed {
             AllowedBy::List => AllowedBy::List,
@@ -197,16 +197,16 @@ impl Rules<'_> {
             AllowedBy::Nobody if is_named => AllowedBy::Name,
             allowed => allowed,
         };
-        self.find_in_value(value, &join_path(above, name), name, allowed)
+        self.find_in_value(value, &above.join(name), name, allowed)
     }
 
     fn find_in_value(
         &self,
         value: &Value,
-        path: &str,
+        path: &FieldPath,
         name: &str,
         allowed: AllowedBy,
-    ) -> Option<(String, String)> {
+    ) -> Option<(FieldPath, String)> {
         let is_refused = match value {
             // An empty block can select a login method, so it is refused where no value is allowed.
             Value::Object(map) if map.is_empty() => allowed == AllowedBy::Nobody,
@@ -216,14 +216,13 @@ impl Rules<'_> {
             }
             Value::Array(items) => {
                 let mut items = items.iter().enumerate();
-                return items
-                    .find_map(|(at, item)| self.find_in_value(item, &format!("{path}/{at}"), name, allowed));
+                return items.find_map(|(at, item)| self.find_in_value(item, &path.item(at), name, allowed));
             }
             Value::Null => false,
             Value::String(text) => self.refuses(name, text.trim(), true, allowed),
             other => self.refuses(name, &other.to_string(), false, allowed),
         };
-        is_refused.then(|| (path.to_owned(), name.to_owned()))
+        is_refused.then(|| (path.clone(), name.to_owned()))
     }
 
     fn refuses(&self, name: &str, text: &str, is_text: bool, allowed: AllowedBy) -> bool {

@@ -187,15 +187,15 @@ mod tests {
 
     fn resource(provider: &str) -> Resource {
         Resource {
-            id: "hashicorp:local:local_file:a".parse().unwrap(),
-            runtime: RuntimeKind::Terraform,
-            attributes: Map::new(),
-            depends_on: Vec::new(),
             extensions: json!({"provider": provider, "providerMeta": {"region": "x", "alias": "y"}})
                 .as_object()
                 .unwrap()
                 .clone(),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Resource::new(
+                "hashicorp:local:local_file:a".parse().unwrap(),
+                RuntimeKind::Terraform,
+                Map::new(),
+            )
         }
     }
 

@@ -217,12 +217,8 @@ mod tests {
 
     fn item(id: &str, extensions: Option<Value>) -> Item {
         let desired = extensions.map(|extensions| Resource {
-            id: id.parse().unwrap(),
-            runtime: RuntimeKind::Terraform,
-            attributes: Map::new(),
-            depends_on: Vec::new(),
             extensions: extensions.as_object().unwrap().clone(),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Resource::new(id.parse().unwrap(), RuntimeKind::Terraform, Map::new())
         });
         Item {
             id: id.parse().unwrap(),

@@ -62,7 +62,7 @@ pub(super) fn add_marks(from: &mut Value, to: &mut Value, subject: &ModuleResour
 /// Marks a change as a rotation of a secret if the reference has the same text as before, or if an unknown
 /// value is the only change.
 fn mark_rotations(changes: &mut [FieldChange], now: &WrittenReferences, before: &WrittenReferences) {
-    let is_rotation = |path: &str| match (now.get(path), before.get(path)) {
+    let is_rotation = |path: &FieldPath| match (now.get(path), before.get(path)) {
         (Some(now), Some(before)) => now.is_rotated_from(before),
         _ => false,
     };
@@ -96,7 +96,7 @@ pub(super) fn waiting(action: Action, subject: &ModuleResource) -> Option<String
 /// Returns the record of the references. An unchanged resource keeps its earlier record.
 pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord {
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
-    let written = |(path, now): (&String, &WrittenReference)| {
+    let written = |(path, now): (&FieldPath, &WrittenReference)| {
         let kept = before
             .get(path)
             .filter(|_| action == Action::Unchanged && !now.is_plain());
@@ -111,8 +111,8 @@ pub(super) fn record(action: Action, subject: &ModuleResource) -> RuntimeRecord 
 }
 
 /// Sets or removes a member of an object whose parent exists.
-fn set(whole: &mut Value, path: &str, mark: Option<Value>) {
-    let Some((parent, key)) = FieldPath::new(path).split_last() else {
+fn set(whole: &mut Value, path: &FieldPath, mark: Option<Value>) {
+    let Some((parent, key)) = path.split_last() else {
         return;
     };
     if let (Some(Value::Object(parent)), Some(mark)) = (whole.pointer_mut(parent.as_str()), mark) {

@@ -22,7 +22,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, field_path::join_path, reference, state::Recorded},
+    model::{FieldPath, ResourceId, reference, state::Recorded},
 };
 use konverge_secrets::{SecretResolver, SecretTemplate, TemplatePlace, WrittenReference, WrittenReferences};
 
@@ -150,7 +150,7 @@ async fn fill_in_texts(
             let text = template
                 .with_versions(&noted.versions())
                 .map_err(TerraformError::Secret)?;
-            if let Some(leaf) = value.pointer_mut(&path) {
+            if let Some(leaf) = value.pointer_mut(path.as_str()) {
                 *leaf = Value::String(text);
             }
         }
@@ -173,7 +173,7 @@ pub(super) fn check_places(
                 Keeping::Nowhere => None,
                 Keeping::InState { write_only } => Some(TerraformError::SecretPlace {
                     id: subject.id().clone(),
-                    path: path.to_owned(),
+                    path: path.clone(),
                     write_only,
                 }),
             }
@@ -322,9 +322,9 @@ impl ModuleSecrets {
 
 impl ModuleResource {
     /// Returns the paths of the attributes with values of secrets.
-    fn value_places(&self) -> impl Iterator<Item = &str> {
+    fn value_places(&self) -> impl Iterator<Item = &FieldPath> {
         let of_values = self.written.iter().filter(|(_, written)| !written.is_plain());
-        of_values.map(|(path, _)| path.as_str())
+        of_values.map(|(path, _)| path)
     }
 
     /// Returns true if an attribute has the value of a secret.
@@ -347,6 +347,7 @@ fn no_store(id: &ResourceId) -> UserError {
         ErrorKind::Secret,
         format!("`{id}` refers to a secret, but this run has no secret store"),
     )
+    .with_resource(id)
     .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
 }
 
@@ -358,8 +359,8 @@ pub(super) fn refers(value: &Value) -> bool {
 }
 
 /// Returns the texts with references and their paths.
-fn texts(value: &Value) -> Vec<(String, String)> {
-    fn walk(value: &Value, path: String, found: &mut Vec<(String, String)>) {
+fn texts(value: &Value) -> Vec<(FieldPath, String)> {
+    fn walk(value: &Value, path: FieldPath, found: &mut Vec<(FieldPath, String)>) {
         match value {
             Value::String(text) if text.contains("ref+") || text.trim_start().starts_with("ref://") => {
                 found.push((path, text.clone()));
@@ -367,14 +368,14 @@ fn texts(value: &Value) -> Vec<(String, String)> {
             Value::Array(items) => items
                 .iter()
                 .enumerate()
-                .for_each(|(at, item)| walk(item, join_path(&path, &at.to_string()), found)),
+                .for_each(|(at, item)| walk(item, path.item(at), found)),
             Value::Object(map) => map
                 .iter()
-                .for_each(|(key, member)| walk(member, join_path(&path, key), found)),
+                .for_each(|(key, member)| walk(member, path.join(key), found)),
             _ => {}
         }
     }
     let mut found = Vec::new();
-    walk(value, String::new(), &mut found);
+    walk(value, FieldPath::root(), &mut found);
     found
 }

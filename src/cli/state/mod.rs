@@ -15,7 +15,7 @@ use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
     model::{ClusterName, RepoPath, ResourceId, StackId, note::Note},
 };
-use konverge_report::{self as report, escape::log, terminal::Style};
+use konverge_report::{self as report, escape::log, plural};
 use konverge_run::{
     KeyUse, StateBackend,
     apply::{Approver, AutoApprove, exit_code},
@@ -401,12 +401,7 @@ async fn rollback(
     context.print(&if json {
         report::json::with_findings(&report, &findings)
     } else {
-        report::outcome::text(
-            &report,
-            Style {
-                color: context.color(),
-            },
-        )
+        report::outcome::text(&report, context.style())
     });
     Ok(exit_code(&report, &run))
 }
@@ -454,10 +449,7 @@ async fn import(
 ) -> Result<(), UserError> {
     let imported = ops::import(&context.run(), backend, wanted).await?;
     let stack = &imported.stack;
-    let count = match imported.resources {
-        1 => "1 resource".to_owned(),
-        count => format!("{count} resources"),
-    };
+    let count = plural(imported.resources, "resource");
     context.note(&format!("{stack}: {count}, serial {}", imported.serial));
     for LeftOut { id, object } in &imported.left_out {
         let id = log(id.as_str());

@@ -1,10 +1,15 @@
-//! Chooses the files for the checks of single files: all, those of the named stacks, or those of a change.
+//! Chooses the files for the checks of single files: all, those of the named stacks, or those of a change. Also
+//! replaces the text of one.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::Path,
+};
 
 use super::super::selected_stacks::SelectedStacks;
 use konverge_base::{
-    error::UserError,
+    checkout::{Existing, write},
+    error::{ErrorKind, UserError},
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
 use konverge_repo::konfig::{Changes, PackageKind};
@@ -35,6 +40,16 @@ pub(super) struct CheckedFiles<'a> {
     compiled: BTreeSet<RepoPath>,
     /// The files that the stacks are compiled from now, but not at the base.
     added: BTreeSet<RepoPath>,
+}
+
+/// Replaces the text of a file of the checkout.
+pub(super) fn replace(root: &Path, path: &RepoPath, text: &str) -> Result<(), UserError> {
+    let written = write(root, path.as_str().as_ref(), text.as_bytes(), Existing::Replace);
+    written.map(|_| ()).map_err(|error| {
+        UserError::from_error(ErrorKind::Layout, error)
+            .at(path.to_string(), None, None)
+            .hint("replace the link by a plain file, or remove the link, and run the command again")
+    })
 }
 
 /// Returns the files that differ between the base and the checked revision; none if there is no base.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use konverge_base::model::{
     RepoPath,
-    lint::{Diagnostic, LintRule, LintSeverity},
+    lint::{Diagnostic, LintRule},
     stack::Stack,
 };
 use konverge_repo::konfig::Project;
@@ -33,13 +33,9 @@ pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnosti
         |project| project.tenant.is_some(),
         |project, count| {
             let message = format!("has no `tenant`; {count} have one");
-            let mut found = Diagnostic::new(
-                &project.folder.child("project.yaml"),
-                LintRule::Structure,
-                &message,
-            );
-            found.hint = Some("the tenant is a part of the identity of each stack of the project".to_owned());
-            found
+            let file = project.folder.child("project.yaml");
+            Diagnostic::new(&file, LintRule::Structure, &message)
+                .hint("the tenant is a part of the identity of each stack of the project")
         },
     );
     found.extend(lacking(
@@ -48,10 +44,8 @@ pub(super) fn check(workspace: &OpenRevision, stacks: &[Stack]) -> Vec<Diagnosti
         |project| workspace.source.files().contains_key(&owners(project)),
         |project, count| {
             let message = format!("does not exist; {count} have one");
-            let mut found = Diagnostic::new(&owners(project), LintRule::Structure, &message);
-            found.hint =
-                Some("name the owners of the project in this file, as the other projects do".to_owned());
-            found
+            Diagnostic::new(&owners(project), LintRule::Structure, &message)
+                .hint("name the owners of the project in this file, as the other projects do")
         },
     ));
     found
@@ -74,10 +68,6 @@ fn lacking(
         .iter()
         .filter(|project| checked.contains(&project.folder) && !has(project));
     without
-        .map(|project| {
-            let mut found = describe(project, &count);
-            found.severity = LintSeverity::Warning;
-            found
-        })
+        .map(|project| describe(project, &count).warning())
         .collect()
 }

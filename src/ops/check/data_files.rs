@@ -104,9 +104,9 @@ fn in_config(workspace: &OpenRevision, text: &str, message: &str, hint: &str) ->
     let mut rules = lines.skip_while(|(_, line)| !line.starts_with("checks:"));
     let line = rules.find(|(_, line)| line.contains(text));
     let line = line.and_then(|(number, _)| u32::try_from(number + 1).ok());
-    let mut found = Diagnostic::new(&file, LintRule::Data, message).at(line, None);
-    found.hint = Some(hint.to_owned());
-    found
+    Diagnostic::new(&file, LintRule::Data, message)
+        .at(line, None)
+        .hint(hint)
 }
 
 /// The schema of a rule, with the program that defines it.
@@ -173,9 +173,8 @@ impl<'a> SchemaProgram<'a> {
             Err(failure) if run.cancel.is_cancelled() => return Err(failure),
             Err(failure) => {
                 let message = format!("the schema `{}` cannot be read: {}", self.name, failure.message);
-                let mut found = Diagnostic::new(&self.path, LintRule::Data, &message);
-                found.hint = failure.hints.into_iter().next();
-                return Ok(vec![found]);
+                let found = Diagnostic::new(&self.path, LintRule::Data, &message);
+                return Ok(vec![found.first_hint(&failure.hints)]);
             }
         };
         let is_program = |path: &RepoPath| {
@@ -203,11 +202,8 @@ impl<'a> SchemaProgram<'a> {
         path: &RepoPath,
         entry: &FileEntry,
     ) -> Result<Vec<Diagnostic>, UserError> {
-        let refused = |message: &str, hint: &str| {
-            let mut found = Diagnostic::new(path, LintRule::Data, message);
-            found.hint = Some(hint.to_owned());
-            Ok(vec![found])
-        };
+        let refused =
+            |message: &str, hint: &str| Ok(vec![Diagnostic::new(path, LintRule::Data, message).hint(hint)]);
         if entry.kind == FileKind::Symlink {
             return refused(
                 "is a link, which is not validated",
@@ -265,9 +261,8 @@ impl<'a> SchemaProgram<'a> {
                 Err(error) if error.is_of_the_core() => return Err(error.into()),
                 Err(error) => {
                     let failure = UserError::from(error);
-                    let mut lost = Diagnostic::new(path, LintRule::Data, &failure.message);
-                    lost.hint = failure.hints.into_iter().next();
-                    found.push(lost.at(Some(document.line), None));
+                    let lost = Diagnostic::new(path, LintRule::Data, &failure.message);
+                    found.push(lost.first_hint(&failure.hints).at(Some(document.line), None));
                 }
             }
         }
@@ -283,9 +278,8 @@ impl<'a> SchemaProgram<'a> {
         let in_data = file.as_ref() == Some(path);
         if in_data && diagnostic.message == format!("name '{}' is not defined", self.name) {
             let message = format!("there is no schema `{}` in `{}`", self.name, self.path);
-            let mut found = Diagnostic::new(&self.path, LintRule::Data, &message);
-            found.hint = Some("`checks.data[].schema` of konverge.yaml names this schema".to_owned());
-            return found;
+            return Diagnostic::new(&self.path, LintRule::Data, &message)
+                .hint("`checks.data[].schema` of konverge.yaml names this schema");
         }
         let related = diagnostic.related.iter();
         let related = related.map(|(place, message)| format!("\n  {place}: {message}"));

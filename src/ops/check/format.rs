@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{CheckedFiles, checked_files::is_kcl};
+use super::{
+    CheckedFiles,
+    checked_files::{is_kcl, replace},
+};
 use konverge_base::{
-    checkout::{Existing, write},
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         Digest, RepoPath,
         digest::DigestBuilder,
         lint::{Diagnostic, LintRule},
+        text::first_few,
     },
     variables,
 };
@@ -63,16 +66,9 @@ async fn find<'a>(
         }
     }
     for (fault, files) in &found.left {
-        let named = files.iter().take(MOST_NAMED).map(|path| format!("`{path}`"));
-        let more = files.len().saturating_sub(MOST_NAMED);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
+        let named = first_few(files.iter().map(|path| format!("`{path}`")), MOST_NAMED);
         run.notes.note(&format!(
-            "not formatted, and left as written, because {fault}: {}{more}",
-            named.collect::<Vec<_>>().join(", ")
+            "not formatted, and left as written, because {fault}: {named}"
         ));
     }
     found
@@ -103,9 +99,8 @@ pub(super) async fn check(
     let found = find(run, pool, files, checked).await.unformatted.into_iter();
     found
         .map(|(path, _)| {
-            let mut found = Diagnostic::new(path, LintRule::Format, "is not formatted");
-            found.hint = Some("`konverge check --fix` formats the file".to_owned());
-            found
+            Diagnostic::new(path, LintRule::Format, "is not formatted")
+                .hint("`konverge check --fix` formats the file")
         })
         .collect()
 }
@@ -123,18 +118,7 @@ pub(super) async fn fix(
         let Formatting::Unformatted(formatted) = pool.formatting(path, text).await? else {
             continue;
         };
-        let written = write(
-            root,
-            path.as_str().as_ref(),
-            formatted.as_bytes(),
-            Existing::Replace,
-        );
-        written.map_err(|error| {
-            UserError::from_error(ErrorKind::Layout, error)
-                .context("the file is not formatted")
-                .at(path.to_string(), None, None)
-                .hint("replace the link by a plain file, or remove the link, and run the command again")
-        })?;
+        replace(root, path, &formatted).map_err(|error| error.context("the file is not formatted"))?;
         fixed.push(path.clone());
     }
     Ok(fixed)

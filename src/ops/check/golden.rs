@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::{
     super::selected_stacks::SelectedStacks,
+    checked_files::replace,
     golden_text,
     spec_equality::{comparable, is_same, is_same_resource},
 };
 use konverge_base::{
-    checkout::{Existing, write},
-    error::{ErrorKind, UserError},
+    error::UserError,
     model::{
         RepoPath, diff,
-        lint::{Diagnostic, LintRule, LintSeverity},
+        lint::{Diagnostic, LintRule},
         masked_value,
         spec::{Resource, Spec},
         stack::Stack,
@@ -75,12 +75,13 @@ impl<'a> GoldenFiles<'a> {
             return Ok(None);
         };
         let message = format!("differs from the compiled Spec:\n{differences}");
-        let mut found = Diagnostic::new(&path, LintRule::Golden, &message);
-        found.hint = Some(format!(
+        let hint = format!(
             "if the new result is right: `konverge check --update {}`",
             stack.folder
-        ));
-        Ok(Some(found))
+        );
+        Ok(Some(
+            Diagnostic::new(&path, LintRule::Golden, &message).hint(hint),
+        ))
     }
 
     fn differences(&self, text: &str, path: &RepoPath, printed: &Spec) -> Option<String> {
@@ -97,18 +98,8 @@ impl<'a> GoldenFiles<'a> {
         let Some((path, text)) = self.updated(stack, printed)? else {
             return Ok(None);
         };
-        let written = write(
-            self.root,
-            path.as_str().as_ref(),
-            text.as_bytes(),
-            Existing::Replace,
-        );
-        written.map_err(|error| {
-            UserError::from_error(ErrorKind::Layout, error)
-                .context("the golden file is not written")
-                .at(path.to_string(), None, None)
-                .hint("replace the link by a plain file, or remove the link, and run the command again")
-        })?;
+        let written = replace(self.root, &path, &text);
+        written.map_err(|error| error.context("the golden file is not written"))?;
         Ok(Some(path))
     }
 
@@ -159,31 +150,24 @@ pub(super) fn find_missing(selected: &SelectedStacks, stacks: &[Stack]) -> Vec<D
             let before = head.layout.predecessor_of(&base.layout, stack);
             before.is_some_and(|before| has(base, before))
         });
-        let (severity, message) = if deleted {
-            (
-                LintSeverity::Error,
-                "was deleted, but the stack still exists".to_owned(),
-            )
+        let missing = |message: &str| Diagnostic::new(&path_of(stack), LintRule::Golden, message);
+        let missing = if deleted {
+            missing("was deleted, but the stack still exists")
         } else if usual {
-            (
-                LintSeverity::Warning,
-                format!(
-                    "does not exist; {} of {} stacks {} a golden file",
-                    with.len(),
-                    all.len(),
-                    if with.len() == 1 { "has" } else { "have" }
-                ),
-            )
+            missing(&format!(
+                "does not exist; {} of {} stacks {} a golden file",
+                with.len(),
+                all.len(),
+                if with.len() == 1 { "has" } else { "have" }
+            ))
+            .warning()
         } else {
             continue;
         };
-        let mut missing = Diagnostic::new(&path_of(stack), LintRule::Golden, &message);
-        missing.severity = severity;
-        missing.hint = Some(format!(
+        found.push(missing.hint(format!(
             "`konverge check --update {}` writes the golden file",
             stack.folder
-        ));
-        found.push(missing);
+        )));
     }
     found
 }

@@ -16,7 +16,7 @@ use konverge_base::{
     error::UserError,
     model::{
         RepoPath,
-        lint::{Diagnostic, LintRule, LintSeverity},
+        lint::{Diagnostic, LintRule},
     },
 };
 use konverge_repo::affected::{self, Import};
@@ -190,10 +190,8 @@ fn plain_path(path: &str) -> String {
 fn warning(path: &RepoPath, content: &[u8], import: &Import, what: &str, nth: usize) -> Diagnostic {
     let written = format!("{}{}", ".".repeat(import.dots as usize), import.path);
     let message = format!("the import `{written}` {what}");
-    let mut warning = Diagnostic::new(path, LintRule::Lint, &message).at(line_of(import, content, nth), None);
-    warning.severity = LintSeverity::Warning;
-    warning.hint = Some("remove the line".to_owned());
-    warning
+    let found = Diagnostic::new(path, LintRule::Lint, &message).at(line_of(import, content, nth), None);
+    found.warning().hint("remove the line")
 }
 
 /// Returns the line of the nth import that equals this one.

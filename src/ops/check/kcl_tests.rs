@@ -15,7 +15,7 @@ use konverge_base::{
     model::{
         RepoPath,
         file_source::FileKind,
-        lint::{Diagnostic, LintRule, LintSeverity},
+        lint::{Diagnostic, LintRule},
         stack::{Entry, Stack},
     },
 };
@@ -65,10 +65,8 @@ async fn run(
             let place = failure.location.as_ref();
             let file = place.and_then(|place| RepoPath::normalize(&place.file));
             let message = format!("the tests in this folder cannot be run: {}", failure.message);
-            let mut found =
-                Diagnostic::new(&file.unwrap_or_else(|| folder.clone()), LintRule::Test, &message);
-            found.hint = failure.hints.into_iter().next();
-            return Ok(vec![found]);
+            let found = Diagnostic::new(&file.unwrap_or_else(|| folder.clone()), LintRule::Test, &message);
+            return Ok(vec![found.first_hint(&failure.hints)]);
         }
     };
     let mut found = Vec::new();
@@ -77,9 +75,7 @@ async fn run(
             TestOutcome::Passed => {}
             TestOutcome::NotRun(why) => {
                 let message = format!("{} is not run: {why}", case.name);
-                let mut skipped = Diagnostic::new(&case.file, LintRule::Test, &message);
-                skipped.severity = LintSeverity::Warning;
-                found.push(skipped);
+                found.push(Diagnostic::new(&case.file, LintRule::Test, &message).warning());
             }
             TestOutcome::Failed(errors) => {
                 let Some(error) = errors.first() else { continue };

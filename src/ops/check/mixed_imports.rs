@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use konverge_base::{
     error::UserError,
     model::{
-        lint::{Diagnostic, LintRule, LintSeverity},
+        lint::{Diagnostic, LintRule},
         stack::Stack,
     },
 };
@@ -32,13 +32,11 @@ fn describe(half: &MixedImport, files: &FileContents) -> Diagnostic {
     );
     let content = files.iter().find(|(path, _)| path == by);
     let line = content.and_then(|(_, content)| line_of(content, file.file_name().trim_end_matches(".k")));
-    let mut remark = Diagnostic::new(by, LintRule::Irreproducible, &message).at(line, None);
-    remark.severity = LintSeverity::Warning;
-    remark.hint = Some(format!(
+    let remark = Diagnostic::new(by, LintRule::Irreproducible, &message).at(line, None);
+    remark.warning().hint(format!(
         "import the package alone, `import {}`: it holds what the file defines; or give the file a folder of its own",
         package.as_str().replace('/', ".")
-    ));
-    remark
+    ))
 }
 
 /// Returns the line of the import that ends in this name.

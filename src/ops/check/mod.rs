@@ -33,7 +33,7 @@ use konverge_base::{
         RepoPath,
         check_run::Annotation,
         event::Step,
-        lint::{Diagnostic, LintReport, LintRule, LintSeverity},
+        lint::{Diagnostic, LintReport, LintRule},
         spec::Spec,
         stack::Stack,
     },
@@ -260,13 +260,8 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
         concerns(file) && folder.is_some_and(|folder| !known(&folder))
     };
     let orphans = workspace.source.files().keys().filter(orphan).map(|file| {
-        let mut found = Diagnostic::new(
-            file,
-            LintRule::Structure,
-            "belongs to no stack: there is no stack.yaml beside it",
-        );
-        found.severity = LintSeverity::Warning;
-        found
+        let message = "belongs to no stack: there is no stack.yaml beside it";
+        Diagnostic::new(file, LintRule::Structure, message).warning()
     });
     problems.chain(orphans).collect()
 }
@@ -276,13 +271,13 @@ fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic>
     let describe = |place: Option<&Location>, message: &str| {
         let file = place.and_then(|place| RepoPath::normalize(&place.file));
         let file = file.unwrap_or_else(|| stack.manifest.clone());
-        let mut found = Diagnostic::new(&file, LintRule::Compile, message).at(
-            place.and_then(|place| place.line),
-            place.and_then(|place| place.column),
-        );
-        found.hint = failure.hints.first().cloned();
-        found.stacks = vec![stack.id.clone()];
-        found
+        Diagnostic::new(&file, LintRule::Compile, message)
+            .at(
+                place.and_then(|place| place.line),
+                place.and_then(|place| place.column),
+            )
+            .first_hint(&failure.hints)
+            .of_stack(&stack.id)
     };
     if failure.causes.is_empty() {
         let message = failure.message.strip_prefix(&format!("stack {}: ", stack.id));

@@ -40,9 +40,7 @@ pub(super) fn check(
                     entry.into.escape_debug(),
                     failure.message
                 );
-                let mut broken = Diagnostic::new(&file, LintRule::Models, &message);
-                broken.hint = failure.hints.first().cloned();
-                found.push(broken);
+                found.push(Diagnostic::new(&file, LintRule::Models, &message).first_hint(&failure.hints));
             }
         }
     }
@@ -69,12 +67,10 @@ fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Di
     });
     Ok(found
         .map(|(file, difference)| {
-            let mut found = Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}"));
-            found.hint = Some(format!(
+            Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}")).hint(format!(
                 "import the models again: `konverge models import {}`",
                 command(entry)
-            ));
-            found
+            ))
         })
         .collect())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use konverge_base::model::{
     RepoPath,
-    lint::{Diagnostic, LintRule, LintSeverity},
+    lint::{Diagnostic, LintRule},
     stack::{Entry, Stack},
 };
 use konverge_repo::affected;
@@ -73,10 +73,10 @@ pub(super) fn scan(files: &FileContents, stacks: &[&Stack]) -> Vec<Diagnostic> {
             };
             let message =
                 format!("`{module}.{function}` depends on {what}: the same commit can give different Specs");
-            let mut remark = Diagnostic::new(path, LintRule::Irreproducible, &message)
-                .at(Some(member.line), Some(member.column));
-            remark.severity = LintSeverity::Warning;
-            remark.hint = Some("pass the value as an option in kcl.yaml, where a review sees it".to_owned());
+            let remark = Diagnostic::new(path, LintRule::Irreproducible, &message)
+                .at(Some(member.line), Some(member.column))
+                .warning()
+                .hint("pass the value as an option in kcl.yaml, where a review sees it");
             remarks.push(remark);
         }
     }

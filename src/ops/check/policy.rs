@@ -45,7 +45,8 @@ fn remark(stack: &Stack, finding: &PolicyFinding, secrets: &Secrets) -> Option<D
     let place = finding.place.as_ref().and_then(|place| place.resource.as_ref());
     let resource = place.map_or(String::new(), |id| format!(" {id}:"));
     let message = format!("{}:{resource} {}", finding.rule, finding.message);
-    let mut found = Diagnostic::new(&stack.manifest, LintRule::Policy, &secrets.mask(&message));
+    let found = Diagnostic::new(&stack.manifest, LintRule::Policy, &secrets.mask(&message));
+    let mut found = found.of_stack(&stack.id);
     found.severity = severity;
     found.hint.clone_from(&finding.hint);
     let place = finding.place.as_ref();
@@ -54,6 +55,5 @@ fn remark(stack: &Stack, finding: &PolicyFinding, secrets: &Secrets) -> Option<D
         resource: place.and_then(|place| place.resource.clone()),
         path: place.and_then(|place| place.path.clone()),
     });
-    found.stacks = vec![stack.id.clone()];
     Some(found)
 }

@@ -7,7 +7,7 @@ use konverge_base::{
     error::UserError,
     model::{
         RepoPath,
-        lint::{Diagnostic, LintRule, LintSeverity},
+        lint::{Diagnostic, LintRule},
         spec::{Resource, RuntimeKind, Spec},
         stack::Stack,
     },
@@ -17,13 +17,6 @@ use konverge_engine::spec::{
     schema::{BuiltIn, CrdSchemas, SchemaFit, fit},
 };
 use konverge_run::{OpenRevision, RunContext, compiler};
-
-/// The result of the validation of one object.
-struct SchemaVerdict {
-    severity: LintSeverity,
-    message: String,
-    hint: String,
-}
 
 /// The schemas of all kinds.
 struct Schemas {
@@ -106,17 +99,12 @@ impl Schemas {
         let mut remarks = Vec::new();
         let kubernetes = |resource: &&Resource| resource.runtime == RuntimeKind::Kubernetes;
         for resource in spec.resources.iter().filter(kubernetes) {
-            for verdict in self.verdicts(resource, own) {
-                let message = format!("{}: {}", resource.id, verdict.message);
-                let mut remark = Diagnostic::new(file, LintRule::Schema, &message);
-                (remark.severity, remark.hint) = (verdict.severity, Some(verdict.hint));
-                remarks.push(remark);
-            }
+            remarks.extend(self.remarks_of(file, resource, own));
         }
         remarks
     }
 
-    fn verdicts(&mut self, resource: &Resource, own: &CrdSchemas) -> Vec<SchemaVerdict> {
+    fn remarks_of(&mut self, file: &RepoPath, resource: &Resource, own: &CrdSchemas) -> Vec<Diagnostic> {
         let object = &resource.attributes;
         let text = |key: &str| {
             object
@@ -125,7 +113,11 @@ impl Schemas {
                 .unwrap_or_default()
         };
         let version = self.built_in.version();
-        let (severity, faults, hint) = match fit(object, &[own, &self.repository], &self.built_in) {
+        let remark = |message: &str, hint: &str| {
+            let message = format!("{}: {message}", resource.id);
+            Diagnostic::new(file, LintRule::Schema, &message).hint(hint)
+        };
+        let (faults, hint) = match fit(object, &[own, &self.repository], &self.built_in) {
             SchemaFit::Unknown => {
                 self.unknown
                     .insert(format!("{} {}", text("apiVersion"), text("kind")));
@@ -136,37 +128,25 @@ impl Schemas {
                     "`{}` is not an API version of Kubernetes {version}",
                     text("apiVersion")
                 );
-                let hint =
-                    "if the cluster serves this API version, ignore this warning: the preview asks the cluster".to_owned();
-                let severity = LintSeverity::Warning;
-                return vec![SchemaVerdict {
-                    severity,
-                    message,
-                    hint,
-                }];
+                let hint = "if the cluster serves this API version, ignore this warning: the preview asks the cluster";
+                return vec![remark(&message, hint).warning()];
             }
             SchemaFit::Defined(faults) => (
-                LintSeverity::Error,
                 faults,
                 "compared with the CustomResourceDefinition in this repository".to_owned(),
             ),
             SchemaFit::BuiltIn(faults) => (
-                LintSeverity::Error,
                 faults,
                 format!(
                     "compared with Kubernetes {version}; if your clusters have another version, `--skip schema` disables this check"
                 ),
             ),
         };
-        let verdict = |fault: spec::schema::Violation| SchemaVerdict {
-            severity,
-            message: match fault.path.as_str() {
-                "" => fault.message,
-                path => format!("{path}: {}", fault.message),
-            },
-            hint: hint.clone(),
+        let violation = |fault: spec::schema::Violation| match fault.path.as_str() {
+            "" => remark(&fault.message, &hint),
+            path => remark(&format!("{path}: {}", fault.message), &hint),
         };
-        faults.into_iter().map(verdict).collect()
+        faults.into_iter().map(violation).collect()
     }
 }
 

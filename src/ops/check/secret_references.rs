@@ -18,10 +18,8 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
             folder: &stack.folder,
         };
         for refusal in policy::secret_refusals(&workspace.config.secrets, reader, spec) {
-            let mut remark = Diagnostic::new(&stack.manifest, LintRule::Secrets, &refusal.message);
-            remark.hint = refusal.hints.first().cloned();
-            remark.stacks = vec![stack.id.clone()];
-            found.push(remark);
+            let remark = Diagnostic::new(&stack.manifest, LintRule::Secrets, &refusal.message);
+            found.push(remark.first_hint(&refusal.hints).of_stack(&stack.id));
         }
     }
     found

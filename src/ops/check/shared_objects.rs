@@ -7,6 +7,7 @@ use konverge_base::model::{
     lint::{Diagnostic, LintRule},
     spec::Spec,
     stack::Stack,
+    text::first_few,
 };
 use konverge_run::OpenRevision;
 use konverge_run::cluster_selection::{self, GivenCluster, Live};
@@ -38,21 +39,13 @@ pub(super) fn check(workspace: &OpenRevision, compiled: &[(&Stack, Spec)]) -> Ve
     }
     let remarks = found.into_iter().map(|((at, owner), ids)| {
         let (stack, _) = &compiled[at];
-        let named: Vec<_> = ids.iter().take(NAMED).map(|id| format!("`{id}`")).collect();
-        let more = match ids.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let message = format!(
-            "{}{more}: in stack `{owner}` too, on the same cluster; only one stack can own an object",
-            named.join(", ")
-        );
-        let mut remark = Diagnostic::new(&stack.manifest, LintRule::Ownership, &message);
-        remark.hint = Some(format!(
+        let named = first_few(ids.iter().map(|id| format!("`{id}`")), NAMED);
+        let message =
+            format!("{named}: in stack `{owner}` too, on the same cluster; only one stack can own an object");
+        Diagnostic::new(&stack.manifest, LintRule::Ownership, &message).hint(format!(
             "remove the object from stack `{}` or from stack `{owner}`",
             stack.id
-        ));
-        remark
+        ))
     });
     remarks.collect()
 }

@@ -28,10 +28,8 @@ pub(super) async fn check(
             .as_ref()
             .and_then(|place| RepoPath::normalize(&place.file));
         let file = file.unwrap_or_else(|| stack.manifest.clone());
-        let mut problem = Diagnostic::new(&file, LintRule::Structure, &failure.message);
-        problem.hint = failure.hints.first().cloned();
-        problem.stacks = vec![stack.id.clone()];
-        found.push(problem);
+        let problem = Diagnostic::new(&file, LintRule::Structure, &failure.message);
+        found.push(problem.first_hint(&failure.hints).of_stack(&stack.id));
     }
     found
 }

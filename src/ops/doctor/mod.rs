@@ -129,7 +129,7 @@ async fn core(run: &RunContext, config: &Config) -> DoctorFinding {
     let found = toolchains::find(run, version).await;
     DoctorFinding::from_result(
         "KCL core",
-        found.map(|found| format!("{version}, {}", found.library.display())),
+        found.map(|found| format!("{version}, {}", found.extension.display())),
     )
 }
 

@@ -6,7 +6,7 @@ use konverge_base::{
         ResourceId,
         reference::{MARK, Targets},
         spec::{Resource, RuntimeKind, object_key, terraform_type},
-        text::{truncate, visible},
+        text::{first_few, truncate, visible},
     },
 };
 use konverge_lsp::ResourceView;
@@ -117,12 +117,7 @@ fn id_line<'a>(what: &str, ids: impl Iterator<Item = &'a ResourceId>) -> Option<
     if ids.is_empty() {
         return None;
     }
-    let more = match ids.len().saturating_sub(MOST_IDS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let shown = ids.len().min(MOST_IDS);
-    Some(format!("{what} {}{more}", ids[..shown].join(", ")))
+    Some(format!("{what} {}", first_few(ids.into_iter(), MOST_IDS)))
 }
 
 #[cfg(test)]

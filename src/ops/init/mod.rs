@@ -20,6 +20,7 @@ pub use konverge_base::checkout::WrittenFile;
 use konverge_base::{checkout::Existing, error::UserError, model::stack::SettingsOrder};
 use konverge_config::{Config, FILE_NAME};
 use konverge_repo::git::Repository;
+use konverge_report::plural;
 use konverge_run::{
     RunContext,
     adoption::{self, Adoption},
@@ -123,18 +124,14 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
     if !layout.has_module {
         return vec!["there is no `kcl.mod` that git knows: Konverge works on a monorepo of KCL".to_owned()];
     }
-    let counted = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     let place = match &survey.folder {
         Some(folder) => format!(" in `{folder}`"),
         None => String::new(),
     };
     let mut found = vec![format!(
         "{} of {}{place}",
-        counted(layout.stacks.len(), "stack"),
-        counted(layout.projects.len(), "project"),
+        plural(layout.stacks.len(), "stack"),
+        plural(layout.projects.len(), "project"),
     )];
     found.extend(survey.packages.describe());
     let era = match survey.order {
@@ -161,7 +158,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
         let vendored = layout.left_out.len() - layout.in_packages.len();
         found.push(format!(
             "{} with a stack.yaml left out: vendored packages are not stacks",
-            counted(vendored, "folder")
+            plural(vendored, "folder")
         ));
     }
     found.extend([layout.clash_note(), layout.package_note()].into_iter().flatten());
@@ -169,7 +166,7 @@ fn describe_survey(survey: &Survey, cores: &CoreTrials) -> Vec<String> {
         0 => {}
         count => found.push(format!(
             "{} of your kubeconfig: konverge.yaml offers them under `clusters`",
-            counted(count, "context")
+            plural(count, "context")
         )),
     }
     found

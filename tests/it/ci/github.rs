@@ -12,6 +12,7 @@ use konverge_base::model::CommitId;
 use konverge_base::model::check_run::{Annotation, CheckRun, Conclusion, Level};
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
 use konverge_base::retry::RetryPolicy;
+use konverge_forge::RequestOptions;
 use konverge_github::{Client, Login};
 use konverge_secrets::{HashKey, Secrets};
 
@@ -34,8 +35,11 @@ fn client_with(fake: &FakeGithub, token: &str) -> Client {
         Secrets::new(HashKey::derive("test")),
     )
     .unwrap()
-    .with_patience(quick)
-    .with_deadline(Duration::from_secs(10))
+    .with_options(RequestOptions {
+        retries: quick,
+        deadline: Duration::from_secs(10),
+        ..RequestOptions::default()
+    })
 }
 
 fn sha(digit: char) -> CommitId {

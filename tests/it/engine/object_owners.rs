@@ -280,7 +280,7 @@ async fn the_new_name_of_a_moved_stack_is_a_change_of_its_own() {
             .iter()
             .flat_map(|resource| &resource.changes);
         changes
-            .map(|change| (change.path.clone(), change.origin.clone()))
+            .map(|change| (change.path.to_string(), change.origin.clone()))
             .collect()
     };
     let name = "/metadata/annotations/konverge~1stack".to_owned();

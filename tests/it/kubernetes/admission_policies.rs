@@ -50,7 +50,7 @@ pub(super) fn denied(
         _ => Action::Update,
     };
     let change = FieldChange {
-        path: String::new(),
+        path: "".into(),
         from: before.cloned(),
         to: after.cloned(),
         origin: ChangeOrigin::Change,

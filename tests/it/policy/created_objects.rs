@@ -64,7 +64,7 @@ pub fn created(objects: &[Value]) -> StackDocument {
         ];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let change = FieldChange {
-            path: String::new(),
+            path: "".into(),
             from: None,
             to: Some(object.clone()),
             origin: ChangeOrigin::Change,

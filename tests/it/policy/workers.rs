@@ -60,7 +60,7 @@ fn document(stack: &str) -> Arc<StackDocument> {
     let stack = stack.parse().unwrap();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "shop"}, "spec": {"type": "NodePort", "ratio": 0.1}});
     let change = FieldChange {
-        path: String::new(),
+        path: "".into(),
         from: None,
         to: Some(service),
         origin: ChangeOrigin::Change,

@@ -32,7 +32,7 @@ pub fn unit(stack: &str, path: &str, from: Value, to: Value) -> ReviewUnit {
         stack: stack.parse().unwrap(),
         resource: "v1:ConfigMap:shop:web".parse().unwrap(),
         action: Action::Update,
-        path: path.to_owned(),
+        path: path.into(),
         to: Some(to),
         from: Some(from),
     }

@@ -9,6 +9,7 @@ use konverge_base::{
     },
     retry::RetryPolicy,
 };
+use konverge_forge::RequestOptions;
 use konverge_gitea::Client;
 use konverge_secrets::{HashKey, Secrets};
 
@@ -139,8 +140,11 @@ pub fn client(api_url: &str, token: &str) -> Client {
     };
     Client::new(api_url, KONFIG, token, Secrets::new(HashKey::derive("test")))
         .unwrap()
-        .with_patience(quick)
-        .with_deadline(Duration::from_secs(20))
+        .with_options(RequestOptions {
+            retries: quick,
+            deadline: Duration::from_secs(20),
+            ..RequestOptions::default()
+        })
 }
 
 /// Commits the working tree, with a user of Gitea as the author.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use konverge_base::retry::RetryPolicy;
+use konverge_forge::RequestOptions;
 use konverge_gitlab::{Client, Environment};
 use konverge_secrets::{HashKey, Secrets};
 
@@ -71,6 +72,9 @@ pub fn client(api_url: &str, token: &str) -> Client {
     };
     Client::new(api_url, HERE, token, Secrets::new(HashKey::derive("test")))
         .unwrap()
-        .with_patience(quick)
-        .with_deadline(Duration::from_secs(20))
+        .with_options(RequestOptions {
+            retries: quick,
+            deadline: Duration::from_secs(20),
+            ..RequestOptions::default()
+        })
 }

@@ -115,7 +115,7 @@ pub fn sample(stacks: impl IntoIterator<Item = HostileStack>, message: &str, fil
         let thing = format!("v1:ConfigMap:ns:{clean}x");
         let mut resource = sample_plans::resource(&id, &thing, action, vec![change]);
         resource.notes = vec![value.clone()];
-        resource.replace = vec![path];
+        resource.replace = vec![path.into()];
         let mut stack = sample_plans::stack(&id, vec![resource]);
         if *kind == 2 {
             let error = UserError::new(ErrorKind::Kcl, message).at(file.to_owned(), Some(1), None);

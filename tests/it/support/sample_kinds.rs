@@ -182,7 +182,7 @@ fn replacement() -> Kind {
         Action::Replace,
         vec![selector],
     );
-    plan.replace = vec![path.to_owned()];
+    plan.replace = vec![path.into()];
     plan.pods.restarts = 5;
     plan.notes = vec!["5 pods end before the new ones start".to_owned()];
     Kind {

@@ -579,7 +579,7 @@ pub fn spec_only() -> Sample {
         let path = "/spec/selector/matchLabels/app";
         let changed = change(path, Some(json!("a")), Some(json!("b")), ChangeOrigin::Change);
         let mut plan = resource(stack, "apps/v1:Deployment:ns:web", Action::Update, vec![changed]);
-        plan.immutable = vec![path.to_owned()];
+        plan.immutable = vec![path.into()];
         plan
     };
     let mut claim = resource(
@@ -630,7 +630,7 @@ pub fn pushed() -> Sample {
         stack: id("orders/dev"),
         resource: resource.parse().expect("a resource id"),
         action,
-        path: path.to_owned(),
+        path: path.into(),
         to,
         from: None,
     };

@@ -169,7 +169,7 @@ pub async fn whose_state_was_not_written(binary: PathBuf) {
         );
         assert_eq!(
             (json!(rest.changes), &rest.replace[..]),
-            (changes, &["/input".to_owned()][..])
+            (changes, &["/input".into()][..])
         );
         let notes = rest.notes.join("\n");
         assert!(notes.contains("adopted, not created again"), "{notes}");

@@ -396,7 +396,7 @@ impl ApplySink for Sink {
         if let Some(kind) = *self.away.lock().unwrap() {
             self.tries.fetch_add(1, Ordering::Relaxed);
             return Err(RecordFailure {
-                error: UserError::new(kind, "the store is away"),
+                error: Box::new(UserError::new(kind, "the store is away")),
                 may_retry: kind == ErrorKind::Store,
             });
         }

@@ -1,5 +1,7 @@
 //! The output of `konverge affected`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath, StackId};
@@ -109,4 +111,10 @@ pub enum InputKind {
     Test,
     /// An output of another stack that the change affects (`reads` in `stack.yaml`).
     Output,
+}
+
+impl fmt::Display for InputKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }

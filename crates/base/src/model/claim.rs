@@ -173,12 +173,12 @@ mod tests {
 
     fn resource(id: &str, runtime: RuntimeKind, attributes: Value, extensions: Value) -> Resource {
         Resource {
-            id: id.parse().unwrap(),
-            runtime,
-            attributes: attributes.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
             extensions: extensions.as_object().unwrap().clone(),
-            sharing: crate::model::spec::Sharing::default(),
+            ..Resource::new(
+                id.parse().unwrap(),
+                runtime,
+                attributes.as_object().unwrap().clone(),
+            )
         }
     }
 

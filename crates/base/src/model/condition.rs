@@ -60,20 +60,7 @@ impl StackCondition {
 
     /// Returns the name of the condition in JSON and in URLs.
     pub fn key(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Unreadable => "unreadable",
-            Self::Stopped => "stopped",
-            Self::Open => "open",
-            Self::HeldBack => "held-back",
-            Self::Drifted => "drifted",
-            Self::Pending => "pending",
-            Self::Removed => "removed",
-            Self::NeverApplied => "never-applied",
-            Self::Waiting => "waiting",
-            Self::Applied => "applied",
-            Self::Destroyed => "destroyed",
-        }
+        self.key_and_words().0
     }
 
     /// Returns the condition with this name; `None` for any other text.
@@ -83,19 +70,23 @@ impl StackCondition {
 
     /// Returns the words for the condition on a page.
     pub fn words(self) -> &'static str {
+        self.key_and_words().1
+    }
+
+    fn key_and_words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Failed => "last apply failed",
-            Self::Unreadable => "state unreadable",
-            Self::Stopped => "last apply stopped",
-            Self::Open => "running or interrupted",
-            Self::HeldBack => "held back",
-            Self::Drifted => "drifted",
-            Self::Pending => "changes pending",
-            Self::Removed => "removed from the repository",
-            Self::NeverApplied => "never applied",
-            Self::Waiting => "waiting",
-            Self::Applied => "as applied",
-            Self::Destroyed => "destroyed",
+            Self::Failed => ("failed", "last apply failed"),
+            Self::Unreadable => ("unreadable", "state unreadable"),
+            Self::Stopped => ("stopped", "last apply stopped"),
+            Self::Open => ("open", "running or interrupted"),
+            Self::HeldBack => ("held-back", "held back"),
+            Self::Drifted => ("drifted", "drifted"),
+            Self::Pending => ("pending", "changes pending"),
+            Self::Removed => ("removed", "removed from the repository"),
+            Self::NeverApplied => ("never-applied", "never applied"),
+            Self::Waiting => ("waiting", "waiting"),
+            Self::Applied => ("applied", "as applied"),
+            Self::Destroyed => ("destroyed", "destroyed"),
         }
     }
 }

@@ -76,19 +76,15 @@ impl<'a> Container<'a> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::sync::Arc;
 
     fn recorded(attributes: &Value, cluster: Option<&str>) -> Recorded {
         Recorded {
-            id: "v1:X:shop:x".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
             cluster: cluster.map(|name| name.parse().unwrap()),
-            attributes: Arc::new(attributes.as_object().unwrap().clone()),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: crate::model::spec::Sharing::default(),
-            object_hash: None,
-            private: crate::model::state::RuntimeRecord::default(),
+            ..Recorded::new(
+                "v1:X:shop:x".parse().unwrap(),
+                RuntimeKind::Kubernetes,
+                attributes.as_object().unwrap().clone(),
+            )
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Number, Value};
 
 use super::{
-    field_path::{join_path, label},
+    field_path::{FieldPath, label},
     masked_value::is_unknown,
 };
 
@@ -17,7 +17,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
-    pub path: String,
+    pub path: FieldPath,
     /// The old value; `None` if there was none.
     pub from: Option<Value>,
     /// The new value; `None` if the value is removed.
@@ -52,7 +52,7 @@ const LIST_KEYS: [(&str, &[&[&str]]); 17] = [
 /// Returns all differences, sorted by path.
 pub fn differences(from: &Value, to: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
-    compare("", "", Some(from), Some(to), &mut found);
+    compare(&FieldPath::root(), "", Some(from), Some(to), &mut found);
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found
 }
@@ -74,15 +74,21 @@ pub fn same_number(a: &Number, b: &Number) -> bool {
     a == b || a.as_f64() == b.as_f64()
 }
 
-fn compare(path: &str, name: &str, from: Option<&Value>, to: Option<&Value>, found: &mut Vec<Difference>) {
+fn compare(
+    path: &FieldPath,
+    name: &str,
+    from: Option<&Value>,
+    to: Option<&Value>,
+    found: &mut Vec<Difference>,
+) {
     match (from, to) {
         (Some(from), Some(to)) if same(from, to) => {}
         (Some(Value::Object(from)), Some(Value::Object(to))) if !is_mark(from) && !is_mark(to) => {
             for (key, value) in from {
-                compare(&join_path(path, key), key, Some(value), to.get(key), found);
+                compare(&path.join(key), key, Some(value), to.get(key), found);
             }
             for (key, value) in to.iter().filter(|(key, _)| !from.contains_key(*key)) {
-                compare(&join_path(path, key), key, None, Some(value), found);
+                compare(&path.join(key), key, None, Some(value), found);
             }
         }
         (Some(Value::Array(before)), Some(Value::Array(after))) => {
@@ -94,9 +100,9 @@ fn compare(path: &str, name: &str, from: Option<&Value>, to: Option<&Value>, fou
     }
 }
 
-fn difference(path: &str, from: Option<&Value>, to: Option<&Value>) -> Difference {
+fn difference(path: &FieldPath, from: Option<&Value>, to: Option<&Value>) -> Difference {
     Difference {
-        path: path.to_owned(),
+        path: path.clone(),
         from: from.cloned(),
         to: to.cloned(),
     }
@@ -109,7 +115,13 @@ fn is_mark(map: &Map<String, Value>) -> bool {
 
 /// Compares the items one by one, if they have keys and the shared items have the same order in both lists. Otherwise
 /// returns `false` and adds nothing.
-fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &mut Vec<Difference>) -> bool {
+fn compare_items(
+    path: &FieldPath,
+    name: &str,
+    from: &[Value],
+    to: &[Value],
+    found: &mut Vec<Difference>,
+) -> bool {
     let Some(keys) = list_keys(name, from, to) else {
         return false;
     };
@@ -127,14 +139,14 @@ fn compare_items(path: &str, name: &str, from: &[Value], to: &[Value], found: &m
     }
     let mut old: std::collections::HashMap<_, _> = before.iter().zip(from).collect();
     for (label, item) in after.iter().zip(to) {
-        compare(&join_path(path, label), "", old.remove(label), Some(item), found);
+        compare(&path.join(label), "", old.remove(label), Some(item), found);
     }
     for (label, item) in before
         .iter()
         .zip(from)
         .filter(|(label, _)| !in_after.contains(label))
     {
-        compare(&join_path(path, label), "", Some(item), None, found);
+        compare(&path.join(label), "", Some(item), None, found);
     }
     true
 }
@@ -179,7 +191,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn paths(from: Value, to: Value) -> Vec<String> {
+    fn paths(from: Value, to: Value) -> Vec<FieldPath> {
         differences(&from, &to).into_iter().map(|d| d.path).collect()
     }
 

@@ -1,45 +1,84 @@
 //! The paths of fields in plans, reviews and records: RFC 6901, but an item of a keyed list is written with its label
 //! (`/spec/containers/name=web/image`).
 
+use std::{borrow::Borrow, fmt};
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A path in a document. The empty path is the whole document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FieldPath<'a>(&'a str);
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FieldPath(String);
 
-impl<'a> FieldPath<'a> {
+impl FieldPath {
     /// Parses a path. Text before the first slash is ignored.
-    pub fn new(text: &'a str) -> Self {
-        Self(text)
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the path of the whole document.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Returns the path of these components.
+    pub fn from_components<C: AsRef<str>>(components: impl IntoIterator<Item = C>) -> Self {
+        components
+            .into_iter()
+            .fold(Self::root(), |path, component| path.join(component.as_ref()))
     }
 
     /// Returns the path as written.
-    pub fn as_str(self) -> &'a str {
-        self.0
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns true for the path of the whole document.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Appends a component: the key of a map, or the label of an item.
+    #[must_use]
+    pub fn join(&self, component: &str) -> Self {
+        Self(format!("{self}/{}", escape_component(component)))
+    }
+
+    /// Appends the index of an item of a list without labels.
+    #[must_use]
+    pub fn item(&self, index: usize) -> Self {
+        Self(format!("{self}/{index}"))
+    }
+
+    /// Returns true if the path is `above` or leads through it.
+    pub fn is_within(&self, above: impl AsRef<str>) -> bool {
+        let rest = self.0.strip_prefix(above.as_ref());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Returns the components of the path, unescaped.
-    pub fn components(self) -> impl DoubleEndedIterator<Item = String> + Clone + 'a {
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = String> + Clone {
         let mut parts = self.0.split('/');
         parts.next();
         parts.map(unescape)
     }
 
     /// Splits off the first component; `None` for the empty path.
-    pub fn split_first(self) -> Option<(String, FieldPath<'a>)> {
+    pub fn split_first(&self) -> Option<(String, Self)> {
         let path = self.0.strip_prefix('/')?;
         let end = path.find('/').unwrap_or(path.len());
-        Some((unescape(&path[..end]), Self(&path[end..])))
+        Some((unescape(&path[..end]), Self::new(&path[end..])))
     }
 
     /// Splits off the last component; `None` for the empty path.
-    pub fn split_last(self) -> Option<(FieldPath<'a>, String)> {
+    pub fn split_last(&self) -> Option<(Self, String)> {
         let (parent, last) = self.0.rsplit_once('/')?;
-        Some((Self(parent), unescape(last)))
+        Some((Self::new(parent), unescape(last)))
     }
 
     /// Returns the value at the path. Items of lists are found by their label alone.
-    pub fn get(self, document: &Value) -> Option<&Value> {
+    pub fn get<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         self.components()
             .try_fold(document, |value, component| match value {
                 Value::Object(map) => map.get(&component),
@@ -49,7 +88,7 @@ impl<'a> FieldPath<'a> {
     }
 
     /// Returns the value at the path. Items of lists are found by their index or their label.
-    pub fn get_by_index(self, document: &Value) -> Option<&Value> {
+    pub fn get_by_index<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         self.components()
             .try_fold(document, |value, component| match value {
                 Value::Object(map) => map.get(&component),
@@ -59,7 +98,7 @@ impl<'a> FieldPath<'a> {
     }
 
     /// Returns a mutable reference to the value at the path. Items of lists are found by their label alone.
-    pub fn get_mut(self, document: &mut Value) -> Option<&mut Value> {
+    pub fn get_mut<'v>(&self, document: &'v mut Value) -> Option<&'v mut Value> {
         self.components()
             .try_fold(document, |value, component| match value {
                 Value::Object(map) => map.get_mut(&component),
@@ -69,13 +108,13 @@ impl<'a> FieldPath<'a> {
     }
 
     /// Returns the map that contains the value at the path, and the key of the value in it.
-    pub fn member(self, document: &mut Value) -> Option<(&mut Map<String, Value>, String)> {
+    pub fn member<'v>(&self, document: &'v mut Value) -> Option<(&'v mut Map<String, Value>, String)> {
         let (parent, last) = self.split_last()?;
         Some((parent.get_mut(document)?.as_object_mut()?, last))
     }
 
     /// Removes a member of a map or an item of a list, if it exists.
-    pub fn remove(self, document: &mut Value) {
+    pub fn remove(&self, document: &mut Value) {
         let Some((parent, last)) = self.split_last() else {
             return;
         };
@@ -87,6 +126,54 @@ impl<'a> FieldPath<'a> {
     }
 }
 
+impl From<&str> for FieldPath {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for FieldPath {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl AsRef<str> for FieldPath {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for FieldPath {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for FieldPath {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for FieldPath {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
 /// Escapes one component of a path, as RFC 6901 requires.
 pub fn escape_component(component: &str) -> String {
     component.replace('~', "~0").replace('/', "~1")
@@ -95,11 +182,6 @@ pub fn escape_component(component: &str) -> String {
 /// Removes the escapes of one component of a path.
 pub fn unescape(component: &str) -> String {
     component.replace("~1", "/").replace("~0", "~")
-}
-
-/// Appends a component to a path.
-pub fn join_path(path: &str, component: &str) -> String {
-    format!("{path}/{}", escape_component(component))
 }
 
 /// Returns the label of an item: `name=web`. With several keys only those that are present:
@@ -144,7 +226,7 @@ mod tests {
     #[test]
     fn items_are_found_by_label_and_names_without_escapes() {
         let pod = pod();
-        let get = |path| FieldPath::new(path).get(&pod).cloned();
+        let get = |path: &str| FieldPath::new(path).get(&pod).cloned();
         assert_eq!(get(""), Some(pod.clone()));
         assert_eq!(get("/spec/containers/name=web/args"), Some(json!(["a", "b"])));
         assert_eq!(get("/a~1b/~0"), Some(json!(1)));
@@ -162,6 +244,35 @@ mod tests {
         assert_eq!((parent.as_str(), last.as_str()), ("/a~1b", "c"));
         assert_eq!(FieldPath::new("").split_first(), None);
         assert_eq!(FieldPath::new("").split_last(), None);
+    }
+
+    #[test]
+    fn components_are_appended_with_escapes() {
+        let path = FieldPath::root().join("a/b").join("~").item(3);
+        assert_eq!(path, "/a~1b/~0/3");
+        assert_eq!(path.components().collect::<Vec<_>>(), ["a/b", "~", "3"]);
+        assert_eq!(FieldPath::from_components(path.components()), path);
+        assert_eq!(serde_json::to_value(&path).unwrap(), json!("/a~1b/~0/3"));
+        assert_eq!(
+            serde_json::from_value::<FieldPath>(json!("/a~1b/~0/3")).unwrap(),
+            path
+        );
+    }
+
+    #[test]
+    fn a_path_is_within_itself_and_what_is_above() {
+        let path = FieldPath::new("/spec/ports/port=80");
+        for above in ["", "/spec", "/spec/ports", "/spec/ports/port=80"] {
+            assert!(path.is_within(above), "{above}");
+        }
+        for other in [
+            "/spec/port",
+            "/spec/ports/port=8",
+            "/spec/ports/port=80/name",
+            "/data",
+        ] {
+            assert!(!path.is_within(other), "{other}");
+        }
     }
 
     #[test]

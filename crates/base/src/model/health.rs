@@ -46,12 +46,6 @@ pub struct HealthReport {
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Ready => "ready",
-            Self::Progressing => "progressing",
-            Self::Failed => "failed",
-            Self::Suspended => "suspended",
-            Self::Unknown => "unknown",
-        })
+        self.serialize(f)
     }
 }

@@ -1,6 +1,6 @@
 //! Identifiers: stacks, resources, clusters, commits. Each is validated once, when it is created.
 
-use std::{borrow::Borrow, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ fn invalid(what: &'static str, text: &str, why: &'static str) -> InvalidId {
 }
 
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $check:path) => {
+    ($(#[$doc:meta])* $name:ident, $check:path, $error:ty) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -44,18 +44,18 @@ macro_rules! text_id {
         }
 
         impl TryFrom<String> for $name {
-            type Error = InvalidId;
+            type Error = $error;
 
-            fn try_from(text: String) -> Result<Self, InvalidId> {
+            fn try_from(text: String) -> Result<Self, $error> {
                 $check(&text)?;
                 Ok(Self(text))
             }
         }
 
         impl FromStr for $name {
-            type Err = InvalidId;
+            type Err = $error;
 
-            fn from_str(text: &str) -> Result<Self, InvalidId> {
+            fn from_str(text: &str) -> Result<Self, $error> {
                 text.to_owned().try_into()
             }
         }
@@ -66,7 +66,7 @@ macro_rules! text_id {
             }
         }
 
-        impl Borrow<str> for $name {
+        impl std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
             }
@@ -86,27 +86,33 @@ macro_rules! text_id {
     };
 }
 
+pub(super) use text_id;
+
 text_id!(
     /// The identity of a stack, `[tenant/]<project>/<stack>`, unique in the repository. It does not depend on
     /// the folder.
     StackId,
-    check_stack
+    check_stack,
+    InvalidId
 );
 text_id!(
     /// A resource's id in its Spec, in Kusion's form: `apiVersion:Kind[:namespace]:name` for Kubernetes,
     /// `providerNamespace:providerName:type:name` for Terraform.
     ResourceId,
-    check_resource
+    check_resource,
+    InvalidId
 );
 text_id!(
     /// The name of a cluster, as defined under `clusters` in `konverge.yaml`.
     ClusterName,
-    check_cluster
+    check_cluster,
+    InvalidId
 );
 text_id!(
     /// The full id of a commit: 40 lower-case hexadecimal digits.
     CommitId,
-    check_commit
+    check_commit,
+    InvalidId
 );
 
 impl StackId {

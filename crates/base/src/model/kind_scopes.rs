@@ -66,18 +66,16 @@ impl<'a> KindScopes<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::spec::Sharing;
     use serde_json::json;
 
     #[test]
     fn objects_have_the_namespace_of_an_apply() {
-        let resource = |body: Value| Resource {
-            id: "x".parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: body.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: Sharing::default(),
+        let resource = |body: Value| {
+            Resource::new(
+                "x".parse().unwrap(),
+                RuntimeKind::Kubernetes,
+                body.as_object().unwrap().clone(),
+            )
         };
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.x.io"},
             "spec": {"group": "x.io", "names": {"kind": "Thing"}, "scope": "Namespaced"}});

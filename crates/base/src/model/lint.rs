@@ -209,4 +209,32 @@ impl Diagnostic {
         (self.line, self.column) = (line, column);
         self
     }
+
+    /// Sets the next step.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Sets the next step to the first of these hints, if there is any.
+    #[must_use]
+    pub fn first_hint(mut self, hints: &[String]) -> Self {
+        self.hint = hints.first().cloned();
+        self
+    }
+
+    /// Makes it a diagnostic that does not fail the check.
+    #[must_use]
+    pub fn warning(mut self) -> Self {
+        self.severity = LintSeverity::Warning;
+        self
+    }
+
+    /// Sets the stack with this error.
+    #[must_use]
+    pub fn of_stack(mut self, stack: &StackId) -> Self {
+        self.stacks = vec![stack.clone()];
+        self
+    }
 }

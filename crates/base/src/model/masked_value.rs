@@ -40,9 +40,13 @@ pub fn is_opaque(value: &Value) -> bool {
 
 /// Returns true if any part of the value is *known after apply*.
 pub fn holds_unknown(value: &Value) -> bool {
+    holds(value, is_unknown)
+}
+
+fn holds(value: &Value, is_mark: fn(&Value) -> bool) -> bool {
     match value {
-        Value::Object(map) => is_unknown(value) || map.values().any(holds_unknown),
-        Value::Array(items) => items.iter().any(holds_unknown),
+        Value::Object(map) => is_mark(value) || map.values().any(|member| holds(member, is_mark)),
+        Value::Array(items) => items.iter().any(|item| holds(item, is_mark)),
         _ => false,
     }
 }
@@ -171,11 +175,7 @@ pub fn holds_true(mask: &Value) -> bool {
 
 /// Returns true if any part of the value is a secret marker.
 pub fn holds_secret(value: &Value) -> bool {
-    match value {
-        Value::Object(map) => is_secret(value) || map.values().any(holds_secret),
-        Value::Array(items) => items.iter().any(holds_secret),
-        _ => false,
-    }
+    holds(value, is_secret)
 }
 
 /// Returns true if any part of the value is a marker.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::GroupKind;
+use super::{FieldPath, GroupKind};
 
 /// The mutable fields in the `spec` of a StatefulSet.
 pub const MUTABLE_IN_STATEFUL_SET: [&str; 7] = [
@@ -79,35 +79,31 @@ const IMMUTABLE: [(GroupKind<'static>, &[&str]); 15] = [
 
 /// Returns true if a field of an object cannot be changed in place, by the documented rules of its built-in kind.
 /// `before` is the object before the change.
-pub fn is_immutable(before: &Value, path: &str) -> bool {
+pub fn is_immutable(before: &Value, path: &FieldPath) -> bool {
     let kind = GroupKind::from_object(before);
     let in_spec = path
+        .as_str()
         .strip_prefix("/spec/")
         .and_then(|rest| rest.split('/').next());
     match kind {
         GroupKind::STATEFUL_SET => in_spec.is_some_and(|field| !MUTABLE_IN_STATEFUL_SET.contains(&field)),
         GroupKind::PERSISTENT_VOLUME_CLAIM => in_spec.is_some_and(|field| !MUTABLE_IN_CLAIM.contains(&field)),
         GroupKind::POD => {
-            let is_image =
-                path.ends_with("/image") && in_spec.is_some_and(|field| field.ends_with("ontainers"));
+            let is_image = path.as_str().ends_with("/image")
+                && in_spec.is_some_and(|field| field.ends_with("ontainers"));
             !is_image && in_spec.is_some_and(|field| !MUTABLE_IN_POD.contains(&field))
         }
         GroupKind::CONFIG_MAP | GroupKind::SECRET if before["immutable"] == true => {
             ["/data", "/binaryData", "/stringData", "/immutable", "/type"]
                 .iter()
-                .any(|field| is_within(path, field))
+                .any(|field| path.is_within(field))
         }
         _ => IMMUTABLE
             .iter()
             .filter(|(of, _)| *of == kind)
             .flat_map(|(_, fields)| *fields)
-            .any(|field| is_within(path, field)),
+            .any(|field| path.is_within(field)),
     }
-}
-
-fn is_within(path: &str, field: &str) -> bool {
-    path.strip_prefix(field)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Removes the server's fields that code generators write without a value: `creationTimestamp: null` of the object
@@ -211,11 +207,15 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(is_immutable(&object(api, kind), path), immutable, "{kind} {path}");
+            assert_eq!(
+                is_immutable(&object(api, kind), &path.into()),
+                immutable,
+                "{kind} {path}"
+            );
         }
         let mut map = object("v1", "ConfigMap");
         map["immutable"] = json!(true);
-        assert!(is_immutable(&map, "/data/a") && !is_immutable(&map, "/metadata/labels/a"));
+        assert!(is_immutable(&map, &"/data/a".into()) && !is_immutable(&map, &"/metadata/labels/a".into()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ClusterName, Digest, RepoPath, ResourceId, StackId,
+    ClusterName, Digest, FieldPath, RepoPath, ResourceId, StackId,
     digest::DigestBuilder,
     other_names::OtherNames,
     spec::RuntimeKind,
@@ -184,6 +184,23 @@ pub enum Action {
     Unknown,
 }
 
+impl Action {
+    /// Returns the word for the action.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Replace => "replace",
+            Self::Delete => "delete",
+            Self::Adopt => "adopt",
+            Self::Forget => "forget",
+            Self::Run => "run",
+            Self::Unchanged => "unchanged",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// The way in which a change was validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -244,10 +261,10 @@ pub struct ResourcePlan {
     pub validated: Validation,
     /// The paths that force the replacement, if the action is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub replace: Vec<String>,
+    pub replace: Vec<FieldPath>,
     /// For an update that no server has seen: the changed paths that Kubernetes documents as immutable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub immutable: Vec<String>,
+    pub immutable: Vec<FieldPath>,
     /// True if the change permanently deletes data or releases an address. The first note says what is lost.
     pub data_loss: bool,
     /// Sorted by path. A creation has one change at path `""` whose `to` is the whole resource; a deletion
@@ -256,7 +273,7 @@ pub struct ResourcePlan {
     /// The sorted paths whose field manager changes: the value stays, and Konverge owns the field from then on.
     /// A reviewer need not approve them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ownership: Vec<String>,
+    pub ownership: Vec<FieldPath>,
     /// The pods that the change restarts, starts and ends; a note says how.
     #[serde(default, skip_serializing_if = "PodImpact::is_none")]
     pub pods: PodImpact,
@@ -327,7 +344,7 @@ fn stack_digest(id: &StackId, resources: &[ResourcePlan]) -> Digest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
     /// The path as in RFC 6901; an item of a keyed list as `name=web`; `""` is the whole resource.
-    pub path: String,
+    pub path: FieldPath,
     /// `None` if the value was absent before.
     #[serde(
         default,
@@ -344,6 +361,18 @@ pub struct FieldChange {
     pub to: Option<Value>,
     /// The origin of the difference.
     pub origin: ChangeOrigin,
+}
+
+impl FieldChange {
+    /// Creates the change of a whole resource, by a change of the Spec.
+    pub fn whole(from: Option<Value>, to: Option<Value>) -> Self {
+        Self {
+            path: FieldPath::root(),
+            from,
+            to,
+            origin: ChangeOrigin::Change,
+        }
+    }
 }
 
 /// Deserializes a key with the value `null` as a value; only a missing key gives `None`.

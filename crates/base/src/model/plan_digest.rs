@@ -1,7 +1,7 @@
 //! The digest of a resource's plan, over its review units.
 
 use super::{
-    Digest, ResourceId, StackId,
+    Digest, FieldPath, ResourceId, StackId,
     plan::{Action, FieldChange, PodImpact, ResourcePlan, Validation},
     review,
     spec::RuntimeKind,
@@ -50,7 +50,7 @@ impl ResourcePlan {
 
     /// Adds the paths whose field manager changes while their values stay.
     #[must_use]
-    pub fn with_ownership(mut self, stack: &StackId, paths: Vec<String>) -> Self {
+    pub fn with_ownership(mut self, stack: &StackId, paths: Vec<FieldPath>) -> Self {
         if !paths.is_empty() {
             self.ownership = paths;
             self.digest = self.units_digest(stack);
@@ -75,7 +75,7 @@ mod tests {
     fn the_digest_of_a_takeover_stands_for_the_live_value() {
         let digest = |action, from: Option<&str>| {
             let change = FieldChange {
-                path: "/data/a".to_owned(),
+                path: "/data/a".into(),
                 from: from.map(|from| json!(from)),
                 to: Some(json!("new")),
                 origin: ChangeOrigin::Change,

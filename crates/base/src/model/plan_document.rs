@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName, RepoPath, ResourceId, StackId,
+    ClusterName, FieldPath, RepoPath, ResourceId, StackId,
     other_names::OtherNames,
     plan::{Action, Basis, ChangeOrigin, present},
     spec::RuntimeKind,
@@ -79,7 +79,8 @@ pub struct DocumentResource {
     #[schemars(with = "String")]
     pub action: Action,
     /// The paths that force the replacement, if the action is one.
-    pub replace: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub replace: Vec<FieldPath>,
     /// True if the change permanently deletes data or releases an address.
     pub data_loss: bool,
     /// The resource before the change; `null` if it does not exist. For an update, it has only the fields that the Spec
@@ -91,9 +92,11 @@ pub struct DocumentResource {
     pub changes: Vec<DocumentChange>,
     /// The paths in `after` whose values are known only after apply. They are absent from `after`; an item of
     /// a list is `null` there.
-    pub unknown: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub unknown: Vec<FieldPath>,
     /// The paths in `after` whose values are secret.
-    pub secret: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub secret: Vec<FieldPath>,
     /// True if the unknown values become known before this resource is written, because other resources of
     /// the stack provide them. False if only the write itself shows them.
     pub known_before_write: bool,
@@ -103,7 +106,8 @@ pub struct DocumentResource {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentChange {
     /// The path as in RFC 6901; an item of a keyed list is written `name=web`.
-    pub path: String,
+    #[schemars(with = "String")]
+    pub path: FieldPath,
     /// The value before the change; absent if there was none.
     #[serde(
         default,

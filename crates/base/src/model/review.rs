@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    CommitId, Digest, ResourceId, StackId,
+    CommitId, Digest, FieldPath, ResourceId, StackId,
     claim::Marks,
     digest::DigestBuilder,
     masked_value::without_value_hashes,
@@ -25,7 +25,7 @@ pub struct ReviewUnit {
     /// The action of an apply on the resource.
     pub action: Action,
     /// The path of the field that changes; empty for the resource itself.
-    pub path: String,
+    pub path: FieldPath,
     /// The new value, masked; `None` if the value is removed.
     #[serde(
         default,
@@ -50,8 +50,8 @@ impl ReviewUnit {
         for part in [
             self.stack.as_str(),
             self.resource.as_str(),
-            action_word(self.action),
-            &self.path,
+            self.action.word(),
+            self.path.as_str(),
         ] {
             builder.part(part.as_bytes());
         }
@@ -83,20 +83,6 @@ fn digest_of_known(value: &Value) -> Digest {
     Digest::of_json(known.as_ref().unwrap_or(value))
 }
 
-fn action_word(action: Action) -> &'static str {
-    match action {
-        Action::Create => "create",
-        Action::Update => "update",
-        Action::Replace => "replace",
-        Action::Delete => "delete",
-        Action::Adopt => "adopt",
-        Action::Forget => "forget",
-        Action::Run => "run",
-        Action::Unchanged => "unchanged",
-        Action::Unknown => "unknown",
-    }
-}
-
 /// Returns the units of one resource's plan. Changes by the server itself (defaults, admission) are shown but not
 /// reviewed. A resource whose fields do not change has one unit: its action. An update that only changes the
 /// owner of fields has no unit, because every value stays.
@@ -105,16 +91,16 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
     if plan.action == Action::Unchanged || (plan.action == Action::Update && keeps_values) {
         return Vec::new();
     }
-    let unit = |path: &str, to: Option<&Value>, from: Option<&Value>| ReviewUnit {
+    let unit = |path: &FieldPath, to: Option<&Value>, from: Option<&Value>| ReviewUnit {
         stack: stack.clone(),
         resource: plan.id.clone(),
         action: plan.action,
-        path: path.to_owned(),
+        path: path.clone(),
         to: to.cloned(),
         from: from.cloned(),
     };
     if matches!(plan.action, Action::Delete | Action::Forget) {
-        return vec![unit("", None, None)];
+        return vec![unit(&FieldPath::root(), None, None)];
     }
     let mut units: Vec<_> = plan
         .changes
@@ -123,7 +109,7 @@ pub fn resource_units(stack: &StackId, plan: &ResourcePlan) -> Vec<ReviewUnit> {
         .map(|change| unit(&change.path, change.to.as_ref(), change.from.as_ref()))
         .collect();
     if units.is_empty() {
-        units.push(unit("", None, None));
+        units.push(unit(&FieldPath::root(), None, None));
     }
     units
 }

@@ -83,7 +83,7 @@ mod tests {
             stack: id.parse().unwrap(),
             resource: "v1:ConfigMap:ns:a".parse().unwrap(),
             action: Action::Update,
-            path: format!("/data/k{}", value / 10),
+            path: format!("/data/k{}", value / 10).into(),
             to: Some(json!(value)),
             from: None,
         };

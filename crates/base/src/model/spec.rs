@@ -217,6 +217,18 @@ pub fn terraform_type<'a>(id: &'a ResourceId, extensions: &'a Map<String, Value>
 }
 
 impl Resource {
+    /// Creates a resource of one stack, without dependencies and extensions.
+    pub fn new(id: ResourceId, runtime: RuntimeKind, attributes: Map<String, Value>) -> Self {
+        Self {
+            id,
+            runtime,
+            attributes,
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: Sharing::default(),
+        }
+    }
+
     /// Returns a copy of the resource with other attributes.
     #[must_use]
     pub fn with(&self, attributes: Map<String, Value>) -> Self {

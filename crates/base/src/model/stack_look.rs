@@ -181,7 +181,7 @@ mod tests {
             stack: "shop/prod".parse().unwrap(),
             resource: "v1:ConfigMap:shop:web".parse().unwrap(),
             action: Action::Update,
-            path: "/data/text".to_owned(),
+            path: "/data/text".into(),
             to: Some(json!(text)),
             from: None,
         }

@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ResourceId, StackId, masked_value};
+use super::{ResourceId, StackId, ids::text_id, masked_value};
 
 /// The prefix of a reference to an output of another stack.
 pub const MARK: &str = "$stack_output.";
@@ -27,55 +27,26 @@ pub const OUTPUTS_KEY: &str = "konverge/outputs";
 /// The maximum size of all outputs of a stack as JSON, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// The name of an output, or the alias of a stack that is read: a letter or `_`, then letters, digits, `_` and `-`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct OutputName(String);
+text_id!(
+    /// The name of an output, or the alias of a stack that is read: a letter or `_`, then letters, digits, `_` and
+    /// `-`.
+    OutputName,
+    check_name,
+    InvalidName
+);
 
 /// The error for a text that is not a valid name of an output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a valid name: write a letter or `_`, then at most 62 letters, digits, `_` and `-`")]
 pub struct InvalidName(String);
 
-impl OutputName {
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
+fn check_name(text: &str) -> Result<(), InvalidName> {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if begins && text.len() <= 63 && text.chars().all(is_name) {
+        return Ok(());
     }
-}
-
-impl fmt::Display for OutputName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<OutputName> for String {
-    fn from(name: OutputName) -> Self {
-        name.0
-    }
-}
-
-impl TryFrom<String> for OutputName {
-    type Error = InvalidName;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if begins && text.len() <= 63 && text.chars().all(is_name) {
-            Ok(Self(text))
-        } else {
-            let shown = text.chars().take(80).flat_map(char::escape_debug).collect();
-            Err(InvalidName(shown))
-        }
-    }
-}
-
-impl FromStr for OutputName {
-    type Err = InvalidName;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.to_owned().try_into()
-    }
+    let shown = text.chars().take(80).flat_map(char::escape_debug).collect();
+    Err(InvalidName(shown))
 }
 
 /// The stacks whose outputs a stack reads, by alias.

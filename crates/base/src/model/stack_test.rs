@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{RepoPath, ResourceId, StackId};
+use super::{FieldPath, RepoPath, ResourceId, StackId};
 
 /// The results of all tests. The JSON has `"version":1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct StackTestFailure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldMismatch {
     /// The path as in RFC 6901; items of keyed lists as `name=web`.
-    pub path: String,
+    pub path: FieldPath,
     /// The value that the test expects; absent if the field must be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,

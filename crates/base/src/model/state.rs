@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    ClusterName, CommitId, Digest, RepoPath, ResourceId, StackFolder, StackId,
+    ClusterName, CommitId, Digest, FieldPath, RepoPath, ResourceId, StackFolder, StackId,
     other_names::OtherNames,
     plan::{Action, FieldChange},
     spec::{RuntimeKind, Sharing, is_shared},
@@ -244,6 +244,21 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// Creates a record with only these parts.
+    pub fn new(id: ResourceId, runtime: RuntimeKind, attributes: Map<String, Value>) -> Self {
+        Self {
+            id,
+            runtime,
+            cluster: None,
+            attributes: Arc::new(attributes),
+            depends_on: Vec::new(),
+            extensions: Map::new(),
+            sharing: Sharing::default(),
+            object_hash: None,
+            private: RuntimeRecord::default(),
+        }
+    }
+
     /// Returns true if several stacks of the project may own the object.
     pub fn is_shared(&self) -> bool {
         self.runtime == RuntimeKind::Kubernetes && is_shared(self.sharing, &self.attributes)
@@ -291,7 +306,7 @@ pub struct Replacement {
     /// The changes that the reviewer saw.
     pub changes: Vec<FieldChange>,
     /// The paths that forced the replacement.
-    pub paths: Vec<String>,
+    pub paths: Vec<FieldPath>,
 }
 
 impl Replacement {

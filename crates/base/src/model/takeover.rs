@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_stack_is_unchanged_only_if_every_value_stays() {
         let change = |path: &str, from: Option<&str>, to: Value| FieldChange {
-            path: path.to_owned(),
+            path: path.into(),
             from: from.map(Value::from),
             to: Some(to),
             origin: ChangeOrigin::Change,

@@ -1,5 +1,15 @@
 //! Text for display: characters that are invisible, or that change how other text looks, are escaped.
 
+use std::borrow::{Borrow, Cow};
+
+use serde::Serialize;
+
+/// Returns the name of an enum's value as JSON documents have it.
+pub fn json_name(value: impl Serialize) -> String {
+    let json = serde_json::to_value(value).unwrap_or_default();
+    json.as_str().unwrap_or_default().to_owned()
+}
+
 /// Returns true for a character that is invisible or changes how its neighbours are shown: controls,
 /// bidirectional marks, joiners and fillers of zero width, variation selectors and tags, letters that are blank.
 ///
@@ -49,12 +59,22 @@ pub fn visible(text: &str) -> String {
 }
 
 /// Returns the first `most` bytes of a text, with a note that says how many bytes are missing.
-pub fn truncate(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
+pub fn truncate(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text.into();
     }
     let end = text.floor_char_boundary(most);
     format!("{}… ({} more bytes)", &text[..end], text.len() - end).into()
+}
+
+/// Returns at most `most` names, and the number of the others: `a, b and 3 more`.
+pub fn first_few<N: Borrow<str>>(names: impl ExactSizeIterator<Item = N>, most: usize) -> String {
+    let more = names.len().saturating_sub(most);
+    let shown = names.take(most).collect::<Vec<_>>().join(", ");
+    match more {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Adds to the first line of a message the number of other locations with the same cause.
@@ -143,6 +163,13 @@ mod tests {
             split_place_count("a (and in the end)"),
             ("a (and in the end)", "")
         );
+    }
+
+    #[test]
+    fn names_beyond_the_first_few_are_counted() {
+        let names = ["a", "b", "c"].into_iter();
+        assert_eq!(first_few(names.clone(), 2), "a, b and 1 more");
+        assert_eq!(first_few(names, 3), "a, b, c");
     }
 
     #[test]

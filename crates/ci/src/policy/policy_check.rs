@@ -53,27 +53,29 @@ pub(crate) struct RestoringApproval {
 
 /// The policies of a run, with the source of facts about people.
 pub(crate) struct PolicyCheck {
-    pub(super) stage: Stage,
+    pub(crate) stage: Stage,
     pub(crate) actor: String,
     /// True if the actor pushed the applied commit in this attempt, so that GitHub has checked the permission.
-    pub(super) pushed: bool,
+    pub(crate) pushed: bool,
     pub(crate) run: RunContext,
     pub(crate) run_id: u64,
     pub(crate) environment: Option<String>,
     /// True if the default branch is protected at the forge.
-    pub(super) protected: bool,
+    pub(crate) protected: bool,
     /// The default branch and the applied commit, if there is one.
     pub(crate) applied: Option<(String, CommitId)>,
     pub(crate) people: Reviewers,
+    /// The authors of pull requests. The approval of a pull request by its author does not count.
     pub(crate) authors: BTreeMap<u64, String>,
     /// The policy of the default branch.
-    pub(super) own: Arc<CommitPolicy>,
-    /// The policies under which pull requests were reviewed.
-    pub(super) reviewed: ReviewedPolicies,
-    pub(super) archive: Archive,
-    pub(super) restoring: bool,
+    pub(crate) own: Arc<CommitPolicy>,
+    /// The policies under which pull requests were reviewed, which must be satisfied too.
+    pub(crate) reviewed: ReviewedPolicies,
+    pub(crate) archive: Archive,
+    pub(crate) restoring: bool,
+    /// The people whose approvals of digests count.
     pub(crate) agreeing: DispatchApprovers,
-    pub(super) evaluator: RuleEvaluator,
+    pub(crate) evaluator: RuleEvaluator,
 }
 
 impl PolicyCheck {
@@ -111,24 +113,6 @@ impl PolicyCheck {
     /// Returns true if an apply also writes a version of a secret that is newer than the reviewed one.
     pub(crate) fn follows_rotation(&self) -> bool {
         self.own.config.secrets.rotation != Rotation::Stop
-    }
-
-    /// Sets the authors of pull requests. The approval of a pull request by its author does not count.
-    #[must_use]
-    pub(crate) fn with_authors(self, authors: BTreeMap<u64, String>) -> Self {
-        Self { authors, ..self }
-    }
-
-    /// Sets the policies under which pull requests were reviewed, which must be satisfied too.
-    #[must_use]
-    pub(crate) fn with_reviewed(self, reviewed: ReviewedPolicies) -> Self {
-        Self { reviewed, ..self }
-    }
-
-    /// Sets the people whose approvals of digests count.
-    #[must_use]
-    pub(crate) fn with_digest_approvers(self, agreeing: DispatchApprovers) -> Self {
-        Self { agreeing, ..self }
     }
 
     /// Limits the check to freezes and the size of the plan. Used to restore an earlier apply, whose pull request was
@@ -174,16 +158,6 @@ impl PolicyCheck {
             }
         }
         Ok(different)
-    }
-
-    /// Returns the policy of the default branch.
-    pub(crate) fn own_policy(&self) -> &CommitPolicy {
-        &self.own
-    }
-
-    /// Returns the policy sets of the default branch.
-    pub(crate) fn own_sets(&self) -> &PolicySets {
-        &self.own.sets
     }
 
     /// Returns the findings of the policy sets for a preview: of the default branch's sets, and of the sets after the
@@ -318,11 +292,6 @@ impl PolicyCheck {
             decisions,
             sets,
         })
-    }
-
-    /// Returns the evaluator of policy sets.
-    pub(crate) fn evaluator(&self) -> &RuleEvaluator {
-        &self.evaluator
     }
 
     /// Returns the findings of one set of rules of a policy.

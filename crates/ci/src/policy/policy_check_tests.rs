@@ -41,7 +41,7 @@ async fn each_policy_under_which_it_was_reviewed_must_be_satisfied() {
     let strict = Arc::new(policy("policy: {max_destructive: 1, drift: stop}\n"));
     let mut reviewed = ReviewedPolicies::default();
     reviewed.add(7, ReviewScope::All, strict);
-    let free = free.with_reviewed(reviewed);
+    let free = PolicyCheck { reviewed, ..free };
     let pulls = [pull_head()];
     assert_eq!(denied(&free, &deletes, &pulls).await, ["policy.max_destructive"]);
     // Of another pull request it does not count.

@@ -345,9 +345,9 @@ mod tests {
             let authors = author.map(|author| (7, author.to_owned()));
             PolicyCheck {
                 environment: environment.map(str::to_owned),
+                agreeing,
+                authors: authors.into_iter().collect(),
                 ..check("", known)
-                    .with_digest_approvers(agreeing)
-                    .with_authors(authors.into_iter().collect())
             }
         };
         let pulls = [pull_head()];

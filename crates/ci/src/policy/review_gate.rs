@@ -329,10 +329,6 @@ impl LateApprover for NothingToRestore {
         )
         .hint("run the job again: the whole stack is planned before anything is applied"))
     }
-
-    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
-        self.resource(late).await
-    }
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ async fn a_value_that_changed_after_the_check_is_not_restored() {
     let differs = |live: &str| {
         let mut drifted = plan(&[Action::Update]);
         drifted.resources[0].changes = vec![FieldChange {
-            path: "/data/value".to_owned(),
+            path: "/data/value".into(),
             from: Some(live.into()),
             to: Some("one".into()),
             origin: ChangeOrigin::Drift,

@@ -7,6 +7,7 @@ use konverge_base::{
         Digest, StackId,
         plan::StackPlan,
         review::{ReviewUnit, stack_units},
+        text::json_name,
     },
 };
 use konverge_policy::{Objection, Unreviewed};
@@ -87,16 +88,10 @@ pub(crate) fn describe_all(objections: &[Unreviewed], restores: bool) -> Vec<Str
 
 /// Describes a change, for example `update v1:ConfigMap:shop:web at /data/value`.
 fn describe_unit(unit: &ReviewUnit) -> String {
-    let path = if unit.path.is_empty() {
+    let path = if unit.path.is_root() {
         String::new()
     } else {
         format!(" at {}", unit.path)
     };
-    let action = serde_json::to_value(unit.action).ok();
-    let action = action
-        .as_ref()
-        .and_then(|action| action.as_str())
-        .unwrap_or_default()
-        .to_owned();
-    format!("{action} {}{path}", unit.resource)
+    format!("{} {}{path}", json_name(unit.action), unit.resource)
 }

@@ -16,7 +16,7 @@ pub(crate) enum Trust {
 }
 
 /// The permissions of a job: what it may open, store and write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // a row of the table
 pub(crate) struct Grants {
     /// Compare with the live infrastructure. Otherwise Specs are compared.
@@ -36,17 +36,9 @@ pub(crate) struct Grants {
 
 impl Trust {
     /// Returns the permissions for this level of trust.
-    pub(crate) const fn grants(self) -> Grants {
-        const NOTHING: Grants = Grants {
-            clusters: false,
-            store: false,
-            packages: false,
-            caches: false,
-            publishes: false,
-            people: false,
-        };
+    pub(crate) fn grants(self) -> Grants {
         match self {
-            Self::Merged => Grants {
+            Self::Merged | Self::Proposed => Grants {
                 clusters: true,
                 store: true,
                 packages: true,
@@ -54,21 +46,18 @@ impl Trust {
                 publishes: true,
                 people: true,
             },
-            Self::Proposed => Grants {
-                ..Self::Merged.grants()
-            },
             Self::Own => Grants {
                 packages: true,
                 publishes: true,
                 people: true,
-                ..NOTHING
+                ..Grants::default()
             },
             Self::Recorded => Grants {
                 store: true,
                 publishes: true,
-                ..NOTHING
+                ..Grants::default()
             },
-            Self::Untrusted => NOTHING,
+            Self::Untrusted => Grants::default(),
         }
     }
 

@@ -91,6 +91,24 @@ impl<K: Ord, V: Clone> LookupCache<K, V> {
         known.insert(question, answer.clone());
         Ok(answer)
     }
+
+    /// Returns the known answer, or that of the forge; without a forge the default.
+    async fn ask_forge(
+        &self,
+        question: K,
+        asked: Option<impl Future<Output = Result<V, ForgeError>>>,
+    ) -> Result<V, ForgeError>
+    where
+        V: Default,
+    {
+        let answer = async {
+            match asked {
+                Some(asked) => asked.await,
+                None => Ok(V::default()),
+            }
+        };
+        self.ask(question, answer).await
+    }
 }
 
 /// Facts about the people of a repository. Without a client, no person is known.
@@ -151,35 +169,20 @@ impl Reviewers {
 
     /// Returns the permission of a user in the repository.
     pub(crate) async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
-        let answer = async {
-            match &self.client {
-                Some(client) => client.permission(user).await,
-                None => Ok(Permission::None),
-            }
-        };
-        self.permissions.ask(user.to_owned(), answer).await
+        let asked = self.client.as_ref().map(|client| client.permission(user));
+        self.permissions.ask_forge(user.to_owned(), asked).await
     }
 
     /// Returns the approvals of a pull request, each with the approved head.
     pub(crate) async fn approvals(&self, pull: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
-        let answer = async {
-            match &self.client {
-                Some(client) => client.approvals(pull).await,
-                None => Ok(Vec::new()),
-            }
-        };
-        self.approvals.ask(pull, answer).await
+        let asked = self.client.as_ref().map(|client| client.approvals(pull));
+        self.approvals.ask_forge(pull, asked).await
     }
 
     /// Returns the comments that show the previews of a pull request.
     pub(crate) async fn preview_comments(&self, pull: u64) -> Result<Vec<PreviewComment>, ForgeError> {
-        let answer = async {
-            match &self.client {
-                Some(client) => client.preview_comments(pull).await,
-                None => Ok(Vec::new()),
-            }
-        };
-        self.comments.ask(pull, answer).await
+        let asked = self.client.as_ref().map(|client| client.preview_comments(pull));
+        self.comments.ask_forge(pull, asked).await
     }
 
     /// Returns the people who approved a run in an environment.
@@ -188,24 +191,20 @@ impl Reviewers {
         run: u64,
         environment: &str,
     ) -> Result<Vec<RunApproval>, ForgeError> {
-        let answer = async {
-            match &self.client {
-                Some(client) => client.environments()?.run_approvals(run, environment).await,
-                None => Ok(Vec::new()),
-            }
-        };
-        self.runs.ask((run, environment.to_owned()), answer).await
+        let asked = self
+            .client
+            .as_ref()
+            .map(|client| async move { client.environments()?.run_approvals(run, environment).await });
+        self.runs.ask_forge((run, environment.to_owned()), asked).await
     }
 
     /// Returns the contributors to a pull request.
     pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, ForgeError> {
-        let answer = async {
-            match &self.client {
-                Some(client) => contributors::of_pull_request(client.as_ref(), pull).await,
-                None => Ok(Contributors::default()),
-            }
-        };
-        self.behind_pulls.ask(pull, answer).await
+        let asked = self
+            .client
+            .as_ref()
+            .map(|client| contributors::of_pull_request(client.as_ref(), pull));
+        self.behind_pulls.ask_forge(pull, asked).await
     }
 
     /// Returns the start of the commits that the digest of a stack's plan covers.
@@ -216,13 +215,11 @@ impl Reviewers {
         folder: &str,
     ) -> Result<RangeStart, ForgeError> {
         let question = (since.cloned(), folder.to_owned());
-        let answer = async {
-            match &self.client {
-                Some(client) => contributors::before(client.as_ref(), since, head, folder).await,
-                None => Ok(RangeStart::default()),
-            }
-        };
-        self.before.ask(question, answer).await
+        let asked = self
+            .client
+            .as_ref()
+            .map(|client| contributors::before(client.as_ref(), since, head, folder));
+        self.before.ask_forge(question, asked).await
     }
 
     /// Returns the contributors to a stack's commits, from the last applied commit up to `head`.
@@ -250,13 +247,11 @@ impl Reviewers {
 
     /// Returns the user who last edited the text of a review.
     pub(crate) async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError> {
-        let answer = async {
-            match &self.client {
-                Some(client) => client.review_edits()?.review_editor(review).await,
-                None => Ok(None),
-            }
-        };
-        self.edited.ask(review.node.clone(), answer).await
+        let asked = self
+            .client
+            .as_ref()
+            .map(|client| async move { client.review_edits()?.review_editor(review).await });
+        self.edited.ask_forge(review.node.clone(), asked).await
     }
 
     /// Returns which of these people are members of these teams (`org/team`), and the teams that cannot be read.

@@ -79,16 +79,17 @@ impl CodeEditor<'_> {
                 "write a text with quotes inside the shell's quotes: `{path}='\"text\"'`; {UNTOUCHED}"
             )));
         }
+        let edited_line = |file: &ProgramFile, line, kind| EditedLine {
+            stack: stack.id.clone(),
+            file: file.path.clone(),
+            line,
+            path: path.clone(),
+            place,
+            kind,
+        };
         let (file, text, kind) = match found {
             Some((file, at)) if file.parsed.value_text(at) == value => {
-                return Ok(EditedLine {
-                    stack: stack.id.clone(),
-                    file: file.path.clone(),
-                    line: at.line,
-                    path: path.clone(),
-                    place,
-                    kind: EditKind::Unchanged,
-                });
+                return Ok(edited_line(file, at.line, EditKind::Unchanged));
             }
             Some((file, at)) if at.is_literal() => (file, file.parsed.replace(at, value), EditKind::Replaced),
             Some((file, at)) => return Err(not_literal(path, file, at)),
@@ -104,14 +105,7 @@ impl CodeEditor<'_> {
         // The new text is parsed again, because the edit must not change anything else in the file.
         let (text, parsed) = check(pool, file, text, path, value).await?;
         let set = parsed.assignments.iter().find(|found| found.path == *path);
-        let line = EditedLine {
-            stack: stack.id.clone(),
-            file: file.path.clone(),
-            line: set.map_or(1, |found| found.line),
-            path: path.clone(),
-            place,
-            kind,
-        };
+        let line = edited_line(file, set.map_or(1, |found| found.line), kind);
         self.edit(line.file.clone(), Arc::from(text.into_bytes()), place);
         Ok(line)
     }

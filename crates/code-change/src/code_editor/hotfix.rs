@@ -36,7 +36,7 @@ impl CodeEditor<'_> {
         let mut lines = Vec::new();
         while !wanted.is_empty() {
             let edit = self.set_field(stack, &wanted, EditPlace::Stack, UnsetAttribute::Add);
-            let (line, left) = edit.await?.found()?;
+            let (line, left) = edit.await??;
             lines.push(line);
             wanted = left;
         }
@@ -57,7 +57,7 @@ fn wanted_fields(resource: &ResourcePlan) -> Result<Vec<WantedField>, UserError>
     let changes = resource.changes.iter().filter(|change| !by_server(change));
     changes
         .map(|change| {
-            let name = format!("{} {}", resource.id, change.path.escape_debug());
+            let name = format!("{} {}", resource.id, change.path.as_str().escape_debug());
             let (Some(live), Some(recorded)) = (&change.from, &change.to) else {
                 return Err(not_kept(format!("{name} was added or removed by hand")));
             };
@@ -93,7 +93,7 @@ mod tests {
 
     fn changed(live: &Value, recorded: &Value) -> ResourcePlan {
         let change = FieldChange {
-            path: "/data/word".to_owned(),
+            path: "/data/word".into(),
             from: Some(live.clone()),
             to: Some(recorded.clone()),
             origin: ChangeOrigin::Change,

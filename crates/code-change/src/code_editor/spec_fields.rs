@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use konverge_base::model::{
-    ResourceId, diff,
+    FieldPath, ResourceId, diff,
     spec::{Resource, RuntimeKind, Spec},
 };
 
@@ -13,7 +13,7 @@ pub(super) struct SpecField {
     /// The resource that has the field.
     pub resource: ResourceId,
     /// The path of the field in the attributes, in the format of [`diff::Difference::path`].
-    pub path: String,
+    pub path: FieldPath,
     /// The value of the field.
     pub value: Value,
 }

@@ -13,30 +13,16 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{RepoPath, spec::Spec, stack::Stack},
+    model::{FieldPath, RepoPath, spec::Spec, stack::Stack},
 };
 use konverge_kcl::{AssignedValue, AttributePath, literal};
 
 /// The maximum number of attributes that are tried for one field.
 const MOST_TRIED: usize = 50;
 
-/// The result of the search for the attribute of a field.
-pub(super) enum FieldEdit {
-    /// The edit that was found, and the wanted fields that still need one.
-    Found(EditedLine, Vec<WantedField>),
-    /// No attribute, or several attributes, change exactly this field.
-    NotSingle(UserError),
-}
-
-impl FieldEdit {
-    /// Returns the edit, or the error that says why there is none.
-    pub(super) fn found(self) -> Result<(EditedLine, Vec<WantedField>), UserError> {
-        match self {
-            Self::Found(line, left) => Ok((line, left)),
-            Self::NotSingle(failure) => Err(failure),
-        }
-    }
-}
+/// The result of the search for the attribute of a field: the edit that was found, and the wanted fields that still
+/// need one. The error says that no attribute, or several attributes, change exactly this field.
+pub(super) type FieldEdit = Result<(EditedLine, Vec<WantedField>), UserError>;
 
 /// The maximum number of attributes that a message lists.
 const MOST_NAMED: usize = 5;
@@ -83,7 +69,8 @@ impl<'a> CodeEditor<'a> {
         let before = self.spec(&stack.id).await?;
         let all = images(&before);
         let named: Vec<_> = all.iter().filter(|field| has_image(field, name)).collect();
-        let place_of = |field: &SpecField| format!("{} {}", field.resource, field.path.escape_debug());
+        let place_of =
+            |field: &SpecField| format!("{} {}", field.resource, field.path.as_str().escape_debug());
         let field = match named.as_slice() {
             [field] => *field,
             [] => {
@@ -141,8 +128,7 @@ impl<'a> CodeEditor<'a> {
         };
         let (line, _) = self
             .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
-            .await?
-            .found()?;
+            .await??;
         Ok(Some(line))
     }
 
@@ -157,14 +143,11 @@ impl<'a> CodeEditor<'a> {
     ) -> Result<Option<EditedLine>, UserError> {
         let current = std::mem::replace(&mut field.value, Value::from(another_reference(reference)));
         let literals = self.literals_of(stack, &current).await?;
-        let wanted = WantedField { current, field };
-        let mut line = match self
-            .clone()
-            .set_field(stack, &[wanted], place, UnsetAttribute::Refuse)
-            .await?
-        {
-            FieldEdit::Found(line, _) => line,
-            FieldEdit::NotSingle(_) => return Ok(None),
+        let wanted = [WantedField { current, field }];
+        let mut trial = self.clone();
+        let edit = trial.set_field(stack, &wanted, place, UnsetAttribute::Refuse);
+        let Ok((mut line, _)) = edit.await? else {
+            return Ok(None);
         };
         if let Some(found) = literals.into_iter().find(|found| found.path == line.path) {
             (line.file, line.line) = (found.file, found.line);
@@ -200,7 +183,7 @@ impl<'a> CodeEditor<'a> {
         unset: UnsetAttribute,
     ) -> Result<FieldEdit, UserError> {
         let WantedField { field, current } = &wanted[0];
-        let name = format!("{} {}", field.resource, field.path.escape_debug());
+        let name = format!("{} {}", field.resource, field.path.as_str().escape_debug());
         let text = literal(&field.value).ok_or_else(|| {
             let what = format!("the value for {name} cannot be written as a literal of KCL");
             UserError::new(ErrorKind::Kcl, what)
@@ -214,7 +197,7 @@ impl<'a> CodeEditor<'a> {
             );
             let failure = at_first(UserError::new(ErrorKind::Kcl, what), &literals)
                 .hint("set the attribute by its path; nothing was written");
-            return Ok(FieldEdit::NotSingle(failure));
+            return Ok(Err(failure));
         }
         let before = self.spec(&stack.id).await?;
         let fields: Vec<_> = wanted.iter().map(|wanted| wanted.field.clone()).collect();
@@ -245,7 +228,7 @@ impl<'a> CodeEditor<'a> {
                 *self = trial;
                 let left = wanted.iter().enumerate().filter(|(at, _)| !changed.contains(at));
                 let left = left.map(|(_, field)| field.clone()).collect();
-                return Ok(FieldEdit::Found(line, left));
+                return Ok(Ok((line, left)));
             }
             0 if tried.is_empty() => {
                 let what = format!("no file of {} sets the value of {name} as a literal", stack.id);
@@ -270,7 +253,7 @@ impl<'a> CodeEditor<'a> {
                 UserError::new(ErrorKind::Kcl, what)
             }
         };
-        Ok(FieldEdit::NotSingle(failure.hint(
+        Ok(Err(failure.hint(
             "nothing was written; set the attribute by its path: `konverge set STACK PATH=VALUE`",
         )))
     }
@@ -309,11 +292,11 @@ impl<'a> CodeEditor<'a> {
     async fn unset_attributes(
         &self,
         stack: &Stack,
-        field: &str,
+        field: &FieldPath,
     ) -> Result<BTreeSet<AttributePath>, UserError> {
         let pool = &self.compilers.for_revision(&self.revisions.head).pool().await?;
         let files = ProgramFiles::read(&self.revisions.head, stack)?;
-        let Some(name) = field.rsplit('/').next().filter(|name| !name.is_empty()) else {
+        let Some(name) = field.as_str().rsplit('/').next().filter(|name| !name.is_empty()) else {
             return Ok(BTreeSet::new());
         };
         let mut paths = BTreeSet::new();

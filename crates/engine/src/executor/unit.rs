@@ -268,7 +268,7 @@ impl Executor<'_> {
     pub(super) async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure> {
         let recorded = self.request.journal.record(entry).await;
         if let Err(failure) = &recorded {
-            self.stop(failure.error.clone());
+            self.stop((*failure.error).clone());
         }
         recorded
     }

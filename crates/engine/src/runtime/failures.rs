@@ -8,7 +8,7 @@ use konverge_base::error::UserError;
 #[error("{error}")]
 pub struct PlanFailure {
     /// The error as it is shown.
-    pub error: UserError,
+    pub error: Box<UserError>,
     /// True if nothing of the stack may be applied: a policy, the cluster or the Spec itself refuses the resource, which
     /// must be fixed first. False if a tool or a service outside the clusters failed, such as an executable, a
     /// provider's package or its credentials. Only this resource and its dependents need it, so the others can be
@@ -18,14 +18,16 @@ pub struct PlanFailure {
 
 impl From<UserError> for PlanFailure {
     fn from(error: UserError) -> Self {
-        let stops_stack = true;
-        Self { error, stops_stack }
+        Self {
+            error: Box::new(error),
+            stops_stack: true,
+        }
     }
 }
 
 impl From<PlanFailure> for UserError {
     fn from(failure: PlanFailure) -> Self {
-        failure.error
+        *failure.error
     }
 }
 
@@ -34,20 +36,22 @@ impl From<PlanFailure> for UserError {
 #[error("{error}")]
 pub struct RecordFailure {
     /// The error as it is shown.
-    pub error: UserError,
+    pub error: Box<UserError>,
     /// True if only the store refused the data, so that the same call may succeed later.
     pub may_retry: bool,
 }
 
 impl From<UserError> for RecordFailure {
     fn from(error: UserError) -> Self {
-        let may_retry = false;
-        Self { error, may_retry }
+        Self {
+            error: Box::new(error),
+            may_retry: false,
+        }
     }
 }
 
 impl From<RecordFailure> for UserError {
     fn from(failure: RecordFailure) -> Self {
-        failure.error
+        *failure.error
     }
 }

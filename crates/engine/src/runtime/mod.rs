@@ -24,7 +24,7 @@ pub use self::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, ResourceId, StackId,
+        ClusterName, FieldPath, ResourceId, StackId,
         apply_result::Waiting,
         health::Health,
         hook::HookTasks,
@@ -48,7 +48,7 @@ pub struct StackScope {
     pub data: BTreeMap<String, Value>,
     /// Paths of Kubernetes objects that are not compared (`stacks[].ignore`): once an object exists, they
     /// stay unchanged.
-    pub ignore: Vec<String>,
+    pub ignore: Vec<FieldPath>,
     /// The resources that references read. A runtime need not return the values of any other resource.
     pub read: Arc<HashSet<ResourceId>>,
     /// The planned changes of earlier batches, during planning only. None of them is applied yet.
@@ -195,6 +195,11 @@ impl PlannedResource {
         let mut public = ResourcePlan::new(stack, item.id.clone(), kind, Action::Forget, Vec::new());
         public.cluster.clone_from(&item.cluster);
         public.notes.push(note);
+        Self::new(item, public)
+    }
+
+    /// Creates a plan with only these parts.
+    pub fn new(item: Item, public: ResourcePlan) -> Self {
         Self {
             item,
             public,
@@ -278,6 +283,19 @@ pub struct AppliedResource {
     /// The event that the object waits for, with a description. The object is written but not ready, and every plan
     /// shows it as unready until the event happens.
     pub waiting: Option<(Waiting, String)>,
+}
+
+impl AppliedResource {
+    /// Creates the result of a resource whose live values nobody reads.
+    pub fn unread(id: ResourceId, recorded: Option<Recorded>) -> Self {
+        Self {
+            id,
+            recorded,
+            live: None,
+            sensitive: Vec::new(),
+            waiting: None,
+        }
+    }
 }
 
 /// Receives results of a runtime as soon as they exist. The engine writes them to the journal.

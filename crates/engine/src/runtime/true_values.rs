@@ -50,26 +50,24 @@ impl TrueValues {
     /// exist in the true values: then the whole list becomes the change.
     fn of_change(&self, shown: &FieldChange) -> FieldChange {
         let pairs = [(&self.before, &shown.from), (&self.after, &shown.to)];
-        let leads_on = |path: &str| {
+        let leads_on = |path: &FieldPath| {
             pairs.iter().all(|(whole, shown)| match (whole, shown) {
-                (Some(whole), Some(_)) => FieldPath::new(path).get_by_index(whole).is_some(),
+                (Some(whole), Some(_)) => path.get_by_index(whole).is_some(),
                 _ => true,
             })
         };
-        let mut path = shown.path.as_str();
-        while !leads_on(path) {
-            path = path.rsplit_once('/').map_or("", |(outer, _)| outer);
+        let mut path = shown.path.clone();
+        while !leads_on(&path) {
+            path = path.split_last().map(|(outer, _)| outer).unwrap_or_default();
         }
         let value = |(whole, shown_value): (&Option<Value>, &Option<Value>)| match whole {
-            Some(whole) if shown_value.is_some() || path != shown.path => {
-                FieldPath::new(path).get_by_index(whole).cloned()
-            }
+            Some(whole) if shown_value.is_some() || path != shown.path => path.get_by_index(whole).cloned(),
             // If the true object is gone, only the recorded value is known.
             _ => shown_value.clone(),
         };
         let [from, to] = pairs.map(value);
         FieldChange {
-            path: path.to_owned(),
+            path,
             from,
             to,
             origin: shown.origin.clone(),
@@ -88,7 +86,7 @@ mod tests {
 
     fn change(path: &str, from: Option<Value>, to: Option<Value>) -> FieldChange {
         FieldChange {
-            path: path.to_owned(),
+            path: path.into(),
             from,
             to,
             origin: ChangeOrigin::Change,

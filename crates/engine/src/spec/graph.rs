@@ -351,12 +351,12 @@ mod tests {
 
     fn resource(id: &str, depends_on: &[&str], attributes: Value) -> Resource {
         Resource {
-            id: id.parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: attributes.as_object().unwrap().clone(),
             depends_on: depends_on.iter().map(|id| id.parse().unwrap()).collect(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Resource::new(
+                id.parse().unwrap(),
+                RuntimeKind::Kubernetes,
+                attributes.as_object().unwrap().clone(),
+            )
         }
     }
 
@@ -413,15 +413,8 @@ mod tests {
             "`a` depends on `gone`, which is not in the Spec"
         );
         let recorded = |id: &str, on: &[&str]| Recorded {
-            id: id.parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            cluster: None,
-            attributes: Map::new().into(),
             depends_on: on.iter().map(|id| id.parse().unwrap()).collect(),
-            extensions: Map::new(),
-            object_hash: None,
-            private: konverge_base::model::state::RuntimeRecord::default(),
-            sharing: konverge_base::model::spec::Sharing::default(),
+            ..Recorded::new(id.parse().unwrap(), RuntimeKind::Kubernetes, Map::new())
         };
         let graph = ResourceGraph::from_state(&[
             recorded("a", &["gone", "b"]),

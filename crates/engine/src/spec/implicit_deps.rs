@@ -284,14 +284,11 @@ mod tests {
     use serde_json::json;
 
     fn resource(id: &str, attributes: Value) -> Resource {
-        Resource {
-            id: id.parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: attributes.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        }
+        Resource::new(
+            id.parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            attributes.as_object().unwrap().clone(),
+        )
     }
 
     #[test]

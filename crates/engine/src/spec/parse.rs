@@ -191,14 +191,11 @@ pub(super) fn read_resource(value: &Value, path: &str) -> Result<Resource, SpecE
         ));
     };
     if !is_resource(map) && is_object(map) {
-        return Ok(Resource {
-            id: object_id(map, path)?,
-            runtime: RuntimeKind::Kubernetes,
-            attributes: map.clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        });
+        return Ok(Resource::new(
+            object_id(map, path)?,
+            RuntimeKind::Kubernetes,
+            map.clone(),
+        ));
     }
     if let Some(unknown) = map.keys().find(|key| !RESOURCE_KEYS.contains(&key.as_str())) {
         return Err(shape(path, unknown_key(unknown, "a resource", &RESOURCE_KEYS)));

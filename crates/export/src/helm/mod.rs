@@ -7,7 +7,7 @@ mod release_size;
 
 use std::collections::HashMap;
 
-use konverge_base::model::{GroupKind, field_path::join_path};
+use konverge_base::model::{FieldPath, GroupKind};
 
 use self::{chart::Chart, release_size::release_size};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     document::{Document, Holds, Loss, Place},
     edges::{KindOrder, positions, sorted_by_kind},
     error::{ExportError, ExportRefusal, Why},
-    exported::{Exported, Files, obeyed_annotations, refuse},
+    exported::{Exported, Files, obeyed_annotations, refuse, refused},
     names::stack_slug,
     options::ChartOptions,
 };
@@ -53,23 +53,14 @@ pub(crate) fn export(bundle: &Bundle, options: &ChartOptions) -> Result<Exported
     let (definitions, others): (Vec<_>, Vec<_>) = bundle.objects.iter().partition(is_definition);
     let new =
         |name: String, objects: &[&BundleObject], keep| Chart::new(bundle, name, &version, objects, keep);
+    let refused = |refusal| refused(bundle, TARGET, vec![refusal]);
     let mut charts = split(&definitions, &format!("{name}-crds"), &|name, objects| {
         new(name, objects, true)
     })
-    .map_err(|refusal| refused(bundle, refusal))?;
-    charts.extend(
-        split(&others, &name, &|name, objects| new(name, objects, false))
-            .map_err(|refusal| refused(bundle, refusal))?,
-    );
+    .map_err(refused)?;
+    let others = split(&others, &name, &|name, objects| new(name, objects, false));
+    charts.extend(others.map_err(refused)?);
     Ok(finish(bundle, charts))
-}
-
-fn refused(bundle: &Bundle, refusal: ExportRefusal) -> ExportError {
-    ExportError::Refused {
-        stack: bundle.stack.clone(),
-        target: TARGET,
-        refusals: vec![refusal],
-    }
 }
 
 /// Splits objects into as few charts as Helm can store. The objects are sorted by level, so no edge leads to an
@@ -155,7 +146,7 @@ fn finish(bundle: &Bundle, charts: Vec<Chart>) -> Exported {
     document.changed = labelled
         .map(|object| Place {
             id: object.id.clone(),
-            path: join_path("/metadata/labels", MANAGED_BY),
+            path: FieldPath::new("/metadata/labels").join(MANAGED_BY),
         })
         .collect();
     let files = charts.into_iter().flat_map(|chart| {

@@ -1,9 +1,9 @@
 //! Converts the fields that the server names in a conflict to paths of a plan.
 
-use konverge_base::model::field_path::escape_component;
+use konverge_base::model::{FieldPath, field_path::escape_component};
 
 /// Converts a conflicting field, such as `.spec.containers[name="web"].image`, to a path of a plan.
-pub(crate) fn conflict_path(field: &str) -> String {
+pub(crate) fn conflict_path(field: &str) -> FieldPath {
     let mut path = String::new();
     let mut rest = field;
     while !rest.is_empty() {
@@ -25,7 +25,7 @@ pub(crate) fn conflict_path(field: &str) -> String {
             rest = &tail[end..];
         }
     }
-    rejoin_map_keys(&path)
+    rejoin_map_keys(&path).into()
 }
 
 /// Joins the keys of annotations, labels and data again, which contain dots that the server does not quote.

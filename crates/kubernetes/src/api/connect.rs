@@ -291,12 +291,13 @@ struct LoadedConfig {
     by_plugin: bool,
 }
 
-async fn load(
-    trusted: TrustedKubeconfig,
-    options: &KubeConfigOptions,
-) -> Result<LoadedConfig, KubeconfigError> {
+async fn load(trusted: TrustedKubeconfig, context: Option<&String>) -> Result<LoadedConfig, ReadError> {
+    let options = KubeConfigOptions {
+        context: context.cloned(),
+        ..KubeConfigOptions::default()
+    };
     Ok(LoadedConfig {
-        config: kube::Config::from_custom_kubeconfig(trusted.file, options).await?,
+        config: kube::Config::from_custom_kubeconfig(trusted.file, &options).await?,
         login: trusted.login,
         by_plugin: trusted.has_plugin,
     })
@@ -344,12 +345,8 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
                 .hint("outside the cluster, give it a kubeconfig: set `kubeconfig_env` under `clusters`")
             }),
         ClusterCredentials::Text { text, context } => {
-            let options = KubeConfigOptions {
-                context: context.clone(),
-                ..KubeConfigOptions::default()
-            };
             let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, login) {
-                Ok(trusted) => load(trusted, &options).await.map_err(ReadError::from),
+                Ok(trusted) => load(trusted, context.as_ref()).await,
                 Err(error) => Err(error),
             };
             config.map_err(|error| {
@@ -363,12 +360,8 @@ async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfi
             context,
             variable,
         } => {
-            let options = KubeConfigOptions {
-                context: context.clone(),
-                ..KubeConfigOptions::default()
-            };
             let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, login) {
-                Ok(trusted) => load(trusted, &options).await.map_err(ReadError::from),
+                Ok(trusted) => load(trusted, context.as_ref()).await,
                 Err(error) => Err(error),
             };
             config.map_err(|error| {

@@ -4,13 +4,16 @@ use super::{
     conflict_path::conflict_path,
     error::{ApiError, ApiStatus, is_malformed, is_too_large},
 };
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::FieldPath,
+};
 
 /// The cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RefusalCause {
     /// Immutable fields, as paths; the object must be recreated.
-    Immutable(Vec<String>),
+    Immutable(Vec<FieldPath>),
     /// The object is invalid.
     Invalid,
     /// A quota is exhausted.
@@ -73,11 +76,11 @@ pub(crate) fn cause(error: &ApiError) -> RefusalCause {
 
 /// Returns the immutable fields among the causes. Empty if there is any other cause, because then recreating
 /// the object would fail too.
-fn immutable_paths(status: &ApiStatus) -> Vec<String> {
+fn immutable_paths(status: &ApiStatus) -> Vec<FieldPath> {
     let is_immutable = |text: &str| IMMUTABLE.iter().any(|words| text.contains(words));
     if status.causes.is_empty() {
         return if is_immutable(&status.message) {
-            vec![String::new()]
+            vec![FieldPath::root()]
         } else {
             Vec::new()
         };
@@ -318,7 +321,7 @@ mod tests {
         let bad = json!({"field": "spec.replicas", "message": "must be greater than or equal to 0"});
         assert_eq!(
             cause(&error(422, causes(json!([immutable])))),
-            RefusalCause::Immutable(vec!["/spec/selector".to_owned()])
+            RefusalCause::Immutable(vec!["/spec/selector".into()])
         );
         assert_eq!(
             cause(&error(422, causes(json!([immutable, bad])))),

@@ -42,8 +42,7 @@ pub use konverge_base::model::health::Health;
 /// If a user's rule gives no result (a script that returns nothing), the later rules apply.
 pub async fn assess(object: &Value, related: &Related, rules: &HealthRules) -> HealthVerdict {
     let view = ObjectView(object);
-    let of = view.group_kind();
-    match rules.evaluate(of.group, of.kind, object).await {
+    match rules.evaluate(view.group_kind(), object).await {
         Some(verdict) => progressive::with_promotion(verdict, &view, related, rules.field_manager()),
         None => built_in(object, related, rules),
     }

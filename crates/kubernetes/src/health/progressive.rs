@@ -85,7 +85,7 @@ fn argo_rollout(view: &ObjectView, manager: &str) -> Option<HealthVerdict> {
         });
     }
     if view.flag("/spec/paused") {
-        return Some(paused_by_spec(view, manager));
+        return Some(paused(view, "/spec/paused", manager));
     }
     if view.flag("/status/controllerPause") {
         // Somebody has removed the reason for the pause, but the controller has not noticed it yet.
@@ -239,11 +239,7 @@ fn pod_set(view: &ObjectView, fields: &PodSetFields, manager: &str) -> HealthVer
         return verdict;
     }
     if view.flag(fields.paused) {
-        return if is_of_spec(view, fields.paused, manager) {
-            HealthVerdict::suspended("paused")
-        } else {
-            waits("somebody paused it")
-        };
+        return paused(view, fields.paused, manager);
     }
     let wanted = view.number("/spec/replicas").unwrap_or(1);
     let replicas = view.count("/status/replicas");
@@ -291,8 +287,9 @@ fn share(kept: &Value, all: i64) -> i64 {
     number.unwrap_or(0).clamp(0, all.max(0))
 }
 
-fn paused_by_spec(view: &ObjectView, manager: &str) -> HealthVerdict {
-    if is_of_spec(view, "/spec/paused", manager) {
+/// Returns the verdict for an object with `true` in this field: whether the Spec or somebody else paused it.
+fn paused(view: &ObjectView, field: &str, manager: &str) -> HealthVerdict {
+    if is_of_spec(view, field, manager) {
         HealthVerdict::suspended("paused")
     } else {
         waits("somebody paused it")

@@ -23,7 +23,7 @@ use super::{
 use crate::FIELD_MANAGER;
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::health::HealthReport,
+    model::{GroupKind, health::HealthReport},
 };
 
 const LUA_FILE: &str = "health.lua";
@@ -252,7 +252,7 @@ impl HealthRules {
         self.rules.is_empty()
     }
 
-    fn find(&self, group: &str, kind: &str) -> Option<&HealthRule> {
+    fn find(&self, GroupKind { group, kind }: GroupKind<'_>) -> Option<&HealthRule> {
         let key = if group.is_empty() {
             kind.to_owned()
         } else {
@@ -265,8 +265,8 @@ impl HealthRules {
 
     /// Returns the verdict of the rule for that kind; `None` if there is no rule, or if it gives no result. A
     /// rule that fails gives the verdict `unknown`, with its file and the reason.
-    pub(super) async fn evaluate(&self, group: &str, kind: &str, object: &Value) -> Option<HealthVerdict> {
-        let rule = self.find(group, kind)?;
+    pub(super) async fn evaluate(&self, of: GroupKind<'_>, object: &Value) -> Option<HealthVerdict> {
+        let rule = self.find(of)?;
         let verdict = match (&rule.code, &self.evaluator) {
             (Code::Cel(expressions), _) => expressions.evaluate(object).map(Some),
             (Code::Kcl(code), Some(evaluator)) => evaluator

@@ -10,16 +10,13 @@ use super::{
     managed_fields,
     server_field::{Step, steps},
 };
-use konverge_base::model::{
-    diff,
-    field_path::{self, join_path},
-};
+use konverge_base::model::{FieldPath, diff, field_path::label};
 
 /// A field outside the Spec because of which the server refuses the Spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockingField {
     /// The path of the field, as in a plan.
-    pub path: String,
+    pub path: FieldPath,
     /// The owner of the field.
     pub holder: Holder,
     /// True if the field is an item of the Spec whose key was changed.
@@ -40,7 +37,7 @@ pub(crate) enum Holder {
 
 impl BlockingField {
     /// Describes the field at a path of the live object. `manager` is the field manager of this apply.
-    pub(crate) fn new(live: &Value, path: &str, manager: &str) -> Self {
+    pub(crate) fn new(live: &Value, path: &FieldPath, manager: &str) -> Self {
         let mut holder = Holder::Server;
         for entry in managed_fields::entries(live) {
             let is_ours = entry.manager == manager && !entry.is_update();
@@ -54,7 +51,7 @@ impl BlockingField {
             holder = Holder::Updates(entry.manager.to_owned());
         }
         Self {
-            path: path.to_owned(),
+            path: path.clone(),
             holder,
             is_rekeyed: false,
         }
@@ -77,12 +74,6 @@ impl BlockingField {
     }
 }
 
-/// Returns true if a path is equal to `above` or below it.
-pub(crate) fn is_within(path: &str, above: &str) -> bool {
-    path.strip_prefix(above)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// Returns the paths of live fields outside the Spec that may have caused a refusal, which names the fields
 /// `fields`.
 ///
@@ -92,22 +83,27 @@ pub(crate) fn suspects<'f>(
     fields: impl Iterator<Item = &'f str>,
     live: &Value,
     desired: &Value,
-) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+) -> BTreeSet<FieldPath> {
+    let (mut found, root) = (BTreeSet::new(), FieldPath::root());
     for field in fields {
         let steps = steps(field);
-        collect(live, desired, "", &steps, "", &mut found);
+        collect(live, desired, "", &steps, &root, &mut found);
         if let Some(Step::Name(name)) = steps.last() {
-            collect_named(live, desired, name, Place { list: "", path: "" }, &mut found);
+            collect_named(
+                live,
+                desired,
+                name,
+                Place {
+                    list: "",
+                    path: &root,
+                },
+                &mut found,
+            );
         }
     }
-    found.retain(|path| {
-        !["/metadata", "/status"]
-            .iter()
-            .any(|above| is_within(path, above))
-    });
+    found.retain(|path| !path.is_within("/metadata") && !path.is_within("/status"));
     let all = found.clone();
-    found.retain(|path| !all.iter().any(|above| above != path && is_within(path, above)));
+    found.retain(|path| !all.iter().any(|above| above != path && path.is_within(above)));
     found
 }
 
@@ -115,8 +111,17 @@ pub(crate) fn suspects<'f>(
 /// equal, except for its keys, to a missing item that the last apply wrote and the Spec still has. If the
 /// server accepts the Spec, the object would then have both items.
 pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &str) -> Vec<BlockingField> {
-    let mut found = Vec::new();
-    collect_rekeyed(prior, desired, live, Place { list: "", path: "" }, &mut found);
+    let (mut found, root) = (Vec::new(), FieldPath::root());
+    collect_rekeyed(
+        prior,
+        desired,
+        live,
+        Place {
+            list: "",
+            path: &root,
+        },
+        &mut found,
+    );
     let fields = found.iter().map(|path| BlockingField {
         is_rekeyed: true,
         ..BlockingField::new(live, path, manager)
@@ -130,15 +135,15 @@ pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &st
 #[derive(Clone, Copy)]
 struct Place<'a> {
     list: &'a str,
-    path: &'a str,
+    path: &'a FieldPath,
 }
 
-fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, found: &mut Vec<String>) {
+fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, found: &mut Vec<FieldPath>) {
     match (prior, desired, live) {
         (Value::Object(prior), Value::Object(desired), Value::Object(live)) => {
             for (name, wanted) in desired {
                 if let (Some(prior), Some(live)) = (prior.get(name), live.get(name)) {
-                    let path = &join_path(at.path, name);
+                    let path = &at.path.join(name);
                     collect_rekeyed(prior, wanted, live, Place { list: name, path }, found);
                 }
             }
@@ -149,16 +154,14 @@ fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, 
                 return;
             };
             let find = |items: &'_ [Value], item: &Value| {
-                let label = field_path::label(item, &keys);
-                items
-                    .iter()
-                    .position(|other| field_path::label(other, &keys) == label)
+                let wanted = label(item, &keys);
+                items.iter().position(|other| label(other, &keys) == wanted)
             };
             let mut gone: Vec<&Value> = Vec::new();
             for wanted in desired {
                 match (find(prior, wanted), find(live, wanted)) {
                     (Some(before), Some(now)) => {
-                        let path = &join_path(at.path, &field_path::label(wanted, &keys));
+                        let path = &at.path.join(&label(wanted, &keys));
                         collect_rekeyed(
                             &prior[before],
                             wanted,
@@ -177,7 +180,7 @@ fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, 
             {
                 if let Some(place) = gone.iter().position(|wanted| holds_besides(item, wanted, &keys)) {
                     gone.remove(place);
-                    found.push(join_path(at.path, &field_path::label(item, &keys)));
+                    found.push(at.path.join(&label(item, &keys)));
                 }
             }
         }
@@ -215,8 +218,8 @@ fn collect(
     desired: &Value,
     list: &str,
     steps: &[Step<'_>],
-    path: &str,
-    found: &mut BTreeSet<String>,
+    path: &FieldPath,
+    found: &mut BTreeSet<FieldPath>,
 ) {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => {
@@ -224,9 +227,9 @@ fn collect(
                 return beside(live, desired, path, found);
             };
             match (live.get(*name), desired.get(*name)) {
-                (Some(_), None) => drop(found.insert(join_path(path, name))),
+                (Some(_), None) => drop(found.insert(path.join(name))),
                 (Some(below), Some(wanted)) => {
-                    collect(below, wanted, name, rest, &join_path(path, name), found);
+                    collect(below, wanted, name, rest, &path.join(name), found);
                     if rest.is_empty() {
                         beside(live, desired, path, found);
                     }
@@ -240,14 +243,9 @@ fn collect(
                 return;
             };
             for item in live {
-                let label = field_path::label(item, &keys);
-                let below = join_path(path, &label);
-                match (
-                    desired
-                        .iter()
-                        .find(|wanted| field_path::label(wanted, &keys) == label),
-                    steps,
-                ) {
+                let name = label(item, &keys);
+                let below = path.join(&name);
+                match (desired.iter().find(|wanted| label(wanted, &keys) == name), steps) {
                     (None, _) => drop(found.insert(below)),
                     (Some(wanted), [Step::Item(_), rest @ ..]) => {
                         collect(item, wanted, "", rest, &below, found)
@@ -262,17 +260,17 @@ fn collect(
 
 /// Adds fields with this name, and siblings of desired fields with this name, anywhere in the object: the
 /// server names some fields by their position in its own types.
-fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found: &mut BTreeSet<String>) {
+fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found: &mut BTreeSet<FieldPath>) {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => {
             match (live.contains_key(name), desired.contains_key(name)) {
-                (true, false) => drop(found.insert(join_path(at.path, name))),
+                (true, false) => drop(found.insert(at.path.join(name))),
                 (false, true) => beside(live, desired, at.path, found),
                 _ => {}
             }
             for (key, wanted) in desired {
                 if let Some(below) = live.get(key) {
-                    let path = &join_path(at.path, key);
+                    let path = &at.path.join(key);
                     collect_named(below, wanted, name, Place { list: key, path }, found);
                 }
             }
@@ -282,12 +280,9 @@ fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found
                 return;
             };
             for item in live {
-                let label = field_path::label(item, &keys);
-                if let Some(wanted) = desired
-                    .iter()
-                    .find(|wanted| field_path::label(wanted, &keys) == label)
-                {
-                    let path = &join_path(at.path, &label);
+                let item_label = label(item, &keys);
+                if let Some(wanted) = desired.iter().find(|wanted| label(wanted, &keys) == item_label) {
+                    let path = &at.path.join(&item_label);
                     collect_named(item, wanted, name, Place { list: "", path }, found);
                 }
             }
@@ -297,18 +292,22 @@ fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found
 }
 
 /// Adds the members of a live map that the desired map does not have.
-fn beside(live: &Map<String, Value>, desired: &Map<String, Value>, path: &str, found: &mut BTreeSet<String>) {
+fn beside(
+    live: &Map<String, Value>,
+    desired: &Map<String, Value>,
+    path: &FieldPath,
+    found: &mut BTreeSet<FieldPath>,
+) {
     let others = live.keys().filter(|key| !desired.contains_key(*key));
-    found.extend(others.map(|key| join_path(path, key)));
+    found.extend(others.map(|key| path.join(key)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konverge_base::model::FieldPath;
     use serde_json::json;
 
-    fn found(fields: &[&str], live: Value, desired: Value) -> Vec<String> {
+    fn found(fields: &[&str], live: Value, desired: Value) -> Vec<FieldPath> {
         suspects(fields.iter().copied(), &live, &desired)
             .into_iter()
             .collect()
@@ -367,7 +366,7 @@ mod tests {
         let live = json!({"metadata": {"managedFields": [
                 entry("konverge", "Apply", port(80)), entry("kubectl-patch", "Update", port(81)), entry("flux", "Apply", port(82))]},
             "spec": {"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}, {"port": 82, "protocol": "TCP"}]}});
-        let holder = |path: &str| BlockingField::new(&live, path, "konverge").holder;
+        let holder = |path: &str| BlockingField::new(&live, &path.into(), "konverge").holder;
         assert_eq!(holder("/spec/type"), Holder::Server);
         assert_eq!(holder("/spec/ports/port=80"), Holder::Server);
         assert_eq!(

@@ -5,15 +5,12 @@
 use serde_json::{Map, Value};
 
 use super::{managed_fields, managed_fields::FieldsEntry};
-use konverge_base::model::{
-    FieldPath, GroupKind,
-    field_path::{join_path, label},
-};
+use konverge_base::model::{FieldPath, GroupKind, field_path::label};
 
 /// A value that is left to a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ControllerValue {
-    path: String,
+    path: FieldPath,
     /// The field manager of the controller; `None` for the aggregation of roles, which is a part of the
     /// server.
     manager: Option<String>,
@@ -54,7 +51,7 @@ pub(crate) fn aggregated_rules(object: &Map<String, Value>) -> Option<Controller
     }
     object.get("rules")?;
     Some(ControllerValue {
-        path: "/rules".to_owned(),
+        path: "/rules".into(),
         manager: None,
     })
 }
@@ -72,13 +69,11 @@ pub(crate) fn give_up_filled(
     let mut object = Value::Object(object);
     let mut given_up = Vec::new();
     for place in places {
-        let is_filled = FieldPath::new(&place)
-            .get(live)
-            .is_some_and(|found| !is_empty(found));
+        let is_filled = place.get(live).is_some_and(|found| !is_empty(found));
         let Some(controller) = controller(live, &place, manager).filter(|_| is_filled) else {
             continue;
         };
-        if let Some((map, key)) = FieldPath::new(&place).member(&mut object) {
+        if let Some((map, key)) = place.member(&mut object) {
             map.shift_remove(&key);
         }
         given_up.push(ControllerValue {
@@ -98,10 +93,10 @@ pub(crate) fn may_be_filled(object: &Map<String, Value>) -> bool {
 }
 
 /// Returns the paths of the empty values of an object that a controller may fill.
-fn fillable(object: &Map<String, Value>) -> Vec<String> {
-    let bundle = |around: &str| format!("{around}/caBundle");
+fn fillable(object: &Map<String, Value>) -> Vec<FieldPath> {
+    let bundle = |around: &str| FieldPath::new(around).join("caBundle");
     let places = match GroupKind::from_attributes(object) {
-        GroupKind::SERVICE_ACCOUNT => vec!["/imagePullSecrets".to_owned()],
+        GroupKind::SERVICE_ACCOUNT => vec!["/imagePullSecrets".into()],
         GroupKind::API_SERVICE => vec![bundle("/spec")],
         GroupKind::CUSTOM_RESOURCE_DEFINITION => {
             vec![bundle("/spec/conversion/webhook/clientConfig")]
@@ -112,24 +107,17 @@ fn fillable(object: &Map<String, Value>) -> Vec<String> {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten();
-            let item = |webhook: &Value| join_path("/webhooks", &label(webhook, &["name"]));
+            let item = |webhook: &Value| FieldPath::new("/webhooks").join(&label(webhook, &["name"]));
             webhooks
-                .map(|webhook| bundle(&format!("{}/clientConfig", item(webhook))))
+                .map(|webhook| item(webhook).join("clientConfig").join("caBundle"))
                 .collect()
         }
         _ => return Vec::new(),
     };
-    let is_fillable = |place: &String| {
-        let (first, rest) = place[1..].split_once('/').unwrap_or((&place[1..], ""));
-        let rest = if rest.is_empty() {
-            String::new()
-        } else {
-            format!("/{rest}")
-        };
-        object
-            .get(first)
-            .and_then(|value| FieldPath::new(&rest).get(value))
-            .is_some_and(is_empty)
+    let is_fillable = |place: &FieldPath| {
+        let found = place.split_first();
+        let found = found.and_then(|(first, rest)| rest.get(object.get(&first)?));
+        found.is_some_and(is_empty)
     };
     places.into_iter().filter(is_fillable).collect()
 }
@@ -145,8 +133,8 @@ fn is_empty(value: &Value) -> bool {
 
 /// Returns the controller that wrote a value: not Konverge, not a person with `kubectl`, and not the writer
 /// of the object around it.
-fn controller<'l>(live: &'l Value, path: &str, manager: &str) -> Option<&'l str> {
-    let has = |entry: &FieldsEntry<'_>, path: &str| {
+fn controller<'l>(live: &'l Value, path: &FieldPath, manager: &str) -> Option<&'l str> {
+    let has = |entry: &FieldsEntry<'_>, path: &FieldPath| {
         managed_fields::fields_below(entry.fields, live, path).is_some()
     };
     let mut owners: Vec<_> = managed_fields::entries(live)
@@ -155,11 +143,11 @@ fn controller<'l>(live: &'l Value, path: &str, manager: &str) -> Option<&'l str>
     if owners.iter().any(|entry| entry.manager == manager) {
         return None;
     }
-    let around = path.rsplit_once('/').map_or("", |(around, _)| around);
-    let by_author: &[String] = &if around.is_empty() {
-        vec!["/metadata/labels".to_owned()]
+    let around = path.split_last().map(|(around, _)| around).unwrap_or_default();
+    let by_author = if around.is_root() {
+        vec!["/metadata/labels".into()]
     } else {
-        vec![format!("{around}/service"), format!("{around}/url")]
+        vec![around.join("service"), around.join("url")]
     };
     owners.retain(|entry| {
         !entry.manager.starts_with("kubectl") && !by_author.iter().any(|path| has(entry, path))

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use konverge_base::model::{ClusterName, GroupKind, diff, field_path, masked_value};
+use konverge_base::model::{ClusterName, FieldPath, GroupKind, diff, masked_value};
 
 /// A CustomResourceDefinition in the plan.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Definition {
         let mut object = Value::Object(object);
         set_defaults(schema, &mut object);
         let mut found = Faults::default();
-        found.validate(schema, &object, live, "", Level::Root);
+        found.validate(schema, &object, live, &FieldPath::root(), Level::Root);
         if found.0.is_empty() {
             Check::Fits
         } else {
@@ -175,7 +175,14 @@ impl Faults {
         }
     }
 
-    fn validate(&mut self, schema: &Value, found: &Value, live: Option<&Value>, path: &str, level: Level) {
+    fn validate(
+        &mut self,
+        schema: &Value,
+        found: &Value,
+        live: Option<&Value>,
+        path: &FieldPath,
+        level: Level,
+    ) {
         let nullable = schema["nullable"] == true;
         // If null is not allowed, it counts as absent.
         if masked_value::is_unknown(found) || found.is_null() && (nullable || level == Level::Below) {
@@ -198,20 +205,14 @@ impl Faults {
                 for (index, item) in items.iter().enumerate() {
                     let same = live.iter().find(|live| diff::same(live, item));
                     let live = same.or_else(|| live.get(index));
-                    self.validate(
-                        &schema["items"],
-                        item,
-                        live,
-                        &format!("{path}/{index}"),
-                        Level::Below,
-                    );
+                    self.validate(&schema["items"], item, live, &path.item(index), Level::Below);
                 }
             }
             _ => {}
         }
     }
 
-    fn has_type(&mut self, schema: &Value, found: &Value, path: &str) -> bool {
+    fn has_type(&mut self, schema: &Value, found: &Value, path: &FieldPath) -> bool {
         let (wanted, has_it) = match schema["type"].as_str() {
             _ if schema["x-kubernetes-int-or-string"] == true => (
                 "integer or string",
@@ -226,7 +227,7 @@ impl Faults {
         has_it
     }
 
-    fn look_at_value(&mut self, schema: &Value, found: &Value, path: &str, level: Level) {
+    fn look_at_value(&mut self, schema: &Value, found: &Value, path: &FieldPath, level: Level) {
         if let Some(allowed) = schema["enum"].as_array()
             && !allowed.iter().any(|one| diff::same(one, found))
         {
@@ -259,13 +260,13 @@ impl Faults {
             for key in required.filter_map(Value::as_str).filter(named) {
                 let nullable = schema["properties"][key]["nullable"] == true;
                 if map.get(key).is_none_or(|found| found.is_null() && !nullable) {
-                    self.add(format!("`{path}/{key}` is required"));
+                    self.add(format!("`{}` is required", path.join(key)));
                 }
             }
         }
     }
 
-    fn look_at_number(&mut self, schema: &Value, number: f64, path: &str) {
+    fn look_at_number(&mut self, schema: &Value, number: f64, path: &FieldPath) {
         let (least, most) = (&schema["minimum"], &schema["maximum"]);
         if let Some(limit) = least.as_f64() {
             match schema["exclusiveMinimum"] == true {
@@ -289,7 +290,7 @@ impl Faults {
         schema: &Value,
         map: &Map<String, Value>,
         live: Option<&Value>,
-        path: &str,
+        path: &FieldPath,
         level: Level,
     ) {
         let others = &schema["additionalProperties"];
@@ -297,7 +298,7 @@ impl Faults {
         let is_object = schema["x-kubernetes-embedded-resource"] == true;
         for (key, below) in map {
             let live = live.and_then(|live| live.get(key));
-            let path = field_path::join_path(path, key);
+            let path = path.join(key);
             match schema["properties"].get(key) {
                 Some(known) => self.validate(known, below, live, &path, Level::Below),
                 None if others.is_object() => self.validate(others, below, live, &path, Level::Below),

@@ -6,19 +6,20 @@ use serde_json::Value;
 
 use super::managed_fields;
 use konverge_base::model::{
-    FieldPath, field_path,
+    FieldPath,
+    field_path::is_item,
     plan::{ChangeOrigin, FieldChange},
 };
 
 /// Returns the manager other than `own` that owns the value at a path of the object; the latest one if there
 /// are several. `path` is a path of a plan, in which an item of a keyed list is `name=web`.
-pub(crate) fn owner(object: &Value, path: &str, own: &str) -> Option<String> {
+pub(crate) fn owner(object: &Value, path: &FieldPath, own: &str) -> Option<String> {
     last_write(object, path, own).map(|(manager, _)| manager.to_owned())
 }
 
 /// Returns the latest manager other than `own` that owns the value at a path, with the time of its last write (empty if
 /// unknown).
-fn last_write<'o>(object: &'o Value, path: &str, own: &str) -> Option<(&'o str, &'o str)> {
+fn last_write<'o>(object: &'o Value, path: &FieldPath, own: &str) -> Option<(&'o str, &'o str)> {
     managed_fields::entries(object)
         .filter(|entry| entry.manager != own && entry.subresource != "status")
         .filter(|entry| owns(entry.fields, object, path))
@@ -35,7 +36,7 @@ pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange], own: &str) -> V
         .filter(|change| matches!(change.origin, ChangeOrigin::Manager(_)))
     {
         if let Some(write) = last_write(live, &change.path, own) {
-            writes.entry(write).or_default().push(&change.path);
+            writes.entry(write).or_default().push(change.path.as_str());
         }
     }
     let words = writes.into_iter().map(|((manager, time), paths)| {
@@ -51,18 +52,19 @@ pub(crate) fn blame_notes(live: &Value, changes: &[FieldChange], own: &str) -> V
 /// Returns true if the HorizontalPodAutoscaler set the number of replicas last. It writes the scale
 /// subresource as the controller manager.
 pub(crate) fn is_autoscaled(object: &Value) -> bool {
+    let replicas = FieldPath::new("/spec/replicas");
     let mut entries = managed_fields::entries(object);
     entries.any(|entry| {
         (entry.manager, entry.subresource) == ("kube-controller-manager", "scale")
-            && owns(entry.fields, object, "/spec/replicas")
+            && owns(entry.fields, object, &replicas)
     })
 }
 
 /// Returns true if a field set covers the path, or a path below it.
-fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> bool {
+fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &FieldPath) -> bool {
     let mut at = fields;
     let mut value = Some(object);
-    for component in FieldPath::new(path).components() {
+    for component in path.components() {
         if at.keys().all(|key| key == ".") {
             return !at.is_empty() || value.is_some();
         }
@@ -76,7 +78,7 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> 
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        let item = items.iter().find(|item| has_label(item, &component));
+        let item = items.iter().find(|item| is_item(item, &component));
         match item.and_then(|item| Some((item, managed_fields::Items::from_fields(at).fields_of(item)?))) {
             Some((item, below)) => {
                 at = below;
@@ -86,15 +88,6 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &str) -> 
         }
     }
     true
-}
-
-/// Returns true if a list item is the one that a label such as `containerPort=80` or `name=web` names.
-fn has_label(item: &Value, label: &str) -> bool {
-    let keys: Vec<&str> = label
-        .split(',')
-        .filter_map(|part| part.split_once('=').map(|(key, _)| key))
-        .collect();
-    !keys.is_empty() && field_path::label(item, &keys) == label
 }
 
 #[cfg(test)]
@@ -112,22 +105,22 @@ mod tests {
             entry("args", "3", json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {"f:args": {}}}}}))]},
             "spec": {"replicas": 3, "containers": [{"name": "web", "image": "x", "args": ["a"]}]}});
         assert_eq!(
-            owner(&object, "/spec/replicas", "konverge").as_deref(),
+            owner(&object, &"/spec/replicas".into(), "konverge").as_deref(),
             Some("kubectl-edit")
         );
         assert_eq!(
-            owner(&object, "/spec/containers/name=web/image", "konverge").as_deref(),
+            owner(&object, &"/spec/containers/name=web/image".into(), "konverge").as_deref(),
             Some("kubectl-edit")
         );
         assert_eq!(
-            owner(&object, "/spec/containers/name=web/args/0", "konverge").as_deref(),
+            owner(&object, &"/spec/containers/name=web/args/0".into(), "konverge").as_deref(),
             Some("args")
         );
         assert_eq!(
-            owner(&object, "/spec/containers/name=log/image", "konverge"),
+            owner(&object, &"/spec/containers/name=log/image".into(), "konverge"),
             None
         );
-        assert_eq!(owner(&object, "/spec/paused", "konverge"), None);
+        assert_eq!(owner(&object, &"/spec/paused".into(), "konverge"), None);
     }
 
     #[test]
@@ -138,7 +131,7 @@ mod tests {
             entry("kubectl-edit", "2", json!({"f:spec": {"f:replicas": {}}}))]},
             "spec": {"replicas": 3, "paused": true}});
         let change = |path: &str| FieldChange {
-            path: path.to_owned(),
+            path: path.into(),
             from: None,
             to: None,
             origin: ChangeOrigin::Manager("x".to_owned()),
@@ -146,16 +139,16 @@ mod tests {
         let changes = [change("/spec/replicas"), change("/spec/paused")];
         let own = "argocd-controller";
         assert_eq!(
-            owner(&object, "/spec/replicas", own).as_deref(),
+            owner(&object, &"/spec/replicas".into(), own).as_deref(),
             Some("kubectl-edit")
         );
-        assert_eq!(owner(&object, "/spec/paused", own), None);
+        assert_eq!(owner(&object, &"/spec/paused".into(), own), None);
         assert_eq!(
             blame_notes(&object, &changes, own),
             ["`kubectl-edit` wrote /spec/replicas at 2"]
         );
         assert_eq!(
-            owner(&object, "/spec/paused", "konverge").as_deref(),
+            owner(&object, &"/spec/paused".into(), "konverge").as_deref(),
             Some("argocd-controller")
         );
     }

@@ -4,16 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use super::managed_fields;
-use konverge_base::model::{
-    FieldPath, diff,
-    field_path::{escape_component, is_item, join_path},
-};
+use konverge_base::model::{FieldPath, diff, field_path::is_item};
 
 /// A field that the last apply wrote and the Spec no longer sets, but that an apply alone would keep, because
 /// only updating managers own it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Leftover {
-    pub path: String,
+    pub path: FieldPath,
     /// The fields at this path that updating managers own.
     pub fields: Map<String, Value>,
 }
@@ -30,10 +27,8 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
     }
     let left = gone.into_iter().filter_map(|(path, before)| {
         // A value that differs from Konverge's last write was changed by another manager, which may keep it.
-        let is_as_written = FieldPath::new(&path)
-            .get(shown)
-            .is_some_and(|found| diff::same(found, before));
-        if !is_as_written || FieldPath::new(&path).get(becomes).is_none() {
+        let is_as_written = path.get(shown).is_some_and(|found| diff::same(found, before));
+        if !is_as_written || path.get(becomes).is_none() {
             return None;
         }
         let mut fields = Map::new();
@@ -52,39 +47,38 @@ pub(crate) fn leftovers(prior: &Value, desired: &Value, shown: &Value, becomes: 
 }
 
 /// Collects the values in maps one by one. A list counts as one value.
-fn leaves<'v>(path: &str, value: &'v Value, found: &mut Vec<(String, &'v Value)>) {
+fn leaves<'v>(path: &FieldPath, value: &'v Value, found: &mut Vec<(FieldPath, &'v Value)>) {
+    let is_item = path.split_last().is_some_and(|(_, last)| last.contains('='));
     match value.as_object() {
-        Some(map) if !map.is_empty() && !path.rsplit('/').next().unwrap_or_default().contains('=') => {
+        Some(map) if !map.is_empty() && !is_item => {
             for (key, below) in map {
-                leaves(&join_path(path, key), below, found);
+                leaves(&path.join(key), below, found);
             }
         }
-        _ => found.push((path.to_owned(), value)),
+        _ => found.push((path.clone(), value)),
     }
 }
 
 /// Returns a JSON patch that removes these paths from an object; `None` if one of them does not exist.
-pub(crate) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a str>) -> Option<Value> {
+pub(crate) fn removal<'a>(object: &Value, paths: impl Iterator<Item = &'a FieldPath>) -> Option<Value> {
     let mut pointers: Vec<Vec<String>> = paths.map(|path| pointer(object, path)).collect::<Option<_>>()?;
     // Later items of a list are removed first, so that the indexes of the others stay valid.
     let place = |part: &String| (part.parse::<usize>().unwrap_or(0), part.clone());
     pointers.sort_by_cached_key(|parts| std::cmp::Reverse(parts.iter().map(place).collect::<Vec<_>>()));
-    let remove = pointers.iter().map(|parts| {
-        let path: String = parts.iter().map(|part| format!("/{part}")).collect();
-        json!({"op": "remove", "path": path})
-    });
-    Some(remove.collect())
+    let remove = pointers.iter().map(FieldPath::from_components);
+    Some(remove.map(|path| json!({"op": "remove", "path": path})).collect())
 }
 
-/// Returns the parts of the JSON pointer of a path.
-fn pointer(object: &Value, path: &str) -> Option<Vec<String>> {
+/// Returns the components of a path, with the indices of items.
+fn pointer(object: &Value, path: &FieldPath) -> Option<Vec<String>> {
     let mut at = object;
     let mut parts = Vec::new();
-    for name in FieldPath::new(path).components() {
+    for name in path.components() {
         at = match at {
             Value::Object(map) => {
-                parts.push(escape_component(&name));
-                map.get(&name)?
+                let below = map.get(&name)?;
+                parts.push(name);
+                below
             }
             Value::Array(items) => {
                 let place = items.iter().position(|item| is_item(item, &name))?;
@@ -139,14 +133,14 @@ mod tests {
     #[test]
     fn items_are_removed_from_the_end() {
         let object = json!({"spec": {"ports": [{"port": 1}, {"port": 2}, {"port": 3}], "a/b": 1}});
-        let paths = ["/spec/ports/port=1", "/spec/ports/port=3", "/spec/a~1b"];
+        let paths = ["/spec/ports/port=1", "/spec/ports/port=3", "/spec/a~1b"].map(FieldPath::new);
         assert_eq!(
-            removal(&object, paths.into_iter()).unwrap(),
+            removal(&object, paths.iter()).unwrap(),
             json!([
                 {"op": "remove", "path": "/spec/ports/2"},
                 {"op": "remove", "path": "/spec/ports/0"},
                 {"op": "remove", "path": "/spec/a~1b"}])
         );
-        assert!(removal(&object, ["/spec/none"].into_iter()).is_none());
+        assert!(removal(&object, std::iter::once(&"/spec/none".into())).is_none());
     }
 }

@@ -14,10 +14,7 @@ use super::{
     field_leftovers::Leftover,
     managed_fields::{self, FieldsEntry},
 };
-use konverge_base::model::{
-    FieldPath,
-    field_path::{join_path, label},
-};
+use konverge_base::model::{FieldPath, field_path::label};
 
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
@@ -26,11 +23,11 @@ const NAMED: usize = 3;
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Transfer {
     /// Fields that Konverge will own.
-    pub taken: Vec<String>,
+    pub taken: Vec<FieldPath>,
     /// Fields that Konverge releases and that keep their value, each with another manager that applies it.
-    pub released: Vec<(String, Option<String>)>,
+    pub released: Vec<(FieldPath, Option<String>)>,
     /// Fields that updating managers lose, by manager.
-    pub from: BTreeMap<String, Vec<String>>,
+    pub from: BTreeMap<String, Vec<FieldPath>>,
     /// Fields that those managers must lose before the apply, in the form of `managedFields`.
     pub claim: Map<String, Value>,
     /// True if Konverge's entry has another API version.
@@ -44,7 +41,7 @@ impl Transfer {
         manager: &str,
         live: &Value,
         becomes: &Value,
-        is_ignored: impl Fn(&str) -> bool,
+        is_ignored: impl Fn(&FieldPath) -> bool,
     ) -> Self {
         let Some(wanted) = applied(manager, becomes) else {
             return Self::default();
@@ -52,7 +49,7 @@ impl Transfer {
         let nothing = Map::new();
         let before = applied(manager, live);
         let had = before.map_or(&nothing, |entry| entry.fields);
-        let paths = |set: &Map<String, Value>, object: &Value| -> Vec<String> {
+        let paths = |set: &Map<String, Value>, object: &Value| {
             let mut paths = paths(set, object);
             paths.retain(|path| !is_ignored(path));
             paths
@@ -60,7 +57,7 @@ impl Transfer {
         let mut released = Vec::new();
         for path in outermost(paths(&managed_fields::subtract(had, wanted.fields), live)) {
             // A field that disappears together with the ownership is shown as a change of the object instead.
-            if FieldPath::new(&path).get(becomes).is_some() {
+            if path.get(becomes).is_some() {
                 let owner = applier(manager, becomes, &path);
                 released.push((path, owner));
             }
@@ -96,15 +93,11 @@ impl Transfer {
     }
 
     /// Removes the fields whose values change, because these are shown as changes.
-    pub(crate) fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a str> + Clone) -> Self {
-        let within = |path: &str, above: &str| {
-            path.strip_prefix(above)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let stays = |path: &String| {
+    pub(crate) fn apart_from<'a>(mut self, changed: impl Iterator<Item = &'a FieldPath> + Clone) -> Self {
+        let stays = |path: &FieldPath| {
             !changed
                 .clone()
-                .any(|other| within(path, other) || within(other, path))
+                .any(|other| path.is_within(other) || other.is_within(path))
         };
         self.taken.retain(stays);
         self.released.retain(|(path, _)| stays(path));
@@ -121,12 +114,12 @@ impl Transfer {
     }
 
     /// Returns every path whose ownership changes, sorted.
-    pub(crate) fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<FieldPath> {
         let released = self.released.iter().map(|(path, _)| path);
         let shared = self.from.values().flatten();
         let all: BTreeSet<_> = self.taken.iter().chain(released).chain(shared).cloned().collect();
         if all.is_empty() && self.other_version {
-            vec![String::new()]
+            vec![FieldPath::root()]
         } else {
             all.into_iter().collect()
         }
@@ -168,7 +161,7 @@ impl Transfer {
     }
 }
 
-fn describe_paths(paths: &[String]) -> String {
+fn describe_paths(paths: &[FieldPath]) -> String {
     let first: Vec<_> = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect();
     match paths.len().saturating_sub(NAMED) {
         0 => first.join(", "),
@@ -183,7 +176,7 @@ fn applied<'o>(manager: &str, object: &'o Value) -> Option<FieldsEntry<'o>> {
 }
 
 /// Returns another manager that applies a field.
-fn applier(manager: &str, object: &Value, path: &str) -> Option<String> {
+fn applier(manager: &str, object: &Value, path: &FieldPath) -> Option<String> {
     let mut others = managed_fields::entries(object)
         .filter(|entry| entry.operation == "Apply" && entry.manager != manager);
     let found = others.find(|entry| managed_fields::fields_below(entry.fields, object, path).is_some());
@@ -191,17 +184,17 @@ fn applier(manager: &str, object: &Value, path: &str) -> Option<String> {
 }
 
 /// Converts a field set of an object to paths of a plan.
-fn paths(set: &Map<String, Value>, object: &Value) -> Vec<String> {
+fn paths(set: &Map<String, Value>, object: &Value) -> Vec<FieldPath> {
     let mut found = Vec::new();
-    collect(set, Some(object), "", &mut found);
+    collect(set, Some(object), &FieldPath::root(), &mut found);
     found
 }
 
-fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &mut Vec<String>) {
+fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &FieldPath, found: &mut Vec<FieldPath>) {
     for (key, below) in set {
         let Some(below) = below.as_object() else { continue };
         if key == "." {
-            found.push(path.to_owned());
+            found.push(path.clone());
             continue;
         }
         let (name, value) = match (key.strip_prefix("f:"), managed_fields::ItemName::read(key)) {
@@ -218,7 +211,7 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
             ),
             (None, None) => continue,
         };
-        let path = join_path(path, &name);
+        let path = path.join(&name);
         if below.is_empty() {
             found.push(path)
         } else {
@@ -228,11 +221,12 @@ fn collect(set: &Map<String, Value>, value: Option<&Value>, path: &str, found: &
 }
 
 /// Removes paths that are below other paths, and sorts the rest.
-fn outermost(mut paths: Vec<String>) -> Vec<String> {
+fn outermost(mut paths: Vec<FieldPath>) -> Vec<FieldPath> {
     paths.sort();
     paths.dedup();
-    let all: BTreeSet<String> = paths.iter().cloned().collect();
-    let is_below = |path: &String| {
+    let all: BTreeSet<FieldPath> = paths.iter().cloned().collect();
+    let is_below = |path: &FieldPath| {
+        let path = path.as_str();
         let mut ends = path.match_indices('/').map(|(at, _)| at).filter(|&at| at > 0);
         ends.any(|at| all.contains(&path[..at]))
     };
@@ -305,10 +299,7 @@ mod tests {
             ],
         );
         let released = Transfer::between(FIELD_MANAGER, &live, &becomes, |_| false);
-        assert_eq!(
-            released.released,
-            [("/data/a".to_owned(), Some("flux".to_owned()))]
-        );
+        assert_eq!(released.released, [("/data/a".into(), Some("flux".to_owned()))]);
         assert!(
             released
                 .notes()

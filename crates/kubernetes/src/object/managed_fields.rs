@@ -100,9 +100,9 @@ pub(crate) fn union(fields: &Map<String, Value>, others: &Map<String, Value>) ->
 pub(crate) fn fields_below(
     fields: &Map<String, Value>,
     object: &Value,
-    path: &str,
+    path: &FieldPath,
 ) -> Option<Map<String, Value>> {
-    let Some((component, rest)) = FieldPath::new(path).split_first() else {
+    let Some((component, rest)) = path.split_first() else {
         return Some(fields.clone());
     };
     let (key, below, value) = match object {
@@ -119,18 +119,18 @@ pub(crate) fn fields_below(
             (key, below, object.get(&component)?)
         }
     };
-    let below = fields_below(below.as_object()?, value, rest.as_str())?;
+    let below = fields_below(below.as_object()?, value, &rest)?;
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
 
 /// Returns the field set of a whole field or item, with everything below it. `None` if the path does not
 /// exist.
-pub(crate) fn whole_field(object: &Value, path: &str) -> Option<Map<String, Value>> {
+pub(crate) fn whole_field(object: &Value, path: &FieldPath) -> Option<Map<String, Value>> {
     set_of(object, "", path)
 }
 
-fn set_of(object: &Value, list: &str, path: &str) -> Option<Map<String, Value>> {
-    let (component, rest) = FieldPath::new(path).split_first()?;
+fn set_of(object: &Value, list: &str, path: &FieldPath) -> Option<Map<String, Value>> {
+    let (component, rest) = path.split_first()?;
     let (key, value) = match object {
         Value::Array(items) => {
             let item = items.iter().find(|item| is_item(item, &component))?;
@@ -144,9 +144,10 @@ fn set_of(object: &Value, list: &str, path: &str) -> Option<Map<String, Value>> 
         }
         _ => (format!("f:{component}"), object.get(&component)?),
     };
-    let below = match rest.as_str() {
-        "" => Map::from_iter([(".".to_owned(), Value::Object(Map::new()))]),
-        rest => set_of(value, &component, rest)?,
+    let below = if rest.is_root() {
+        Map::from_iter([(".".to_owned(), Value::Object(Map::new()))])
+    } else {
+        set_of(value, &component, &rest)?
     };
     Some(Map::from_iter([(key, Value::Object(below))]))
 }
@@ -269,7 +270,7 @@ mod tests {
     fn a_whole_field_is_named_as_the_server_names_it() {
         let object = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 1}},
             "ports": [{"port": 80, "protocol": "TCP"}], "containers": [{"name": "a/b", "env": [{"name": "A", "value": "1"}]}]}});
-        let whole = |path: &str| whole_field(&object, path).map(Value::Object);
+        let whole = |path: &str| whole_field(&object, &path.into()).map(Value::Object);
         assert_eq!(
             whole("/spec/strategy/rollingUpdate"),
             Some(json!({"f:spec": {"f:strategy": {"f:rollingUpdate": {".": {}}}}}))

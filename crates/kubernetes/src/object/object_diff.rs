@@ -88,8 +88,8 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
         .filter(|difference| !is_copy_of_the_object(&difference.path))
         .map(|difference| {
             let path = &difference.path;
-            let wanted = FieldPath::new(path).get(&desired);
-            let before = prior.as_ref().and_then(|prior| FieldPath::new(path).get(prior));
+            let wanted = path.get(&desired);
+            let before = prior.as_ref().and_then(|prior| path.get(prior));
             let as_wanted = match (wanted, &difference.from) {
                 (Some(wanted), Some(found)) => diff::same(wanted, found),
                 _ => false,
@@ -116,26 +116,22 @@ pub(crate) fn changes(sides: &DiffSides<'_>, secrets: &Secrets) -> Vec<FieldChan
 }
 
 /// Returns true for the annotation that `kubectl apply` writes as a copy of the object.
-fn is_copy_of_the_object(path: &str) -> bool {
-    path.strip_prefix("/metadata/annotations/")
+fn is_copy_of_the_object(path: &FieldPath) -> bool {
+    path.as_str()
+        .strip_prefix("/metadata/annotations/")
         .is_some_and(|name| is_last_applied(&unescape(name)))
 }
 
-fn change_origin(sides: &DiffSides<'_>, path: &str) -> ChangeOrigin {
+fn change_origin(sides: &DiffSides<'_>, path: &FieldPath) -> ChangeOrigin {
     drift_author::owner(sides.live, path, sides.manager).map_or(ChangeOrigin::Drift, ChangeOrigin::Manager)
 }
 
 /// Returns true if the path is inside a desired list whose items cannot be found by a path: a key has an
 /// omitted default, or the list has no keys.
-fn holds_wanted(desired: &Value, path: &str) -> bool {
-    let mut end = path.len();
-    while let Some(slash) = path[..end].rfind('/') {
-        end = slash;
-        if let Some(found) = FieldPath::new(&path[..end]).get(desired) {
-            return found.is_array();
-        }
-    }
-    false
+fn holds_wanted(desired: &Value, path: &FieldPath) -> bool {
+    let outer = std::iter::successors(path.split_last(), |(outer, _)| outer.split_last());
+    let mut found = outer.filter_map(|(outer, _)| outer.get(desired));
+    found.next().is_some_and(Value::is_array)
 }
 
 /// Computes the expected object without the server: desired values replace live ones, values that were

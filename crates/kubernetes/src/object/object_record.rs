@@ -10,7 +10,7 @@ use super::{
     noop_detection::AppliedFingerprint, precondition::Precondition, secret_references::PlannedReferences,
     volume_expansion::Expansion,
 };
-use konverge_base::model::state::Recorded;
+use konverge_base::model::{FieldPath, state::Recorded};
 use konverge_engine::runtime::Item;
 use konverge_secrets::{SecretPlaces, WrittenReferences};
 
@@ -114,7 +114,7 @@ pub(crate) struct PreparedWrite {
     pub claim: Map<String, Value>,
     /// The paths of fields outside the Spec that the write removes, because the server refuses the Spec
     /// because of them.
-    pub blocking: Vec<String>,
+    pub blocking: Vec<FieldPath>,
     /// The volume claims that grow before the object is recreated.
     pub expansion: Option<Expansion>,
     /// The UID of an object that is being deleted. The write waits until that object is gone.

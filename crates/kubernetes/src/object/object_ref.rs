@@ -306,14 +306,11 @@ mod tests {
     use serde_json::json;
 
     fn prepare_object(id: &str, attributes: Value) -> Result<Resource, UserError> {
-        let resource = Resource {
-            id: id.parse().unwrap(),
-            runtime: RuntimeKind::Kubernetes,
-            attributes: attributes.as_object().unwrap().clone(),
-            depends_on: Vec::new(),
-            extensions: Map::new(),
-            sharing: konverge_base::model::spec::Sharing::default(),
-        };
+        let resource = Resource::new(
+            id.parse().unwrap(),
+            RuntimeKind::Kubernetes,
+            attributes.as_object().unwrap().clone(),
+        );
         let scopes = Scopes::from_resources(None, &[])?;
         prepare(resource, &scopes)
     }

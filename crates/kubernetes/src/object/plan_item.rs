@@ -21,7 +21,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::state::Recorded,
+    model::{GroupKind, state::Recorded},
 };
 use konverge_engine::runtime::Item;
 use konverge_secrets::{SecretPlaces, secret_texts};
@@ -101,7 +101,7 @@ impl PlanItem {
         let name = match of.as_ref().or(other.as_ref()) {
             Some(of) => ObjectRef::from_object(object, of),
             None => ObjectRef {
-                group: group(object).to_owned(),
+                group: GroupKind::from_attributes(object).group.to_owned(),
                 kind: kind.to_owned(),
                 namespace: object_ref::metadata(object, "namespace").to_owned(),
                 name: object_ref::metadata(object, "name").to_owned(),
@@ -216,10 +216,4 @@ impl PlanItem {
             None => format!("{} `{}`", self.name.kind, self.name.name),
         }
     }
-}
-
-fn group(object: &Map<String, serde_json::Value>) -> &str {
-    object_ref::text(object, "apiVersion")
-        .split_once('/')
-        .map_or("", |(group, _)| group)
 }

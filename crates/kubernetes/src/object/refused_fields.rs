@@ -9,7 +9,7 @@ use super::{
     server_field::{Step, steps},
 };
 use crate::FIELD_MANAGER;
-use konverge_base::model::field_path::escape_component;
+use konverge_base::model::FieldPath;
 
 /// Maximum number of fields that get a hint.
 const MOST: usize = 3;
@@ -111,13 +111,13 @@ impl RefusedObject<'_> {
         let keys: Option<Vec<_>> = steps
             .iter()
             .map(|step| match step {
-                Step::Name(key) => Some(escape_component(key)),
+                Step::Name(key) => Some(key),
                 // `managedFields` names an item by its keys, but the message has only its index in the
                 // server's merged object, so the item cannot be found.
                 Step::Item(_) => None,
             })
             .collect();
-        let path: String = keys?.iter().map(|key| format!("/{key}")).collect();
+        let path = FieldPath::from_components(keys?);
         let others = managed_fields::entries(live).filter(|entry| entry.manager != FIELD_MANAGER);
         let mut owners = others.filter(|entry| {
             managed_fields::fields_below(entry.fields, live, &path).is_some_and(|below| !below.is_empty())

@@ -11,14 +11,14 @@ use zeroize::Zeroizing;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        masked_value,
+        FieldPath, GroupKind, masked_value,
         plan::{ChangeOrigin, FieldChange},
         spec::Resource,
         state::Recorded,
     },
 };
 use konverge_secrets::{
-    ObjectKind, RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
+    RotatedVersion, SecretReference, SecretResolver, SecretTemplate, Secrets, TemplatePlace,
     WrittenReference, WrittenReferences, decode_base64, encode_base64, may_refer, rewrite_texts, value_at,
     why_never_secret,
 };
@@ -40,7 +40,7 @@ enum PlannedText {
 /// A text with references in an object. `Debug` does not print it, because it may hold a live value.
 #[derive(Clone)]
 pub(crate) struct ReferencePlace {
-    path: String,
+    path: FieldPath,
     is_text: bool,
     template: SecretTemplate,
     standing: PlannedText,
@@ -67,17 +67,13 @@ pub(crate) struct KnownObject<'a> {
     pub prior: Option<(&'a Recorded, &'a WrittenReferences)>,
     pub live: Option<&'a Value>,
     /// The paths that the stack ignores (`stacks[].ignore`).
-    pub ignore: &'a [String],
+    pub ignore: &'a [FieldPath],
 }
 
 impl KnownObject<'_> {
     /// Returns true if the live value of an ignored path stays.
-    fn leaves(&self, path: &str) -> bool {
-        let within = |ignored: &String| {
-            path.strip_prefix(ignored.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        self.live.is_some() && self.ignore.iter().any(within)
+    fn leaves(&self, path: &FieldPath) -> bool {
+        self.live.is_some() && self.ignore.iter().any(|ignored| path.is_within(ignored))
     }
 }
 
@@ -99,18 +95,7 @@ pub(crate) async fn stand_in(
     let mut attributes = desired.attributes.clone();
     normalize(&mut attributes);
     let (id, mut found) = (&desired.id, Vec::new());
-    let text_of = |key: &str| {
-        attributes
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let (api_version, kind) = (text_of("apiVersion"), text_of("kind"));
-    let object = ObjectKind {
-        api_version: &api_version,
-        kind: &kind,
-    };
+    let object = GroupKind::from_attributes(&desired.attributes);
     rewrite_texts(&mut attributes, &mut |place, text| {
         let Some(template) = SecretTemplate::parse(text).map_err(refused)? else {
             return Ok(None);
@@ -125,11 +110,10 @@ pub(crate) async fn stand_in(
         };
         if !place.is_secret && !template.is_plain() && !may_stand() {
             let path = place.path;
-            return Err(refused(format_args!(
-                "a secret reference is not allowed at `{path}` of `{id}`"
-            )));
+            let why = format_args!("a secret reference is not allowed at `{path}` of `{id}`");
+            return Err(refused(why).with_resource(id));
         }
-        found.push((place.path.to_owned(), place.is_text, template));
+        found.push((place.path.clone(), place.is_text, template));
         Ok(None)
     })?;
     if found.is_empty() {
@@ -143,6 +127,7 @@ pub(crate) async fn stand_in(
                 desired.id
             ),
         )
+        .with_resource(&desired.id)
         .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
     })?;
     let mut places = Vec::with_capacity(found.len());
@@ -163,7 +148,7 @@ pub(crate) async fn stand_in(
     // still has all references.
     let mut whole = Value::Object(attributes);
     for place in &places {
-        if let Some(leaf) = whole.pointer_mut(&place.path) {
+        if let Some(leaf) = whole.pointer_mut(place.path.as_str()) {
             *leaf = Value::String(place.leaf.clone());
         }
     }
@@ -219,7 +204,7 @@ fn place(
         value,
         versions,
     }: StoreResponse<'_>,
-    path: String,
+    path: FieldPath,
     is_text: bool,
     template: SecretTemplate,
 ) -> Result<ReferencePlace, UserError> {
@@ -229,7 +214,7 @@ fn place(
     let same_version = before.is_some_and(|before| before.may_have_version_of(&written));
     let live = known
         .live
-        .and_then(|live| live.pointer(&path))
+        .and_then(|live| live.pointer(path.as_str()))
         .and_then(Value::as_str);
     let mut place = ReferencePlace {
         path,
@@ -378,7 +363,7 @@ impl PlannedReferences {
     /// use.
     pub(crate) fn hide_stand_ins(&self, expected: &mut Value) {
         for place in self.to_write() {
-            if let Some(leaf) = expected.pointer_mut(&place.path) {
+            if let Some(leaf) = expected.pointer_mut(place.path.as_str()) {
                 *leaf = masked_value::unknown();
             }
         }
@@ -399,18 +384,18 @@ impl PlannedReferences {
         &self,
         resolver: &dyn SecretResolver,
         body: &mut Value,
-    ) -> Result<Vec<&str>, UserError> {
+    ) -> Result<Vec<&FieldPath>, UserError> {
         let mut filled = Vec::new();
         for place in self.to_write() {
             // The stand-in was removed from the body, because the field is ignored or left to another
             // manager.
-            if body.pointer(&place.path).and_then(Value::as_str) != Some(&place.leaf) {
+            if body.pointer(place.path.as_str()).and_then(Value::as_str) != Some(&place.leaf) {
                 continue;
             }
             let value = place.value(resolver).await?;
-            if let Some(leaf) = body.pointer_mut(&place.path) {
+            if let Some(leaf) = body.pointer_mut(place.path.as_str()) {
                 *leaf = Value::String(encoded(&value, place.is_text));
-                filled.push(place.path.as_str());
+                filled.push(&place.path);
             }
         }
         Ok(filled)

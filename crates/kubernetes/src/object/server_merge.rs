@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::managed_fields::{self, ItemName, Items};
-use konverge_base::model::diff;
+use konverge_base::model::{FieldPath, diff};
 
 /// Returns the live object after `manager` applies the desired one.
 pub(crate) fn merge(live: &Value, desired: &Value, manager: &str) -> Value {
@@ -27,25 +27,27 @@ pub(crate) fn patch(live: &Value, becomes: &Value) -> Value {
     let mut steps = Vec::new();
     let nothing = Map::new();
     let map = |value: &'_ Value| value.as_object().cloned().unwrap_or_else(|| nothing.clone());
-    let mut compare =
-        |parent: &str, from: &Map<String, Value>, to: &Map<String, Value>, is_part: &dyn Fn(&str) -> bool| {
-            let keys = from
-                .keys()
-                .chain(to.keys().filter(|key| !from.contains_key(*key)));
-            for key in keys.filter(|key| is_part(key)) {
-                let path = konverge_base::model::field_path::join_path(parent, key);
-                match (from.get(key), to.get(key)) {
-                    (Some(from), Some(to)) if from == to => {}
-                    (_, Some(to)) => steps.push(json!({"op": "add", "path": path, "value": to})),
-                    (_, None) => steps.push(json!({"op": "remove", "path": path})),
-                }
+    let mut compare = |parent: &FieldPath,
+                       from: &Map<String, Value>,
+                       to: &Map<String, Value>,
+                       is_part: &dyn Fn(&str) -> bool| {
+        let keys = from
+            .keys()
+            .chain(to.keys().filter(|key| !from.contains_key(*key)));
+        for key in keys.filter(|key| is_part(key)) {
+            let path = parent.join(key);
+            match (from.get(key), to.get(key)) {
+                (Some(from), Some(to)) if from == to => {}
+                (_, Some(to)) => steps.push(json!({"op": "add", "path": path, "value": to})),
+                (_, None) => steps.push(json!({"op": "remove", "path": path})),
             }
-        };
+        }
+    };
     let is_content = |key: &str| !["apiVersion", "kind", "metadata", "status"].contains(&key);
-    compare("", &map(live), &map(becomes), &is_content);
+    compare(&FieldPath::root(), &map(live), &map(becomes), &is_content);
     let is_metadata = |key: &str| ["labels", "annotations", "finalizers", "ownerReferences"].contains(&key);
     compare(
-        "/metadata",
+        &"/metadata".into(),
         &map(&live["metadata"]),
         &map(&becomes["metadata"]),
         &is_metadata,

@@ -13,7 +13,7 @@ use super::super::{
         precondition::{self, Precondition, WriteKind},
     },
 };
-use konverge_base::error::UserError;
+use konverge_base::{error::UserError, model::FieldPath};
 
 /// The fields that Konverge takes over before an apply.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct Claim<'a> {
     /// Fields of updating managers, in the form of `managedFields`.
     pub fields: &'a Map<String, Value>,
     /// The paths of fields that the apply removes with everything below them, even if nobody owns them.
-    pub blocking: &'a [String],
+    pub blocking: &'a [FieldPath],
 }
 
 /// Removes the claimed fields from the managers that updated the object, and gives them to Konverge in the
@@ -117,7 +117,7 @@ fn transferred(live: &Value, claim: Claim<'_>, api_version: &str) -> Option<Vec<
 }
 
 /// Returns the blocking fields that still exist, each with everything below it.
-fn blocking_fields(live: &Value, paths: &[String]) -> Map<String, Value> {
+fn blocking_fields(live: &Value, paths: &[FieldPath]) -> Map<String, Value> {
     let fields = paths
         .iter()
         .filter_map(|path| managed_fields::whole_field(live, path));
@@ -185,10 +185,7 @@ mod tests {
         );
         let live = json!({"metadata": {"managedFields": [entry(FIELD_MANAGER, "Apply", json!({"f:data": {}})), patched]},
             "spec": {"strategy": {"rollingUpdate": {"maxSurge": 1}}, "ports": [{"port": 8181, "protocol": "TCP", "name": "web"}]}});
-        let paths = [
-            "/spec/ports/port=8181".to_owned(),
-            "/spec/strategy/rollingUpdate".to_owned(),
-        ];
+        let paths = ["/spec/ports/port=8181", "/spec/strategy/rollingUpdate"].map(FieldPath::new);
         let claim = Claim {
             fields: &Map::new(),
             blocking: &paths,

@@ -45,13 +45,8 @@ pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<A
         .get(task.id())
         .ok_or_else(|| UserError::new(ErrorKind::Internal, "the plan runs a Job that is not a hook"))?;
     if hook.is_for_later() {
-        return Ok(AppliedResource {
-            id: task.id().clone(),
-            recorded: task.planned.recorded.clone(),
-            live: None,
-            sensitive: Vec::new(),
-            waiting: None,
-        });
+        let recorded = task.planned.recorded.clone();
+        return Ok(AppliedResource::unread(task.id().clone(), recorded));
     }
     let run = Run {
         task,

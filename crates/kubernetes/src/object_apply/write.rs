@@ -13,7 +13,6 @@ use crate::{
     FIELD_MANAGER, OWNER,
     api::{conflict_path::conflict_path, error::ApiError, error_classify},
     object::{
-        blocking_fields::is_within,
         fetch,
         field_ownership::Transfer,
         object_record::{ObjectRecord, PreparedWrite},
@@ -25,7 +24,7 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
-    model::state::Recorded,
+    model::{FieldPath, state::Recorded},
     retry::{self, RetryDecision},
     spans,
 };
@@ -78,7 +77,7 @@ pub(super) async fn write_and_record(
 pub(super) struct FilledBody<'a> {
     prepared: &'a PreparedWrite,
     /// The object with the values of its secret references, and the paths of these values.
-    filled: Option<(Value, Vec<&'a str>)>,
+    filled: Option<(Value, Vec<&'a FieldPath>)>,
 }
 
 impl<'a> FilledBody<'a> {
@@ -104,7 +103,7 @@ impl<'a> FilledBody<'a> {
 
 impl FilledBody<'_> {
     /// Returns the paths of the values.
-    fn paths(&self) -> Vec<&str> {
+    fn paths(&self) -> Vec<&FieldPath> {
         self.filled.iter().flat_map(|(_, paths)| paths).copied().collect()
     }
 }
@@ -113,7 +112,7 @@ impl FilledBody<'_> {
 /// drop.
 struct WrittenBody<'a> {
     body: Value,
-    secret: Vec<&'a str>,
+    secret: Vec<&'a FieldPath>,
 }
 
 impl Drop for WrittenBody<'_> {
@@ -238,7 +237,7 @@ async fn take_over(
     let asked = dry_run::send(&subject.cluster, of, &request, &task.planned.item.needs).await;
     let becomes = asked.map_err(|error| subject.refusal(&error))?.value;
     let ignored = &task.scope.ignore;
-    let is_ignored = |path: &str| ignored.iter().any(|ignored| is_within(path, ignored));
+    let is_ignored = |path: &FieldPath| ignored.iter().any(|ignored| path.is_within(ignored));
     let fields = Transfer::between(FIELD_MANAGER, &live, &becomes, is_ignored).claim;
     let claim = Claim {
         fields: &fields,

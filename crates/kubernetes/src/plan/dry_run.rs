@@ -121,7 +121,7 @@ pub(crate) struct RefusedDryRun {
 #[derive(Debug)]
 pub(crate) enum DryRunRefusal {
     /// Other managers own fields, and the policy is to stop. Each with path and owner.
-    Conflicts(Vec<(String, String)>),
+    Conflicts(Vec<(FieldPath, String)>),
     /// Any other error.
     Api(Box<RefusedDryRun>),
 }
@@ -191,7 +191,7 @@ pub(crate) async fn ask(
         }
         let ours_before = ownership.prior.is_some_and(|prior| {
             let prior = Value::Object(prior.clone());
-            FieldPath::new(&path).get(&prior).is_some()
+            path.get(&prior).is_some()
         });
         match ownership.policy {
             Conflicts::Restore | Conflicts::Write if ours_before => {}
@@ -240,13 +240,13 @@ fn conflict_owner(message: &str) -> String {
 
 /// Returns true if the HorizontalPodAutoscaler owns the field: it writes `replicas` in the scale subresource,
 /// as the controller manager.
-fn is_autoscaler(message: &str, path: &str) -> bool {
-    path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
+fn is_autoscaler(message: &str, path: &FieldPath) -> bool {
+    *path == "/spec/replicas" && message.contains("\"kube-controller-manager\" with subresource \"scale\"")
 }
 
 /// Removes the value at a path from an object; a missing value is not an error.
-pub(crate) fn remove(object: &mut Value, path: &str) {
-    if let Some((map, key)) = FieldPath::new(path).member(object) {
+pub(crate) fn remove(object: &mut Value, path: &FieldPath) {
+    if let Some((map, key)) = path.member(object) {
         map.shift_remove(&key);
     }
 }
@@ -296,16 +296,18 @@ mod tests {
         );
         let scaled = "conflict with \"kube-controller-manager\" with subresource \"scale\" using apps/v1";
         assert_eq!(conflict_owner(scaled), "kube-controller-manager (scale)");
-        assert!(is_autoscaler(scaled, "/spec/replicas") && !is_autoscaler(scaled, "/spec/paused"));
+        assert!(
+            is_autoscaler(scaled, &"/spec/replicas".into()) && !is_autoscaler(scaled, &"/spec/paused".into())
+        );
     }
 
     #[test]
     fn a_field_left_to_others_is_not_sent() {
         let mut object =
             json!({"spec": {"containers": [{"name": "web", "image": "x", "args": []}], "replicas": 1}});
-        remove(&mut object, "/spec/containers/name=web/image");
-        remove(&mut object, "/spec/replicas");
-        remove(&mut object, "/spec/nothing/there");
+        remove(&mut object, &"/spec/containers/name=web/image".into());
+        remove(&mut object, &"/spec/replicas".into());
+        remove(&mut object, &"/spec/nothing/there".into());
         assert_eq!(
             object,
             json!({"spec": {"containers": [{"name": "web", "args": []}]}})

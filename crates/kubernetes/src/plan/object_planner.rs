@@ -26,7 +26,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{
-        ClusterName, GroupKind, ResourceId,
+        ClusterName, FieldPath, GroupKind, ResourceId,
         plan::{Action, FieldChange, PodImpact, ResourcePlan, Validation},
         spec::RuntimeKind,
         state::{Recorded, RuntimeRecord},
@@ -80,8 +80,8 @@ pub(super) struct DraftPlan {
     pub changes: Vec<FieldChange>,
     pub truth: TrueValues,
     pub validated: Validation,
-    pub replace: Vec<String>,
-    pub ownership: Vec<String>,
+    pub replace: Vec<FieldPath>,
+    pub ownership: Vec<FieldPath>,
     pub data_loss: bool,
     pub pods: PodImpact,
     pub notes: Vec<String>,

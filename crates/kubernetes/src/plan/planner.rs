@@ -23,7 +23,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         masked_value, object_rules,
-        plan::{Action, ChangeOrigin, FieldChange, Validation},
+        plan::{Action, FieldChange, Validation},
         state::Recorded,
     },
 };
@@ -83,6 +83,7 @@ impl ObjectPlanner<'_> {
                     item.id, subject.cluster.api.name
                 ),
             )
+            .with_resource(&item.id)
             .hint(format!(
                 "if both names mean one cluster: call it `{from}` under `clusters` in konverge.yaml, as `{from}: {{context: …}}`"
             ))
@@ -184,12 +185,8 @@ impl ObjectPlanner<'_> {
         let (secrets, places) = (&self.runtime.secrets, &subject.places);
         let escaped = masked_value::escape_marks(live);
         draft.truth.before = Some(object_diff::mask_for_rules(&escaped, secrets, places));
-        draft.changes = vec![FieldChange {
-            path: String::new(),
-            from: Some(object_diff::mask_for_display(&escaped, secrets, places)),
-            to: None,
-            origin: ChangeOrigin::Change,
-        }];
+        let shown = object_diff::mask_for_display(&escaped, secrets, places);
+        draft.changes = vec![FieldChange::whole(Some(shown), None)];
         draft.validated = Validation::Server;
         if let Some(loss) = object_rules::data_loss(live) {
             draft.data_loss = true;

@@ -15,7 +15,10 @@ use crate::{
         secret_references::{self, KnownObject},
     },
 };
-use konverge_base::{error::UserError, model::GroupKind};
+use konverge_base::{
+    error::UserError,
+    model::{FieldPath, GroupKind},
+};
 use konverge_engine::runtime::{Item, StackScope};
 use konverge_secrets::{SecretPlaces, WrittenReferences, may_refer};
 
@@ -73,7 +76,7 @@ fn name_places(desired: &mut Map<String, Value>) {
 }
 
 /// Returns the paths with secret values that an object's annotation names.
-fn named_places(live: &Value) -> Vec<String> {
+fn named_places(live: &Value) -> Vec<FieldPath> {
     let named = object_ref::annotation(live, SECRET_PLACES);
     named
         .and_then(|paths| serde_json::from_str(paths).ok())

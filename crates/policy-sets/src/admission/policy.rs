@@ -167,8 +167,15 @@ mod tests {
         let spec = json!({"matchConstraints": {}, "validations": [{"expression": expression}]});
         let policy = AdmissionPolicy::load("p", &spec, &environment()).unwrap();
         for path in ["/image", "/images"] {
-            assert!(policy.mentions.may_read(RuntimeKind::Kubernetes, path), "{path}");
+            assert!(
+                policy.mentions.may_read(RuntimeKind::Kubernetes, &path.into()),
+                "{path}"
+            );
         }
-        assert!(!policy.mentions.may_read(RuntimeKind::Kubernetes, "/other"));
+        assert!(
+            !policy
+                .mentions
+                .may_read(RuntimeKind::Kubernetes, &"/other".into())
+        );
     }
 }

@@ -189,7 +189,7 @@ impl AdmissionRequest<'_> {
     /// Returns true if some labels of the object are known only after the apply.
     pub(crate) fn has_unknown_labels(&self) -> bool {
         let mut unknown = self.resource.unknown.iter();
-        unknown.any(|path| matches!(path.as_str(), "" | "/metadata") || path.starts_with("/metadata/labels"))
+        unknown.any(|path| matches!(path.as_str(), "" | "/metadata") || path.is_within("/metadata/labels"))
     }
 
     /// Returns true if the object is a Namespace.

@@ -290,7 +290,7 @@ fn labels_are_unknown_if_a_path_to_them_is() {
         ("/spec/template/metadata/labels", false),
     ] {
         let mut one = resource("v1:Service:shop:a", Action::Create, [None, Some(json!({}))]);
-        one.unknown = vec!["/spec/type".to_owned(), path.to_owned()];
+        one.unknown = vec!["/spec/type".into(), path.into()];
         let document = document(vec![one]);
         let requests = requests(&document, &Plurals::new());
         assert_eq!(requests[0].has_unknown_labels(), unknown, "{path}");

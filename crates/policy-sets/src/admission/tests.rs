@@ -123,7 +123,7 @@ fn who_selects_by_labels_does_not_know_a_resource_with_unknown_labels() {
         (&none, &none, "/spec/type", "p:b denies: m"),
     ] {
         let mut open = created(SERVICE);
-        open.unknown = vec![path.to_owned()];
+        open.unknown = vec![path.into()];
         let objects = [
             policy(&json!({"matchConstraints": of_policy})),
             binding(&json!({"matchResources": of_binding})),
@@ -131,7 +131,7 @@ fn who_selects_by_labels_does_not_know_a_resource_with_unknown_labels() {
         assert_eq!(said_of(&objects, open), [expected], "{path}");
     }
     let mut open = created(SERVICE);
-    open.unknown = vec!["/spec/type".to_owned()];
+    open.unknown = vec!["/spec/type".into()];
     let objects = [policy(&json!({"matchConstraints": by_label})), binding(&none)];
     assert!(said_of(&objects, open).is_empty());
 }

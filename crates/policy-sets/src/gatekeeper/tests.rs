@@ -122,7 +122,7 @@ fn who_selects_by_labels_does_not_know_a_resource_with_unknown_labels() {
         ),
     ] {
         let mut open = created(SERVICE);
-        open.unknown = vec![path.to_owned()];
+        open.unknown = vec![path.into()];
         let objects = [template(body), constraint("T", spec)];
         assert_eq!(said_of(&objects, open), [expected], "{path} {body}");
     }

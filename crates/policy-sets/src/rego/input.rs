@@ -243,9 +243,9 @@ fn named(resource: &DocumentResource) -> Map<String, Value> {
 }
 
 /// Sets `true` at a path. Lists become maps with the index as key, which rules read in the same way.
-fn mark(value: &mut Value, path: &str) {
+fn mark(value: &mut Value, path: &FieldPath) {
     let mut at = value;
-    for key in FieldPath::new(path).components() {
+    for key in path.components() {
         let Value::Object(map) = at else { return };
         at = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
     }
@@ -270,7 +270,7 @@ mod tests {
             kind: "ConfigMap".to_owned(),
             cluster: Some("prod".parse().unwrap()),
             action: Action::Replace,
-            replace: vec!["/data".to_owned()],
+            replace: vec!["/data".into()],
             data_loss: true,
             before: before.cloned(),
             after: after.cloned(),
@@ -281,14 +281,14 @@ mod tests {
                 (Some(&Value::Null), before),
             ]
             .map(|(from, to)| DocumentChange {
-                path: "/data/a~1b".to_owned(),
+                path: "/data/a~1b".into(),
                 from: from.cloned(),
                 to: to.cloned(),
                 origin: ChangeOrigin::Manager("kubectl".to_owned()),
             })
             .into(),
-            unknown: vec!["/status".to_owned()],
-            secret: vec!["/data/a".to_owned()],
+            unknown: vec!["/status".into()],
+            secret: vec!["/data/a".into()],
             known_before_write: true,
         };
         let small = json!({"kind": "ConfigMap"});
@@ -328,7 +328,7 @@ mod tests {
             after: Some(json!({"bucket": "logs"})),
             changes: Vec::new(),
             unknown: ["/arn", "/tags/a~1b", "/rule/0/id", "/rule/1/id"]
-                .map(str::to_owned)
+                .map(Into::into)
                 .into(),
             secret: Vec::new(),
             known_before_write: false,

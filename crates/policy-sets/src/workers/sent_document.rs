@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::PolicySet;
 use konverge_base::model::{
-    ClusterName, ResourceId,
+    ClusterName, FieldPath, ResourceId,
     other_names::OtherNames,
     plan::{Action, Basis, ChangeOrigin},
     plan_document::{DocumentChange, DocumentResource, DocumentStack, StackDocument},
@@ -73,19 +73,19 @@ struct SentResource<'a> {
     kind: Cow<'a, str>,
     cluster: Option<Cow<'a, ClusterName>>,
     action: Action,
-    replace: Cow<'a, [String]>,
+    replace: Cow<'a, [FieldPath]>,
     data_loss: bool,
     before: SentValue<'a>,
     after: SentValue<'a>,
     changes: Vec<SentChange<'a>>,
-    unknown: Cow<'a, [String]>,
-    secret: Cow<'a, [String]>,
+    unknown: Cow<'a, [FieldPath]>,
+    secret: Cow<'a, [FieldPath]>,
     known_before_write: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 struct SentChange<'a> {
-    path: Cow<'a, str>,
+    path: Cow<'a, FieldPath>,
     from: SentValue<'a>,
     to: SentValue<'a>,
     origin: Cow<'a, ChangeOrigin>,
@@ -233,17 +233,17 @@ mod tests {
                 kind: "ConfigMap".to_owned(),
                 cluster: Some("prod".parse().unwrap()),
                 action: Action::Update,
-                replace: vec!["data".to_owned()],
+                replace: vec!["data".into()],
                 data_loss: true,
                 before: before.cloned(),
                 after: after.cloned(),
                 changes,
-                unknown: vec!["a".to_owned()],
-                secret: vec!["b".to_owned()],
+                unknown: vec!["a".into()],
+                secret: vec!["b".into()],
                 known_before_write: true,
             };
         let change = |path: &str, from: Option<&Value>, to: Option<&Value>| DocumentChange {
-            path: path.to_owned(),
+            path: path.into(),
             from: from.cloned(),
             to: to.cloned(),
             origin: ChangeOrigin::Manager("kubectl".to_owned()),
@@ -305,7 +305,7 @@ mod tests {
         for look in &looks {
             for other in looks.iter().map(Some).chain([None]) {
                 let change = DocumentChange {
-                    path: String::new(),
+                    path: FieldPath::root(),
                     from: None,
                     to: Some(look.clone()),
                     origin: ChangeOrigin::Change,

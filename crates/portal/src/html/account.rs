@@ -30,16 +30,7 @@ pub fn account(person: &PortalPerson, roles: &[(&str, &str)], csrf: &str) -> Str
         }
         form.filter method="post" action="logout" { (token(csrf)) button type="submit" { "Sign out" } }
     };
-    Page {
-        title: "Account",
-        depth: 0,
-        place: site_path::ACCOUNT,
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Personal,
-        main,
-    }
-    .render()
+    Page::new("Account", site_path::ACCOUNT, PageMode::Personal, main).render()
 }
 
 /// Renders the page after signing out.
@@ -48,14 +39,5 @@ pub fn signed_out() -> String {
         p { "You are signed out of the portal. You may still be signed in at the login provider." }
         p { a href=(site_path::OVERVIEW) { "Sign in again" } }
     };
-    Page {
-        title: "Signed out",
-        depth: 0,
-        place: "",
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Served,
-        main,
-    }
-    .render()
+    Page::new("Signed out", "", PageMode::Served, main).render()
 }

@@ -21,16 +21,7 @@ pub fn audit(audit: &AuditDocument) -> String {
         @if audit.entries.is_empty() { p.empty { "No request is recorded." } }
         ul.rows { @for entry in &audit.entries { (self::entry(entry)) } }
     };
-    Page {
-        title: "Audit",
-        depth: 0,
-        place: site_path::AUDIT,
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Personal,
-        main,
-    }
-    .render()
+    Page::new("Audit", site_path::AUDIT, PageMode::Personal, main).render()
 }
 
 fn entry(entry: &AuditEntry) -> Markup {

@@ -40,13 +40,8 @@ pub fn difference(difference: &StateDifference) -> String {
         }
     };
     Page {
-        title: &title,
         depth: 2,
-        place: "",
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Served,
-        main,
+        ..Page::new(&title, "", PageMode::Served, main)
     }
     .render()
 }

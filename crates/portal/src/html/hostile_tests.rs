@@ -96,7 +96,7 @@ fn difference_seen() -> SeenDifference {
         stack: id(),
         resource: "v1:<b>:\"x:y".parse().unwrap(),
         action: Action::Update,
-        path: path.to_owned(),
+        path: path.into(),
         to: Some(json!({HOSTILE: HOSTILE})),
         from: Some(json!(HOSTILE)),
     };

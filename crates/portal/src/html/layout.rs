@@ -46,7 +46,20 @@ pub(super) struct Page<'a> {
     pub main: Markup,
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    /// Creates a page of the root folder. `place` is empty for a page that the navigation does not have.
+    pub(super) fn new(title: &'a str, place: &'a str, mode: PageMode, main: Markup) -> Self {
+        Self {
+            title,
+            depth: 0,
+            place,
+            refreshes: false,
+            with_search_data: false,
+            mode,
+            main,
+        }
+    }
+
     pub(super) fn render(&self) -> String {
         let root = "../".repeat(self.depth);
         let mut pages = vec![
@@ -114,13 +127,8 @@ pub fn failure(title: &str, message: &str, hints: &[String], depth: usize) -> St
         @for hint in hints { p { "hint: " (super::parts::prose(hint)) } }
     };
     Page {
-        title,
         depth,
-        place: "",
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Served,
-        main,
+        ..Page::new(title, "", PageMode::Served, main)
     }
     .render()
 }

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use super::{
     account::token,
     layout::{Page, PageMode},
-    parts::{code, lease, line, moment, prose, writer},
+    overview::freeze_notice,
+    parts::{code, lease, line, prose},
 };
 use crate::{OperationAnswer, Overview, PortalOperation, RequestOutcome, StackDetails, site_path};
 use konverge_report::escape;
@@ -41,13 +42,8 @@ pub fn operations(view: &StackDetails, csrf: Option<&str>) -> String {
         }
     };
     Page {
-        title: &format!("Operations on {id}"),
         depth: 2,
-        place: "",
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Personal,
-        main,
+        ..Page::new(&format!("Operations on {id}"), "", PageMode::Personal, main)
     }
     .render()
 }
@@ -88,13 +84,8 @@ pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
         None => PortalOperation::Freeze,
     };
     let main = html! {
-        @match &overview.freeze {
-            Some(freeze) => p.notice.freeze {
-                strong { "Applies are frozen" } " since " (moment(freeze.since)) " by " (writer(&freeze.writer, overview.forge.as_ref())) ": "
-                (prose(&freeze.reason))
-            },
-            None => p { "Applies are not frozen." },
-        }
+        (freeze_notice(overview))
+        @if overview.freeze.is_none() { p { "Applies are not frozen." } }
         p.facts { "Every apply reads the freeze before it touches a stack. A stack that is being applied ends as usual." }
         @match csrf {
             None => p.notice { "The freeze holds for all stacks. It needs the role `operator` for `**`." },
@@ -104,16 +95,7 @@ pub fn freeze(overview: &Overview, csrf: Option<&str>) -> String {
             },
         }
     };
-    Page {
-        title: "Freeze",
-        depth: 0,
-        place: site_path::FREEZE,
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Personal,
-        main,
-    }
-    .render()
+    Page::new("Freeze", site_path::FREEZE, PageMode::Personal, main).render()
 }
 
 /// Renders the result of a request, on a page `depth` folders below the root.
@@ -141,13 +123,8 @@ pub fn answered(answer: &OperationAnswer, depth: usize) -> String {
         }
     };
     Page {
-        title: answer.operation.words(),
         depth,
-        place: "",
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Personal,
-        main,
+        ..Page::new(answer.operation.words(), "", PageMode::Personal, main)
     }
     .render()
 }

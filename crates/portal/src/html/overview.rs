@@ -24,7 +24,7 @@ pub fn overview(
 ) -> String {
     let is_filtered = condition.is_some() || !text.trim().is_empty();
     let main = html! {
-        (freeze(overview))
+        (freeze_notice(overview))
         (notices(&overview.notices))
         (facts(total))
         (counts(total, condition))
@@ -41,18 +41,13 @@ pub fn overview(
         }
     };
     Page {
-        title: &overview.repository,
-        depth: 0,
-        place: site_path::OVERVIEW,
         refreshes: true,
-        with_search_data: false,
-        mode,
-        main,
+        ..Page::new(&overview.repository, site_path::OVERVIEW, mode, main)
     }
     .render()
 }
 
-fn freeze(overview: &Overview) -> Markup {
+pub(super) fn freeze_notice(overview: &Overview) -> Markup {
     html! {
         @if let Some(freeze) = &overview.freeze {
             p.notice.freeze {

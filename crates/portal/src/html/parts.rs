@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use konverge_forge::RepositoryPages;
-pub(super) use konverge_report::html::elements::{action, code, line, prose, text};
+pub(super) use konverge_report::html::elements::{action, code, diff_lines, line, prose};
 use konverge_report::time;
 
 use crate::{LeaseView, LookView, StackCondition, Writer, operation::shell_word};
@@ -118,20 +118,5 @@ pub(super) fn lease(lease: &LeaseView, stack: &str, forge: Option<&RepositoryPag
             "Another run takes it over after " (lease.term_seconds.as_secs()) " s without a renewal."
         }
         p { "If that run is dead: " (code(&format!("konverge state unlock {} --lease {} --reason TEXT", shell_word(stack), shell_word(&lease.id)))) }
-    }
-}
-
-/// Renders the lines of a difference.
-pub(super) fn diff_lines(lines: &[String]) -> Markup {
-    html! {
-        pre.diff tabindex="0" {
-            @for line in lines {
-                @match line.as_bytes().first() {
-                    Some(b'+') => ins { (text(line)) },
-                    Some(b'-') => del { (text(line)) },
-                    _ => span { (text(line)) },
-                }
-            }
-        }
     }
 }

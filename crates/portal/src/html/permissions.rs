@@ -31,16 +31,7 @@ pub fn permissions(
             }
         }
     };
-    Page {
-        title: "Who may do what",
-        depth: 0,
-        place: site_path::PERMISSIONS,
-        refreshes: false,
-        with_search_data: false,
-        mode,
-        main,
-    }
-    .render()
+    Page::new("Who may do what", site_path::PERMISSIONS, mode, main).render()
 }
 
 fn section(subject: PermissionSubject, permissions: &[&Permission]) -> Markup {

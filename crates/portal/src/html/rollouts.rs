@@ -23,13 +23,8 @@ pub fn rollouts(document: &RolloutsDocument, forge: Option<&RepositoryPages>, mo
         @for rollout in &document.rollouts { (section(rollout, forge)) }
     };
     Page {
-        title: "Rollouts",
-        depth: 0,
-        place: site_path::ROLLOUTS,
         refreshes: true,
-        with_search_data: false,
-        mode,
-        main,
+        ..Page::new("Rollouts", site_path::ROLLOUTS, mode, main)
     }
     .render()
 }

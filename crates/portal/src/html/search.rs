@@ -54,13 +54,8 @@ pub fn search(index: &SearchIndex, mode: PageMode, text: &str, result: Option<&S
         }
     };
     Page {
-        title: "Search",
-        depth: 0,
-        place: site_path::SEARCH,
-        refreshes: false,
         with_search_data: mode == PageMode::Static,
-        mode,
-        main,
+        ..Page::new("Search", site_path::SEARCH, mode, main)
     }
     .render()
 }
@@ -105,13 +100,8 @@ fn listing(index: &SearchIndex, title: &str, names: &BTreeMap<String, Vec<usize>
         }
     };
     Page {
-        title,
         depth: 1,
-        place: "",
-        refreshes: false,
-        with_search_data: false,
-        mode: PageMode::Served,
-        main,
+        ..Page::new(title, "", PageMode::Served, main)
     }
     .render()
 }

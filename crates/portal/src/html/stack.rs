@@ -79,13 +79,9 @@ pub fn stack(page: &StackPage<'_>) -> String {
         (history(page))
     };
     Page {
-        title: id,
         depth: 2,
-        place: "",
         refreshes: true,
-        with_search_data: false,
-        mode: page.mode,
-        main,
+        ..Page::new(id, "", page.mode, main)
     }
     .render()
 }
@@ -149,7 +145,7 @@ fn changes(difference: &SeenDifference) -> Markup {
             @let lines = diff::recorded(units, DiffContext::Tree(AROUND));
             article.resource {
                 p { @if let Some(first) = units.first() { (action(first.action)) } " " span.name { (line(id.as_str())) } }
-                @if !lines.is_empty() { (diff_lines(&lines)) }
+                (diff_lines(&lines))
             }
         }
         @if difference.more > 0 {

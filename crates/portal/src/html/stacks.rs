@@ -23,13 +23,13 @@ pub fn stacks(overview: &Overview, order: StackOrder, mode: PageMode) -> String 
         }
     };
     Page {
-        title: "Stacks by project and environment",
-        depth: 0,
-        place: site_path::PROJECTS,
         refreshes: true,
-        with_search_data: false,
-        mode,
-        main,
+        ..Page::new(
+            "Stacks by project and environment",
+            site_path::PROJECTS,
+            mode,
+            main,
+        )
     }
     .render()
 }

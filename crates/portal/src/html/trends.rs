@@ -76,13 +76,8 @@ pub fn trends(trends: &Trends, mode: PageMode) -> String {
         }
     };
     Page {
-        title: "Trends",
-        depth: 0,
-        place: site_path::TRENDS,
         refreshes: true,
-        with_search_data: false,
-        mode,
-        main,
+        ..Page::new("Trends", site_path::TRENDS, mode, main)
     }
     .render()
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
+    fmt::{self, Write as _},
 };
 
 use serde::Serialize;
@@ -43,6 +43,12 @@ pub enum NodeKind {
     File,
     /// A folder whose files may be read during evaluation.
     Data,
+}
+
+impl fmt::Display for NodeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// An edge of the graph.
@@ -256,13 +262,7 @@ impl GraphExport {
 
 impl ExportNode {
     fn key(&self) -> String {
-        let kind = match self.kind {
-            NodeKind::Stack => "stack",
-            NodeKind::Package => "package",
-            NodeKind::File => "file",
-            NodeKind::Data => "data",
-        };
-        format!("{kind}:{}", self.path)
+        format!("{}:{}", self.kind, self.path)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
                 @else { "merging takes back what others changed: " }
                 (code(&diff::dotted(&change.path)))
                 @if let Some((from, to)) = yaml_text::short_values(change.from.as_ref(), change.to.as_ref()) {
-                    " " (side(from.as_deref())) " → " (side(to.as_deref()))
+                    " " (value_or(from.as_deref(), "absent")) " → " (value_or(to.as_deref(), "absent"))
                 }
                 " of " (short_title(resource)) " in " (code(stack.as_str()))
             }
@@ -43,7 +43,8 @@ pub(super) fn alerts(input: &CommentInput<'_>, view: &PlanView<'_>) -> Markup {
         @for change in input.power {
             li.replace {
                 "this merge changes what grants permissions in " (code(change.file())) ": " (code(&change.key))
-                " from " (setting(change.from.as_deref())) " to " (setting(change.to.as_deref()))
+                " from " (value_or(change.from.as_deref(), "not set"))
+                " to " (value_or(change.to.as_deref(), "not set"))
             }
         }
         @if view.stacks.iter().any(|stack| stack.plan.basis == Basis::Spec && !stack.own.is_empty()) {
@@ -114,7 +115,7 @@ fn grave_changes(view: &PlanView<'_>) -> Markup {
         @for (stack, resource) in grave {
             @let style = if resource.data_loss { Action::Delete } else { resource.action };
             li class=(class(style)) {
-                (labels::action_word(resource.action)) " " (short_title(resource)) " in " (code(stack.plan.id.as_str()))
+                (resource.action.word()) " " (short_title(resource)) " in " (code(stack.plan.id.as_str()))
                 (fields(", forced by ", &resource.replace))
                 @if resource.data_loss {
                     ": permanently deletes data or releases an address"
@@ -158,16 +159,10 @@ fn short_title(resource: &ResourcePlan) -> Markup {
     code(&labels::Title::with_runtime(&resource.id, resource.runtime).short())
 }
 
-fn side(value: Option<&str>) -> Markup {
+/// Returns a value, or the words for its absence.
+fn value_or(value: Option<&str>, absent: &str) -> Markup {
     match value {
         Some(value) => code(value),
-        None => line("absent"),
-    }
-}
-
-fn setting(value: Option<&str>) -> Markup {
-    match value {
-        Some(value) => code(value),
-        None => line("not set"),
+        None => line(absent),
     }
 }

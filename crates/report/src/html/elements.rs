@@ -4,7 +4,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::{diff, escape, labels};
-use konverge_base::model::plan::Action;
+use konverge_base::model::{FieldPath, plan::Action};
 
 /// Returns text from outside, with hidden characters made visible and with its line breaks.
 pub fn text(text: &str) -> Markup {
@@ -37,8 +37,8 @@ pub fn codes<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> Markup 
 }
 
 /// Returns paths after a text; empty if there are no paths.
-pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
-    let paths: Vec<_> = paths.iter().map(|path| diff::dotted(path)).collect();
+pub(super) fn fields(before: &str, paths: &[FieldPath]) -> Markup {
+    let paths: Vec<_> = paths.iter().map(diff::dotted).collect();
     html! {
         @if !paths.is_empty() {
             (before) (codes(paths.iter().map(String::as_str), ", "))
@@ -46,9 +46,26 @@ pub(super) fn fields(before: &str, paths: &[String]) -> Markup {
     }
 }
 
+/// Returns the lines of a difference, colored by their signs; nothing if there are no lines.
+pub fn diff_lines(lines: &[String]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            pre.diff tabindex="0" {
+                @for line in lines {
+                    @match line.as_bytes().first() {
+                        Some(b'+') => ins { (text(line)) },
+                        Some(b'-') => del { (text(line)) },
+                        _ => span { (text(line)) },
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Returns the sign and the word of an action.
 pub fn action(action: Action) -> Markup {
-    html! { span.badge.(class(action)) { (labels::sign(action)) " " (labels::action_word(action)) } }
+    html! { span.badge.(class(action)) { (labels::sign(action)) " " (action.word()) } }
 }
 
 /// Returns the CSS class of an action.

@@ -125,9 +125,7 @@ fn count_actions(view: &PlanView<'_>) -> impl Iterator<Item = Action> {
 
 /// Returns the search and the filters. They are hidden until the script of the page runs.
 fn tools(view: &PlanView<'_>) -> Markup {
-    let filter = |key: &str, label: &str| {
-        html! { label { input type="checkbox" data-filter=(key); " " (label) } }
-    };
+    let filter = |key: &str| html! { label { input type="checkbox" data-filter=(key); " " (key) } };
     let is_dangerous = view.stacks.iter().any(|stack| stacks::is_dangerous(&stack.own));
     html! {
         div.tools hidden {
@@ -137,10 +135,10 @@ fn tools(view: &PlanView<'_>) -> Markup {
             }
             div.filters {
                 @for action in count_actions(view) {
-                    (filter(&stacks::filter_key(action), labels::action_word(action)))
+                    (filter(action.word()))
                 }
-                @if view.failed > 0 { (filter(stacks::FAILED, stacks::FAILED)) }
-                @if is_dangerous { (filter(stacks::DANGEROUS, stacks::DANGEROUS)) }
+                @if view.failed > 0 { (filter(stacks::FAILED)) }
+                @if is_dangerous { (filter(stacks::DANGEROUS)) }
             }
             button #all type="button" { "Open all" }
             p #found role="status" {}
@@ -160,9 +158,9 @@ fn last_push(input: &CommentInput<'_>) -> Markup {
             ul {
                 @for change in &changes {
                     li {
-                        (change.word()) ": " (labels::action_word(change.action())) " " (code(change.resource.as_str()))
+                        (change.word()) ": " (change.action().word()) " " (code(change.resource.as_str()))
                         " in " (code(change.stack.as_str()))
-                        @if let Some(before) = change.other_action() { " (was: " (labels::action_word(before)) ")" }
+                        @if let Some(before) = change.other_action() { " (was: " (before.word()) ")" }
                         @for (index, field) in change.fields.iter().enumerate() {
                             @if index == 0 { ": " } @else { ", " }
                             (code(&field.is))

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::elements::{action, code, codes, fields, line, prose};
+use super::elements::{action, code, codes, diff_lines, fields, line, prose};
 use crate::{
     diff,
     equal_changes::EqualChange,
@@ -11,7 +11,7 @@ use crate::{
 };
 use konverge_base::model::{
     affected::AffectedStack,
-    plan::{Action, Basis, ResourcePlan},
+    plan::{Basis, ResourcePlan},
 };
 
 /// The filter for stacks that failed.
@@ -23,11 +23,6 @@ pub(super) const DANGEROUS: &str = "dangerous";
 /// The maximum number of reasons that are shown for a stack.
 const REASONS: usize = 20;
 
-/// Returns the word for an action in the filters.
-pub(super) fn filter_key(action: Action) -> String {
-    labels::action_word(action).replace(' ', "-")
-}
-
 /// Returns true if a change deletes or replaces a resource, or may have to.
 pub(super) fn is_dangerous(resources: &[&ResourcePlan]) -> bool {
     let is = |resource: &&ResourcePlan| labels::is_grave(resource) || !resource.immutable.is_empty();
@@ -36,14 +31,11 @@ pub(super) fn is_dangerous(resources: &[&ResourcePlan]) -> bool {
 
 /// Returns the filters under which an item is shown.
 fn filter_keys(resources: &[&ResourcePlan], failed: bool) -> String {
-    let mut keys: Vec<_> = resources
-        .iter()
-        .map(|resource| filter_key(resource.action))
-        .collect();
-    keys.extend(is_dangerous(resources).then(|| DANGEROUS.to_owned()));
+    let mut keys: Vec<_> = resources.iter().map(|resource| resource.action.word()).collect();
+    keys.extend(is_dangerous(resources).then_some(DANGEROUS));
     keys.sort_unstable();
     keys.dedup();
-    keys.extend(failed.then(|| FAILED.to_owned()));
+    keys.extend(failed.then_some(FAILED));
     keys.join(" ")
 }
 
@@ -156,7 +148,7 @@ fn stack_item(stack: &StackView<'_>, open: bool) -> Markup {
                 @match group {
                     Some(index) => {
                         p.same {
-                            (labels::action_word(resource.action)) " " (code(&full_title(resource))) ": "
+                            (resource.action.word()) " " (code(&full_title(resource))) ": "
                             a href={ "#group-" (index) } { "see \"Same change\"" }
                         }
                         (drift_of(resource))
@@ -235,22 +227,6 @@ fn drift_of(resource: &ResourcePlan) -> Markup {
         @if !drift.is_empty() {
             p.note { "Already different on the cluster, not from this pull request:" }
             (diff_lines(&diff::from_live(&drift, "Spec")))
-        }
-    }
-}
-
-fn diff_lines(lines: &[String]) -> Markup {
-    html! {
-        @if !lines.is_empty() {
-            pre.diff tabindex="0" {
-                @for text in lines {
-                    @match text.as_bytes().first() {
-                        Some(b'+') => ins { (super::elements::text(text)) },
-                        Some(b'-') => del { (super::elements::text(text)) },
-                        _ => span { (super::elements::text(text)) },
-                    }
-                }
-            }
         }
     }
 }

@@ -17,6 +17,7 @@ use konverge_base::{
         StackId,
         plan::{Action, Basis, FieldChange, ResourcePlan},
         policy_finding::Enforcement,
+        text::first_few,
     },
 };
 
@@ -251,7 +252,7 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
             .collect();
         format!(", forced by {}", paths.join(", "))
     };
-    let word = labels::action_word(resource.action);
+    let word = resource.action.word();
     Alert {
         kind,
         line: format!("{word} {} in {stack}{why}{loss}", escape::code(&title.short())),
@@ -324,21 +325,11 @@ fn not_validated(view: &PlanView<'_>) -> Vec<Alert> {
     }
     let open = view.unchecked();
     if !open.is_empty() {
-        let named = open.iter().take(NAMED);
-        let named: Vec<_> = named
-            .map(|(stack, title)| {
-                format!(
-                    "{} in {}",
-                    escape::code(&title.short()),
-                    escape::code(stack.as_str())
-                )
-            })
-            .collect();
-        let more = match open.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let line = format!("{}{}{more}", labels::UNCHECKED, named.join(", "));
+        let named = open.iter().map(|(stack, title)| {
+            let title = escape::code(&title.short());
+            format!("{title} in {}", escape::code(stack.as_str()))
+        });
+        let line = format!("{}{}", labels::UNCHECKED, first_few(named, NAMED));
         alerts.push(alert(line, 1));
     }
     alerts

@@ -10,36 +10,34 @@ use konverge_base::model::{
     comment_marker::CommentMarker,
 };
 
-/// Renders headline, failures, table and footer in at most `budget` bytes. If not everything fits, failures are dropped
-/// last.
-pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
-    let mut page = BoundedWriter::new(budget.max(4096));
+/// Returns the number of stacks with each result that occurs.
+pub fn result_counts(report: &ApplyReport) -> Vec<String> {
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
-    let mut parts = Vec::new();
-    for (result, word) in [
+    let words = [
         (StackResult::Applied, "applied"),
         (StackResult::Unchanged, "unchanged"),
         (StackResult::Waiting, "waiting"),
         (StackResult::Failed, "failed"),
         (StackResult::Stopped, "stopped"),
         (StackResult::HeldBack, "skipped"),
-    ] {
-        if count(result) > 0 {
-            parts.push(format!("{} {word}", count(result)));
-        }
-    }
+    ];
+    let counted = words.map(|(result, word)| (count(result), word)).into_iter();
+    counted
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect()
+}
+
+/// Renders headline, failures, table and footer in at most `budget` bytes. If not everything fits, failures are dropped
+/// last.
+pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarker>, budget: usize) -> String {
+    let mut page = BoundedWriter::new(budget.max(4096));
+    let mut parts = result_counts(report);
     if parts.is_empty() {
         parts.push("nothing to do".to_owned());
     }
-    let marker = marker.map_or(String::new(), |m| format!("{}\n", m.line()));
-    let head = run
-        .head
-        .as_ref()
-        .map_or(String::new(), |h| format!("head `{}`\n\n", h.short()));
-    page.try_push(&format!(
-        "{marker}### Konverge apply: {}\n\n{head}",
-        parts.join(" · ")
-    ));
+    let title = format!("Konverge apply: {}", parts.join(" · "));
+    page.try_push(&heading(&title, run, marker));
     let footer = footer(run);
     let _ = page.reserve(footer.len() + 160);
     let mut omitted = unfinished_stacks::push(&mut page, report);
@@ -124,6 +122,14 @@ fn row(stack: &StackOutcome) -> String {
         "| {} | {result} | {changed} | {serial} | {plan} | {grounds} |\n",
         escape::cell(stack.id.as_str())
     )
+}
+
+/// Renders the first lines of a comment: its marker, its title and the head.
+pub(super) fn heading(title: &str, run: &RunInfo, marker: Option<&CommentMarker>) -> String {
+    let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
+    let head = run.head.as_ref();
+    let head = head.map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
+    format!("{marker}### {title}\n\n{head}")
 }
 
 pub(super) fn footer(run: &RunInfo) -> String {

@@ -5,11 +5,15 @@ use super::fill::{Block, Form, Omitted, Rank, Section, Text};
 use crate::{
     danger::Danger,
     diff,
-    equal_changes::{ChangeGroup, EqualChange, first_few},
+    equal_changes::{ChangeGroup, EqualChange},
     escape, labels,
     view_model::{PlanView, StackView, lifecycle},
 };
-use konverge_base::model::plan::{Action, ResourcePlan};
+use konverge_base::model::{
+    FieldPath,
+    plan::{Action, ResourcePlan},
+    text::first_few,
+};
 
 /// The number of stacks that a group lists if it does not list all.
 const FEW: usize = 5;
@@ -76,19 +80,13 @@ fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'
         .min();
     let cause = cause.map_or(String::new(), |cause| format!("By {cause}\n\n"));
     let names = move |shown: usize| {
-        let names: Vec<String> = group.stacks.iter().map(ToString::to_string).collect();
-        Text {
-            text: format!("{cause}{}\n\n", first_few(&names, shown, escape::code)),
-            lines: 0,
-        }
+        let names = group.stacks.iter().map(|id| escape::code(id.as_str()));
+        Text::uncounted(format!("{cause}{}\n\n", first_few(names, shown)))
     };
     let few_names = names.clone();
     let few = Form::new(rank.unwrap_or(Rank::Harmless), move || few_names(FEW));
     if n > INLINE {
-        return Block {
-            hidden: Omitted::lines(FEW),
-            forms: vec![few],
-        };
+        return Block::new(Omitted::lines(FEW), few);
     }
     let all = Form::new(Rank::Background, move || names(usize::MAX));
     Block {
@@ -101,19 +99,16 @@ fn group_names<'v>(group: &'v ChangeGroup<'v>, cause: Option<String>) -> Block<'
 fn all_names<'v>(group: &'v ChangeGroup<'v>) -> Block<'v> {
     let all = move || {
         let names: Vec<_> = group.stacks.iter().map(|id| escape::code(id.as_str())).collect();
-        Text {
-            text: format!(
-                "<details><summary>All {} stacks</summary>\n\n{}\n\n</details>\n\n",
-                group.stacks.len(),
-                names.join(", ")
-            ),
-            lines: 0,
-        }
+        Text::uncounted(format!(
+            "<details><summary>All {} stacks</summary>\n\n{}\n\n</details>\n\n",
+            group.stacks.len(),
+            names.join(", ")
+        ))
     };
-    Block {
-        hidden: Omitted::lines(group.stacks.len().saturating_sub(FEW)),
-        forms: vec![Form::new(Rank::Background, all)],
-    }
+    Block::new(
+        Omitted::lines(group.stacks.len().saturating_sub(FEW)),
+        Form::new(Rank::Background, all),
+    )
 }
 
 fn group_block<'v>(change: &'v EqualChange<'v>) -> Block<'v> {
@@ -121,7 +116,9 @@ fn group_block<'v>(change: &'v EqualChange<'v>) -> Block<'v> {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let kind = title.kind_label();
     let title = move |shown: usize, code: fn(&str) -> String| {
-        format!("{} {}", code(&kind), first_few(&change.names(), shown, code))
+        let names = change.names();
+        let names = names.iter().map(|name| code(name));
+        format!("{} {}", code(&kind), first_few(names, shown))
     };
     resource_forms(resource, change.resources.len(), title)
 }
@@ -154,13 +151,13 @@ fn kept_block<'v>(kept: usize) -> Block<'v> {
         let objects = labels::plural(kept, "object");
         format!("- {objects} taken over as they run: only the owner annotation is added\n\n").into()
     };
-    Block {
-        hidden: Omitted {
+    Block::new(
+        Omitted {
             resources: kept,
             ..Omitted::default()
         },
-        forms: vec![Form::new(Rank::Harmless, line)],
-    }
+        Form::new(Rank::Harmless, line),
+    )
 }
 
 /// Returns the line of a change that is shown above as an equal change of several stacks.
@@ -169,15 +166,12 @@ fn grouped_block(resource: &ResourcePlan) -> Block<'_> {
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
         let text = format!(
             "- {} {}: see \"Same change\" above\n\n",
-            labels::action_word(resource.action),
+            resource.action.word(),
             escape::code(&title.short())
         );
-        Text { text, lines: 0 }
+        Text::uncounted(text)
     };
-    Block {
-        hidden: Omitted::default(),
-        forms: vec![Form::new(Rank::Background, line)],
-    }
+    Block::new(Omitted::default(), Form::new(Rank::Background, line))
 }
 
 /// Returns the forms of a change that is shown for `count` resources. `title` formats the title with at most that many
@@ -243,14 +237,15 @@ fn rank_of_line(resource: &ResourcePlan) -> Rank {
 
 /// Returns a change as a line: ``- update `apps/v1 Deployment web/api`: `spec.replicas` ``.
 fn line(resource: &ResourcePlan, title: &str) -> String {
-    let whole = resource.changes.iter().any(|change| change.path.is_empty());
+    let whole = resource.changes.iter().any(|change| change.path.is_root());
     let paths = if whole { Vec::new() } else { diff::paths(resource) };
     let paths = if paths.is_empty() {
         String::new()
     } else {
-        format!(": {}", first_few(&paths, PATHS, escape::code))
+        let paths = paths.iter().map(|path| escape::code(path));
+        format!(": {}", first_few(paths, PATHS))
     };
-    format!("- {} {title}{paths}\n\n", labels::action_word(resource.action))
+    format!("- {} {title}{paths}\n\n", resource.action.word())
 }
 
 /// Returns a fold with a whole resource that is created or deleted.
@@ -258,7 +253,7 @@ fn whole(resource: &ResourcePlan, title: &str) -> Text {
     let text = format!(
         "<details><summary>{} {} {title}</summary>\n\n{}</details>\n\n",
         labels::sign(resource.action),
-        labels::action_word(resource.action),
+        resource.action.word(),
         body(resource, Detail::Tree).text
     );
     Text { text, lines: 1 }
@@ -270,7 +265,7 @@ pub(super) fn resource_block(resource: &ResourcePlan, title: &str, detail: Detai
     let text = format!(
         "#### {} {} {title}\n\n{}",
         labels::sign(resource.action),
-        labels::action_word(resource.action),
+        resource.action.word(),
         body.text
     );
     Text { text, ..body }
@@ -292,10 +287,11 @@ fn body(resource: &ResourcePlan, detail: Detail) -> Text {
             }
         }
         None => {
-            let whole = resource.changes.iter().any(|change| change.path.is_empty());
+            let whole = resource.changes.iter().any(|change| change.path.is_root());
             let paths = diff::paths(resource);
             if !paths.is_empty() && !whole {
-                text.push_str(&first_few(&paths, PATHS, escape::code));
+                let paths = paths.iter().map(|path| escape::code(path));
+                text.push_str(&first_few(paths, PATHS));
                 text.push_str("\n\n");
             }
         }
@@ -311,7 +307,7 @@ fn notes(resource: &ResourcePlan) -> Vec<String> {
             "**permanently deletes data or releases an address**{loss}"
         ));
     }
-    let paths = |paths: &[String]| {
+    let paths = |paths: &[FieldPath]| {
         let paths: Vec<_> = paths.iter().map(|p| escape::code(&diff::dotted(p))).collect();
         paths.join(", ")
     };

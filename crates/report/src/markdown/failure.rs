@@ -1,6 +1,6 @@
 //! The report of a failed run: the error, and the data about the run.
 
-use super::apply_result::footer;
+use super::apply_result::{footer, heading};
 use crate::{RunInfo, escape};
 use konverge_base::{
     error::UserError,
@@ -43,11 +43,6 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
         ),
         Failed::Run => ("Konverge: failed", "This run has no result."),
     };
-    let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
-    let head = run
-        .head
-        .as_ref()
-        .map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
     let mut lines: Vec<_> = escape::lines(&failure.message)
         .take(LINES)
         .map(|line| truncate(&line, LINE).into_owned())
@@ -60,7 +55,8 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
         lines.push(format!("at {}", escape::line(&place.to_string())));
     }
     let fence = escape::fence_for(&lines.join("\n"));
-    let mut text = format!("{marker}### {title}\n\n{head}> [!CAUTION]\n> {known}\n>\n> {fence}text\n");
+    let heading = heading(title, run, marker);
+    let mut text = format!("{heading}> [!CAUTION]\n> {known}\n>\n> {fence}text\n");
     for line in lines {
         text.push_str(&format!("> {line}\n"));
     }

@@ -76,6 +76,13 @@ pub(super) struct Text {
     pub lines: usize,
 }
 
+impl Text {
+    /// Creates a text whose lines do not count, because no reader needs them at once.
+    pub(super) fn uncounted(text: String) -> Self {
+        Self { text, lines: 0 }
+    }
+}
+
 impl From<String> for Text {
     fn from(text: String) -> Self {
         Self { text, lines: 1 }
@@ -113,6 +120,13 @@ pub(super) struct Block<'a> {
     /// The forms in which the block can be shown, from the shortest to the longest. A later form never leaves out more
     /// than an earlier one.
     pub forms: Vec<Form<'a>>,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn new(hidden: Omitted, form: Form<'a>) -> Self {
+        let forms = vec![form];
+        Self { hidden, forms }
+    }
 }
 
 /// Blocks under a title. The title is shown only if one of the blocks is.

@@ -12,6 +12,7 @@ use konverge_base::model::{
     StackId,
     plan::ResourcePlan,
     policy_finding::{Enforcement, PolicyFinding},
+    text::first_few,
 };
 
 /// The page that shows the text.
@@ -32,14 +33,8 @@ pub(super) fn why<'v>(input: &'v CommentInput<'v>) -> Option<Section<'v>> {
     let graph = || mermaid::why(input.affected, mermaid::NODES);
     if graph().is_some() {
         let title = "Why these stacks: from the changed files to the stacks".to_owned();
-        let drawing = move || Text {
-            text: format!("```mermaid\n{}```\n\n", graph().unwrap_or_default()),
-            lines: 0,
-        };
-        let block = Block {
-            hidden: Omitted::lines(1),
-            forms: vec![Form::new(Rank::Background, drawing)],
-        };
+        let drawing = move || Text::uncounted(format!("```mermaid\n{}```\n\n", graph().unwrap_or_default()));
+        let block = Block::new(Omitted::lines(1), Form::new(Rank::Background, drawing));
         return Some(Section::closed(title, vec![block]));
     }
     if input.affected.stacks.len() <= mermaid::NODES / 4 {
@@ -73,15 +68,12 @@ pub(super) fn why<'v>(input: &'v CommentInput<'v>) -> Option<Section<'v>> {
             0 => String::new(),
             more => format!("- and {}\n", labels::plural(more, "more file")),
         };
-        Text {
-            text: format!("{lines}{more}\n"),
-            lines: 0,
-        }
+        Text::uncounted(format!("{lines}{more}\n"))
     };
-    let block = Block {
-        hidden: Omitted::lines(all),
-        forms: vec![Form::new(Rank::Beside, list).without(Omitted::lines(more))],
-    };
+    let block = Block::new(
+        Omitted::lines(all),
+        Form::new(Rank::Beside, list).without(Omitted::lines(more)),
+    );
     Some(Section::closed("Why these stacks".to_owned(), vec![block]))
 }
 
@@ -175,10 +167,7 @@ fn finding_block(finding: &PolicyFinding) -> Block<'_> {
         );
         row.into()
     };
-    Block {
-        hidden: Omitted::lines(1),
-        forms: vec![Form::new(Rank::Beside, row)],
-    }
+    Block::new(Omitted::lines(1), Form::new(Rank::Beside, row))
 }
 
 /// Returns a note with the location of the full page, for the end of the summary.
@@ -330,19 +319,8 @@ fn merging_denied(denied: &[&PolicyFinding]) -> String {
     let Some(stacks) = stacks else {
         return "**Merging** applies nothing until the policies below are satisfied.".to_owned();
     };
-    let names: Vec<_> = stacks
-        .iter()
-        .take(DENIED)
-        .map(|id| escape::code(id.as_str()))
-        .collect();
-    let more = match stacks.len().saturating_sub(DENIED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "**Merging**: {}{more} will not be applied until the policies below are satisfied.",
-        names.join(", ")
-    )
+    let names = first_few(stacks.iter().map(|id| escape::code(id.as_str())), DENIED);
+    format!("**Merging**: {names} will not be applied until the policies below are satisfied.")
 }
 
 /// Returns the effect of a merge that does not apply the whole plan.

@@ -7,6 +7,7 @@ use crate::{
     escape, labels,
     last_push::{EditedField, PushedChange, changes},
 };
+use konverge_base::model::text::first_few;
 
 /// The maximum number of fields in a line.
 const FIELDS: usize = 3;
@@ -70,24 +71,19 @@ fn verdict(changes: &[PushedChange<'_>], incomparable: usize) -> String {
 /// Returns one line for a resource: ``edited: update `Deployment web/api` in `shop/dev`: `spec.replicas = 3` (was
 /// `2`)``.
 fn line(change: &PushedChange<'_>) -> String {
-    let fields: Vec<_> = change.fields.iter().take(FIELDS).map(field).collect();
-    let more = match change.fields.len().saturating_sub(FIELDS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let fields = if fields.is_empty() {
+    let fields = if change.fields.is_empty() {
         String::new()
     } else {
-        format!(": {}{more}", fields.join(", "))
+        format!(": {}", first_few(change.fields.iter().map(field), FIELDS))
     };
     let before = match change.other_action() {
-        Some(before) => format!(" (was: {})", labels::action_word(before)),
+        Some(before) => format!(" (was: {})", before.word()),
         None => String::new(),
     };
     format!(
         "{}: {} {} in {}{before}{fields}",
         change.word(),
-        labels::action_word(change.action()),
+        change.action().word(),
         escape::code(&labels::Title::from_id(change.resource).short()),
         escape::code(change.stack.as_str())
     )

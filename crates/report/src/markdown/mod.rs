@@ -22,7 +22,7 @@ mod stack_test_comment;
 mod table;
 mod unfinished_stacks;
 
-pub use apply_result::{newer, outcome};
+pub use apply_result::{newer, outcome, result_counts};
 pub use drift_summary::{DriftRound, drift_round};
 pub use failure::{Failed, failure, nothing_to_do};
 pub use fill::Omitted;

@@ -2,7 +2,10 @@
 //! comment shows them.
 
 use crate::{CommentInput, bounded_part::BoundedPart, escape, labels};
-use konverge_base::model::permission_changes::{CODEOWNERS, PowerChange};
+use konverge_base::model::{
+    permission_changes::{CODEOWNERS, PowerChange},
+    text::first_few,
+};
 
 /// The maximum number of stacks in a row.
 const STACKS: usize = 5;
@@ -107,14 +110,7 @@ fn row(change: &PowerChange) -> String {
     let stacks = match &change.stacks {
         None => "all".to_owned(),
         Some(stacks) if stacks.is_empty() => "none yet".to_owned(),
-        Some(stacks) => {
-            let named: Vec<_> = stacks.iter().take(STACKS).map(|id| cut(id.as_str(), 0)).collect();
-            let more = match stacks.len().saturating_sub(STACKS) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            format!("{}{more}", named.join(", "))
-        }
+        Some(stacks) => first_few(stacks.iter().map(|id| cut(id.as_str(), 0)), STACKS),
     };
     format!(
         "| {} | {} | {} | {stacks} |\n",

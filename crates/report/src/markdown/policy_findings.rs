@@ -76,10 +76,10 @@ fn rule_block<'v>(
         block.push('\n');
         block.into()
     };
-    Block {
-        hidden: Omitted::lines(all),
-        forms: vec![Form::new(rank, rows).without(Omitted::lines(hidden))],
-    }
+    Block::new(
+        Omitted::lines(all),
+        Form::new(rank, rows).without(Omitted::lines(hidden)),
+    )
 }
 
 /// Returns the counts of the findings: `2 denied, 1 undecided`.

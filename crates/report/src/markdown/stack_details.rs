@@ -242,7 +242,7 @@ pub fn unreviewed(
         let mut shown = resource.clone();
         shown
             .changes
-            .retain(|c| own.iter().any(|unit| unit.path == c.path || unit.path.is_empty()));
+            .retain(|c| own.iter().any(|unit| unit.path == c.path || unit.path.is_root()));
         (!own.is_empty()).then(|| difference(&shown))
     });
     issue(&head, unseen, &footer, budget)
@@ -278,11 +278,7 @@ fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
     lines.extend(diff::drift(resource, diff::DiffContext::Tree(3)));
-    let title = format!(
-        "{} {}",
-        labels::action_word(resource.action),
-        escape::code(&title.full())
-    );
+    let title = format!("{} {}", resource.action.word(), escape::code(&title.full()));
     resource_text(&title, &lines, resource)
 }
 

@@ -1,6 +1,9 @@
 //! The results of stack tests as Markdown, for the comment on a pull request and the job summary.
 
-use super::{apply_result::footer, bounded_writer::BoundedWriter};
+use super::{
+    apply_result::{footer, heading},
+    bounded_writer::BoundedWriter,
+};
 use crate::{RunInfo, escape, labels, stack_test_results::failure_lines};
 use konverge_base::{
     error::UserError,
@@ -70,13 +73,8 @@ pub fn stack_tests(
     budget: usize,
 ) -> String {
     let mut text = BoundedWriter::new(budget.max(4096));
-    let marker = marker.map_or(String::new(), |marker| format!("{}\n", marker.line()));
-    let head = run.head.as_ref();
-    let head = head.map_or(String::new(), |head| format!("head `{}`\n\n", head.short()));
-    text.try_push(&format!(
-        "{marker}### Konverge tests: {}\n\n{head}",
-        page.verdict()
-    ));
+    let title = format!("Konverge tests: {}", page.verdict());
+    text.try_push(&heading(&title, run, marker));
     let footer = footer(run);
     let last = footer.len() + 160;
     let _ = text.reserve(last);

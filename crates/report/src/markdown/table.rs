@@ -39,14 +39,8 @@ pub(super) fn section<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -
 
 /// Returns a row as a block.
 fn row_block<'v>(rank: Rank, row: impl Fn() -> String + 'v) -> Block<'v> {
-    let text = move || Text {
-        text: row(),
-        lines: 0,
-    };
-    Block {
-        hidden: Omitted::lines(1),
-        forms: vec![Form::new(rank, text)],
-    }
+    let text = move || Text::uncounted(row());
+    Block::new(Omitted::lines(1), Form::new(rank, text))
 }
 
 fn stacks<'v>(input: &'v CommentInput<'v>, view: &'v PlanView<'v>) -> Section<'v> {
@@ -287,15 +281,9 @@ fn names<'v>(title: &str, stacks: Vec<&'v StackId>) -> Option<Section<'v>> {
     let hidden = Omitted::lines(stacks.len());
     let names = move || {
         let names: Vec<_> = stacks.iter().map(|id| escape::code(id.as_str())).collect();
-        Text {
-            text: names.join(", ") + "\n\n",
-            lines: 0,
-        }
+        Text::uncounted(names.join(", ") + "\n\n")
     };
-    let block = Block {
-        hidden,
-        forms: vec![Form::new(Rank::Background, names)],
-    };
+    let block = Block::new(hidden, Form::new(Rank::Background, names));
     Some(Section::closed(title.to_owned(), vec![block]))
 }
 
@@ -316,7 +304,7 @@ mod tests {
             ResourcePlan::new(&id, resource, RuntimeKind::Kubernetes, Action::Adopt, changes)
         };
         let change = FieldChange {
-            path: "/data/a".to_owned(),
+            path: "/data/a".into(),
             from: None,
             to: None,
             origin: ChangeOrigin::Change,

@@ -10,6 +10,7 @@ use crate::{
 use konverge_base::model::{
     StackId,
     apply_result::{ApplyReport, ResourceResult, StackOutcome, StackResult},
+    text::first_few,
 };
 
 /// The maximum number of resources that are listed for each result.
@@ -154,7 +155,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
         };
         let mut line = format!(
             "- {word}: {} {}",
-            labels::action_word(resource.action),
+            resource.action.word(),
             escape::code(&labels::Title::from_id(&resource.id).full())
         );
         if let Some(message) = &resource.message {
@@ -177,18 +178,9 @@ fn named(stack: &StackOutcome, word: &str, is: impl Fn(ResourceResult) -> bool) 
     if found.is_empty() {
         return None;
     }
-    let names = found.iter().take(NAMED).map(|resource| {
-        let title = labels::Title::from_id(&resource.id).full();
-        format!(
-            "{} {}",
-            labels::action_word(resource.action),
-            escape::code(&title)
-        )
+    let names = found.iter().map(|resource| {
+        let title = escape::code(&labels::Title::from_id(&resource.id).full());
+        format!("{} {title}", resource.action.word())
     });
-    let names: Vec<_> = names.collect();
-    let more = match found.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!("- {word}: {}{more}", names.join(", ")))
+    Some(format!("- {word}: {}", first_few(names, NAMED)))
 }

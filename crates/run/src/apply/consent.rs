@@ -36,7 +36,11 @@ pub trait LateApprover: Send {
 
     /// Approves to create a recorded resource again that disappeared during the apply. The resource was reviewed when
     /// it was created first, so only `policy.drift: stop` refuses this, unless a person confirmed the apply.
-    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
+    ///
+    /// Decides as about a new resource, unless the approver knows better.
+    async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
+        self.resource(late).await
+    }
 }
 
 /// An approved plan, with the approver of its later changes.
@@ -205,10 +209,6 @@ impl Approver for AutoApprove {
 #[async_trait]
 impl LateApprover for AutoApprove {
     async fn resource(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
-        Ok(())
-    }
-
-    async fn recreate(&mut self, _: LatePlan<'_>) -> Result<(), UserError> {
         Ok(())
     }
 }

@@ -76,7 +76,7 @@ fn unrecorded(error: StateError) -> RecordFailure {
             error,
             StateError::Store(StoreError::Unavailable { .. } | StoreError::Denied { .. })
         ),
-        error: error.into(),
+        error: Box::new(error.into()),
     }
 }
 

@@ -23,6 +23,7 @@ pub trait NewerCommitCheck: Send + Sync {
 }
 
 /// The options of an apply.
+#[derive(Clone)]
 pub struct ApplyOptions {
     /// Approves the plans.
     pub approver: Arc<dyn Approver>,

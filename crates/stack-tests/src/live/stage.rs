@@ -13,6 +13,7 @@ use konverge_base::{
         spec::Spec,
         stack_test::{StackTestFailure, StackTestOutcome, StackTestResult},
     },
+    yaml::Placed,
 };
 use konverge_run::{
     OpenRevision, apply_freeze,
@@ -21,7 +22,7 @@ use konverge_run::{
 };
 use konverge_secrets::redact;
 use konverge_stack_test_language::{
-    LiveStep, PlacedStep, TestBody,
+    LiveStep, TestBody,
     moving::{MoveRefusal, MovedSpec, move_spec, replace_resources},
 };
 
@@ -63,7 +64,7 @@ impl TestStage<'_> {
     async fn run_steps(
         &self,
         found: &FoundTest<'_>,
-        steps: &[PlacedStep],
+        steps: &[Placed<LiveStep>],
     ) -> Result<Vec<StackTestFailure>, UserError> {
         let trusted = self.trusted;
         let config = |message: String| UserError::new(ErrorKind::Config, message);
@@ -137,14 +138,14 @@ impl TestStage<'_> {
         &self,
         test: &mut TestRun,
         mut moved: MovedSpec,
-        steps: &[PlacedStep],
+        steps: &[Placed<LiveStep>],
         found: &FoundTest<'_>,
     ) -> Result<Vec<StackTestFailure>, UserError> {
         let mut changes = Vec::new();
         for step in steps {
             test.planner.run.check_interrupted()?;
             let failed = |what: String| vec![StackTestFailure::new(step.line, what)];
-            let failures = match &step.step {
+            let failures = match &step.value {
                 LiveStep::Apply => {
                     let target = test.target.clone();
                     test.apply(moved.spec.clone(), target).await?.map(failed)

@@ -15,6 +15,7 @@ use konverge_base::{
         stack::{CompileSetup, NamedBy, Stack},
         stack_test::StackTestFailure,
     },
+    yaml::Placed,
 };
 use konverge_run::{
     HolderWatch, KeyUse, Planner, RunBuilder, SpecSource, StateBackend, Target,
@@ -24,7 +25,7 @@ use konverge_run::{
 };
 use konverge_secrets::redact;
 use konverge_stack_test_language::{
-    PlacedAssertion, TestedSpec, TestedStack, assertion,
+    Assertion, TestedSpec, TestedStack, assertion,
     moving::{MovedSpec, owned_key},
 };
 use konverge_state::{
@@ -249,7 +250,7 @@ impl TestRun {
     pub(super) async fn failures(
         &self,
         moved: &MovedSpec,
-        assertions: &[PlacedAssertion],
+        assertions: &[Placed<Assertion>],
         kinds: &KnownKinds,
     ) -> Result<Vec<StackTestFailure>, UserError> {
         let resources = self.live_objects(moved).await?;

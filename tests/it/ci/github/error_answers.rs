@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use konverge_base::error::{UserError, chain};
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
-use konverge_base::retry::RetryPolicy;
 use konverge_forge::{
     Changes as _, Checks as _, Deployments as _, ForgeError, KeptIssues as _, People as _, Publishing as _,
-    ReviewEdits as _, StatusState, StickyComments as _,
+    RequestOptions, ReviewEdits as _, StatusState, StickyComments as _,
 };
 use konverge_github::{Client, Login};
 use konverge_secrets::{HashKey, Secrets};
@@ -141,13 +140,10 @@ async fn redirects_are_followed_and_the_token_stays_here() {
 async fn silence_has_a_deadline() {
     let fake = FakeGithub::start(World::new()).await;
     fake.next("GET", "/pulls/1", Act::Hang);
-    let once = RetryPolicy {
-        attempts: 1,
-        ..RetryPolicy::default()
-    };
-    let github = client(&fake)
-        .with_patience(once)
-        .with_deadline(Duration::from_millis(200));
+    let github = client(&fake).with_options(RequestOptions {
+        deadline: Duration::from_millis(200),
+        ..RequestOptions::once()
+    });
     let error = github.pull_request(1).await.unwrap_err();
     assert!(matches!(error, ForgeError::Unreachable { .. }), "{error:?}");
 }

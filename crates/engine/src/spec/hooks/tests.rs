@@ -3,20 +3,17 @@ mod foreign;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::*;
-use konverge_base::{error::UserError, model::spec::Sharing};
+use konverge_base::error::UserError;
 
 fn resource(id: &str, attributes: Value) -> Resource {
-    Resource {
-        id: id.parse().unwrap(),
-        runtime: RuntimeKind::Kubernetes,
-        attributes: attributes.as_object().unwrap().clone(),
-        depends_on: Vec::new(),
-        extensions: Map::new(),
-        sharing: Sharing::default(),
-    }
+    Resource::new(
+        id.parse().unwrap(),
+        RuntimeKind::Kubernetes,
+        attributes.as_object().unwrap().clone(),
+    )
 }
 
 fn workload(name: &str) -> Resource {

@@ -6,7 +6,10 @@ use crate::{
     api::{discovery::ResourceType, noop_guard::Guard},
     object::plan_item::PlanItem,
 };
-use konverge_base::error::{ErrorKind, UserError};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::FieldPath,
+};
 use konverge_engine::runtime::Item;
 
 /// An existing object for which a dry-run was sent.
@@ -21,8 +24,9 @@ pub(super) struct Asked<'a> {
     pub adopting: bool,
 }
 
-pub(super) fn conflict(subject: &PlanItem, conflicts: &[(String, String)]) -> UserError {
-    let owned = |(path, owner): &(String, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
+pub(super) fn conflict(subject: &PlanItem, conflicts: &[(FieldPath, String)]) -> UserError {
+    let owned =
+        |(path, owner): &(FieldPath, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
     let fields: Vec<_> = conflicts.iter().map(owned).collect();
     UserError::new(
         ErrorKind::Policy,

@@ -16,7 +16,7 @@ use konverge_base::{
     error::{UserError, chain},
     model::{
         Digest, masked_value,
-        plan::{Action, ChangeOrigin, FieldChange, Validation},
+        plan::{Action, FieldChange, Validation},
     },
 };
 use konverge_engine::runtime::{EarlierChange, Item};
@@ -84,14 +84,8 @@ impl ObjectPlanner<'_> {
         let written = item.desired.as_ref().map(|d| &d.attributes);
         object_ref::remove_owner(&mut shown, written.is_some_and(object_ref::has_annotations));
         let mut draft = DraftPlan::new(Action::Create);
-        draft.changes = vec![FieldChange {
-            path: String::new(),
-            from: None,
-            to: Some(Value::Object(
-                mask_object_at(&self.runtime.secrets, &shown, &subject.places).into_owned(),
-            )),
-            origin: ChangeOrigin::Change,
-        }];
+        let masked = mask_object_at(&self.runtime.secrets, &shown, &subject.places);
+        draft.changes = vec![FieldChange::whole(None, Some(Value::Object(masked.into_owned())))];
         draft.recorded = self.record(item, subject, &body, None, None);
         draft.truth.desired = self.true_desired(item, subject, &body);
         draft.truth.after = draft.truth.desired.clone().map(Value::Object);

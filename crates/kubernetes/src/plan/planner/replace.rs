@@ -16,7 +16,7 @@ use crate::{
 use konverge_base::{
     error::{UserError, chain},
     model::{
-        GroupKind, masked_value,
+        FieldPath, GroupKind, masked_value,
         object_rules::{self, MUTABLE_IN_STATEFUL_SET},
         plan::{Action, ChangeOrigin, FieldChange, Validation},
     },
@@ -31,7 +31,7 @@ impl ObjectPlanner<'_> {
         subject: &PlanItem,
         body: &Map<String, Value>,
         live: &Value,
-        paths: Vec<String>,
+        paths: Vec<FieldPath>,
     ) -> Result<DraftPlan, UserError> {
         check_protected(subject, live, "replaced")?;
         let mut draft = self.plan_without_server(item, subject, body, live);
@@ -105,7 +105,7 @@ impl ObjectPlanner<'_> {
     /// that.
     async fn expand(&self, subject: &PlanItem, draft: &mut DraftPlan, live: &Value, becomes: &Value) -> bool {
         let is_set = subject.name.group_kind() == GroupKind::STATEFUL_SET;
-        let forcing = forced_by(subject, vec!["/spec".to_owned()], &draft.changes);
+        let forcing = forced_by(subject, vec!["/spec".into()], &draft.changes);
         if !is_set || forcing != ["/spec/volumeClaimTemplates"] {
             return false;
         }
@@ -146,17 +146,18 @@ fn is_left_behind(subject: &PlanItem, change: &FieldChange) -> bool {
 
 /// Returns the paths that force the replacement. For a StatefulSet the server names only `spec`, so the
 /// changes in it are used.
-fn forced_by(subject: &PlanItem, paths: Vec<String>, changes: &[FieldChange]) -> Vec<String> {
+fn forced_by(subject: &PlanItem, paths: Vec<FieldPath>, changes: &[FieldChange]) -> Vec<FieldPath> {
     if subject.name.group_kind() != GroupKind::STATEFUL_SET || paths != ["/spec"] {
         return paths;
     }
-    let is_forcing = |path: &&str| {
+    let is_forcing = |path: &&FieldPath| {
         let field = path
+            .as_str()
             .strip_prefix("/spec/")
             .and_then(|rest| rest.split('/').next());
         field.is_some_and(|field| !MUTABLE_IN_STATEFUL_SET.contains(&field))
     };
-    let changed = changes.iter().map(|change| change.path.as_str());
-    let forcing: Vec<_> = changed.filter(is_forcing).map(str::to_owned).collect();
+    let changed = changes.iter().map(|change| &change.path);
+    let forcing: Vec<_> = changed.filter(is_forcing).cloned().collect();
     if forcing.is_empty() { paths } else { forcing }
 }

@@ -146,7 +146,7 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    fn suspects(&self, asked: &Asked<'_>, body: &Value, error: &ApiError) -> BTreeSet<String> {
+    fn suspects(&self, asked: &Asked<'_>, body: &Value, error: &ApiError) -> BTreeSet<FieldPath> {
         let Some(status) = error.status().filter(|status| status.code == 422) else {
             return BTreeSet::new();
         };
@@ -161,7 +161,7 @@ impl ObjectPlanner<'_> {
         &self,
         asked: &Asked<'_>,
         body: &Value,
-        paths: &BTreeSet<String>,
+        paths: &BTreeSet<FieldPath>,
     ) -> Result<ApiResponse, ApiError> {
         let Asked {
             subject, of, live, ..
@@ -169,7 +169,7 @@ impl ObjectPlanner<'_> {
         let manager = self.runtime.options.field_manager;
         let mut without = live.clone();
         for path in paths {
-            FieldPath::new(path).remove(&mut without);
+            path.remove(&mut without);
         }
         let becomes = server_merge::merge(&without, body, manager);
         let patch = server_merge::patch(live, &becomes);
@@ -200,7 +200,7 @@ impl ObjectPlanner<'_> {
         error: &ApiError,
     ) -> Result<(), UserError> {
         let applied = fields.iter().find_map(|field| match &field.holder {
-            Holder::Applies(manager) => Some((field.path.as_str(), manager.as_str())),
+            Holder::Applies(manager) => Some((&field.path, manager.as_str())),
             _ => None,
         });
         if let Some((path, manager)) = applied {
@@ -220,10 +220,8 @@ impl ObjectPlanner<'_> {
                 // If Konverge applied the parent of the field, somebody else added the field, so `restore`
                 // removes it.
                 Conflicts::Restore => {
-                    let around = path.rsplit_once('/').map_or("", |(around, _)| around);
-                    prior
-                        .as_ref()
-                        .is_none_or(|prior| FieldPath::new(around).get(prior).is_none())
+                    let around = path.split_last().map(|(around, _)| around).unwrap_or_default();
+                    prior.as_ref().is_none_or(|prior| around.get(prior).is_none())
                 }
             })
             .collect();
@@ -235,7 +233,7 @@ impl ObjectPlanner<'_> {
 }
 
 /// Returns the error that another manager applies the field that blocks the Spec.
-fn applied_by(subject: &PlanItem, path: &str, manager: &str, error: &ApiError) -> UserError {
+fn applied_by(subject: &PlanItem, path: &FieldPath, manager: &str, error: &ApiError) -> UserError {
     let manager = manager.escape_debug();
     UserError::new(
         ErrorKind::Policy,

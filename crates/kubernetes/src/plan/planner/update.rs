@@ -21,7 +21,7 @@ use crate::{
         error_classify::{self, RefusalCause},
     },
     object::{
-        blocking_fields::{self, BlockingField, Holder},
+        blocking_fields::{BlockingField, Holder},
         controller_values::{self, ControllerValue},
         crd_validation::Definition,
         drift_author,
@@ -265,9 +265,10 @@ impl ObjectPlanner<'_> {
     fn without_scaled(&self, body: &Map<String, Value>, live: &Value) -> Value {
         let mut sent = Value::Object(body.clone());
         if drift_author::is_autoscaled(live) {
-            let live = FieldPath::new("/spec/replicas").get(live);
-            if live.is_some() && FieldPath::new("/spec/replicas").get(&sent) == live {
-                dry_run::remove(&mut sent, "/spec/replicas");
+            let replicas = FieldPath::new("/spec/replicas");
+            let live = replicas.get(live);
+            if live.is_some() && replicas.get(&sent) == live {
+                dry_run::remove(&mut sent, &replicas);
             }
         }
         sent
@@ -297,7 +298,7 @@ impl ObjectPlanner<'_> {
             becomes,
         );
         left.retain(|leftover| !self.is_ignored(&leftover.path));
-        let paths = || left.iter().map(|leftover| leftover.path.as_str());
+        let paths = || left.iter().map(|leftover| &leftover.path);
         let Some(patch) = field_leftovers::removal(live, paths()).filter(|_| !left.is_empty()) else {
             return Ok(Vec::new());
         };
@@ -312,10 +313,10 @@ impl ObjectPlanner<'_> {
                 // Only the values at these paths are taken over, because the rest of the response is not the
                 // result of the apply.
                 for leftover in &left {
-                    let Some((map, key)) = FieldPath::new(&leftover.path).member(becomes) else {
+                    let Some((map, key)) = leftover.path.member(becomes) else {
                         continue;
                     };
-                    match FieldPath::new(&leftover.path).get(&answer.value) {
+                    match leftover.path.get(&answer.value) {
                         Some(value) => map.insert(key, value.clone()),
                         None => map.shift_remove(&key),
                     };
@@ -377,13 +378,10 @@ impl ObjectPlanner<'_> {
     ) -> Map<String, Value> {
         let mut body = Value::Object(body);
         for path in &self.scope.ignore {
-            if FieldPath::new(path).get(&body).is_none() {
+            if path.get(&body).is_none() {
                 continue;
             }
-            match (
-                FieldPath::new(path).get(live),
-                FieldPath::new(path).member(&mut body),
-            ) {
+            match (path.get(live), path.member(&mut body)) {
                 (Some(found), Some((map, key))) => drop(map.insert(key, found.clone())),
                 (None, Some((map, key))) => drop(map.shift_remove(&key)),
                 (_, None) => {}
@@ -395,9 +393,9 @@ impl ObjectPlanner<'_> {
         }
     }
 
-    pub(super) fn is_ignored(&self, path: &str) -> bool {
+    pub(super) fn is_ignored(&self, path: &FieldPath) -> bool {
         let mut ignored = self.scope.ignore.iter();
-        ignored.any(|ignored| blocking_fields::is_within(path, ignored))
+        ignored.any(|ignored| path.is_within(ignored))
     }
 
     fn use_answer(
@@ -421,7 +419,7 @@ impl ObjectPlanner<'_> {
             draft.notes.clone_from(&answered.notes);
             return draft;
         }
-        let transfer = transfer.apart_from(changes.iter().map(|change| change.path.as_str()));
+        let transfer = transfer.apart_from(changes.iter().map(|change| &change.path));
         let mut draft = DraftPlan::new(if adopting { Action::Adopt } else { Action::Update });
         draft.changes = changes;
         draft.truth = self.truth(item, subject, sides);
@@ -544,16 +542,12 @@ fn blamed(
     }
     let prior = sides.prior.cloned().map(Value::Object);
     for change in &mut changes {
-        let field = blocking
-            .iter()
-            .find(|field| blocking_fields::is_within(&change.path, &field.path));
+        let field = blocking.iter().find(|field| change.path.is_within(&field.path));
         let Some(Holder::Updates(manager)) = field.map(|field| &field.holder) else {
             continue;
         };
         change.origin = match &prior {
-            Some(prior) if FieldPath::new(&change.path).get(prior).is_none() => {
-                ChangeOrigin::Manager(manager.clone())
-            }
+            Some(prior) if change.path.get(prior).is_none() => ChangeOrigin::Manager(manager.clone()),
             _ => ChangeOrigin::Change,
         };
     }

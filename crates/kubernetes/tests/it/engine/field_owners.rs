@@ -201,7 +201,7 @@ async fn after_an_import_every_field_is_ours_and_what_left_the_spec_goes() {
     );
     assert_eq!(gone[0].origin, ChangeOrigin::Change);
     assert!(
-        shown.ownership.contains(&"/data/kept".to_owned()),
+        shown.ownership.contains(&"/data/kept".into()),
         "{:?}",
         shown.ownership
     );

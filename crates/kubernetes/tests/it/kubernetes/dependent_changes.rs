@@ -288,7 +288,8 @@ async fn what_a_dry_run_invents_is_neither_shown_nor_written() {
         let wanted = [wanted, reader(word)];
         let plan = stack.plan_well(&wanted).await;
         let shown = planned(&plan, &wanted[0]).unwrap();
-        let invented = |change: &&konverge_base::model::plan::FieldChange| change.path.starts_with(field);
+        let invented =
+            |change: &&konverge_base::model::plan::FieldChange| change.path.as_str().starts_with(field);
         let change = shown.changes.iter().rfind(invented).expect("it is shown");
         let to = change.to.clone().unwrap();
         assert!(

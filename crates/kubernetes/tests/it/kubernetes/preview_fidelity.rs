@@ -4,7 +4,7 @@
 //! `KONVERGE_EDITS` sets how many edits are tried, `KONVERGE_SEED` repeats a run.
 
 use http::Request;
-use konverge_base::model::{diff, field_path, masked_value, plan::Action, spec::Resource};
+use konverge_base::model::{FieldPath, diff, masked_value, plan::Action, spec::Resource};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -53,8 +53,8 @@ fn manifests(ns: &str) -> Vec<Value> {
 }
 
 /// Every place of an object that an edit may touch: not what names it.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
-    if !at.is_empty()
+fn places(value: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    if !at.is_root()
         && ![
             "/apiVersion",
             "/kind",
@@ -63,25 +63,25 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
             "/metadata/namespace",
             "/spec",
         ]
-        .contains(&at)
+        .contains(&at.as_str())
     {
-        found.push(at.to_owned());
+        found.push(at.to_string());
     }
     match value {
         Value::Object(map) => map
             .iter()
-            .for_each(|(key, below)| places(below, &field_path::join_path(at, key), found)),
+            .for_each(|(key, below)| places(below, &at.join(key), found)),
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .for_each(|(n, below)| places(below, &format!("{at}/{n}"), found)),
+            .for_each(|(n, below)| places(below, &at.item(n), found)),
         _ => {}
     }
 }
 
 fn edit(object: &mut Value, random: &mut Random) -> String {
     let mut all = Vec::new();
-    places(object, "", &mut all);
+    places(object, &FieldPath::root(), &mut all);
     if all.is_empty() {
         return "nothing left to edit".to_owned();
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use konverge_base::model::{
+    FieldPath,
     apply_result::StackResult,
     plan::{Action, ChangeOrigin},
 };
@@ -20,7 +21,7 @@ fn deployment(ns: &str, name: &str, container: Value) -> Value {
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}}})
 }
 
-fn paths(plan: &konverge_engine::EnginePlan, object: &Value) -> Vec<String> {
+fn paths(plan: &konverge_engine::EnginePlan, object: &Value) -> Vec<FieldPath> {
     let changes = planned(plan, object)
         .map(|p| p.changes.as_slice())
         .unwrap_or_default();
@@ -204,10 +205,8 @@ async fn a_changed_job_is_replaced() {
     );
     let plan = stack.plan_well(&[job("a:2")]).await;
     let change = planned(&plan, &job("")).unwrap();
-    assert_eq!(
-        (change.action, change.replace.as_slice()),
-        (Action::Replace, ["/spec/template".to_owned()].as_slice())
-    );
+    assert_eq!(change.action, Action::Replace);
+    assert_eq!(change.replace, ["/spec/template"]);
     assert_eq!(stack.carry_out(plan).await.result, StackResult::Applied);
 }
 
@@ -369,8 +368,8 @@ async fn paths_that_are_not_compared_are_left_alone() {
     let objects = Objects::of(cluster).await;
     let mut stack = TestStack::new("trap-ignore", cluster.kubeconfig());
     stack.ignore = vec![
-        "/spec/replicas".to_owned(),
-        "/spec/template/spec/containers/name=web/image".to_owned(),
+        "/spec/replicas".into(),
+        "/spec/template/spec/containers/name=web/image".into(),
     ];
     let mut web = deployment(
         &ns,

@@ -116,7 +116,7 @@ async fn what_a_webhook_makes_of_an_object_is_no_drift() {
         .unwrap()
         .changes
         .iter()
-        .map(|change| (change.path.clone(), change.origin.clone()))
+        .map(|change| (change.path.to_string(), change.origin.clone()))
         .collect();
     let by_webhook = |path: &str| (path.to_owned(), ChangeOrigin::Admission);
     assert_eq!(
@@ -331,7 +331,7 @@ async fn the_parameters_of_a_policy_belong_to_the_proof() {
         planned
             .changes
             .iter()
-            .any(|change| is_stamp(&change.path))
+            .any(|change| is_stamp(change.path.as_str()))
             .then_some(())
     })
     .await;

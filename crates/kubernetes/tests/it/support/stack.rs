@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use konverge_base::{
     error::UserError,
     model::{
-        ClusterName, RepoPath, StackId,
+        ClusterName, FieldPath, RepoPath, StackId,
         apply_result::StackOutcome,
         event::NoEvents,
         hook::HookRules,
@@ -40,7 +40,7 @@ pub struct TestStack {
     /// How the cluster is treated.
     pub options: Options,
     /// What is not compared.
-    pub ignore: Vec<String>,
+    pub ignore: Vec<FieldPath>,
     /// What hooks may do.
     pub hooks: HookRules,
     /// Plans are drift checks.
