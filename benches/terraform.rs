@@ -25,7 +25,7 @@ use konverge_base::{
         state::Recorded,
     },
 };
-use konverge_engine::runtime::{AppliedResource, ApplySink, Item, Runtime, StackScope};
+use konverge_engine::runtime::{AppliedResource, ApplySink, Item, RecordFailure, Runtime, StackScope};
 use konverge_secrets::{HashKey, Secrets};
 use konverge_terraform::{AllowedProvider, Terraform, TerraformOptions};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ impl ApplySink for Nothing {
         Ok(())
     }
 
-    async fn runtime_data(&self, _: &str, _: Value) -> Result<(), UserError> {
+    async fn runtime_data(&self, _: &str, _: Value) -> Result<(), RecordFailure> {
         Ok(())
     }
 

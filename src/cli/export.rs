@@ -272,7 +272,7 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
     let given = args.output_values.iter().cloned().collect();
     for (stack, result) in stacks.iter().zip(results) {
         let filled = |spec| export::with_values(&run.secrets, stack, &spec, &given);
-        match result.and_then(filled) {
+        match result.map_err(UserError::from).and_then(filled) {
             Ok(spec) => compiled.push(CompiledStack {
                 id: stack.id.clone(),
                 commit: workspace.commit().cloned(),

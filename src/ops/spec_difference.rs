@@ -18,7 +18,7 @@ use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::{self as policy, SecretReader};
 use konverge_run::{
     OpenRevision, RunContext, Target,
-    compiler::{self, Compiler, Compilers},
+    compiler::{CompileError, Compiler, Compilers},
 };
 use konverge_secrets::redact;
 
@@ -59,7 +59,7 @@ impl ComparedSides<'_> {
 /// Compares Specs, and caches them: a stack whose inputs were compiled before is not compiled again.
 #[derive(Default)]
 pub struct SpecDifference {
-    compiled: HashMap<Digest, Result<Spec, UserError>>,
+    compiled: HashMap<Digest, Result<Spec, CompileError>>,
 }
 
 impl SpecDifference {
@@ -118,14 +118,14 @@ impl SpecDifference {
     }
 
     /// Returns a Spec from the cache; an empty one if there is no stack.
-    fn spec(&self, revision: &OpenRevision, stack: Option<&Stack>) -> Result<Spec, UserError> {
+    fn spec(&self, revision: &OpenRevision, stack: Option<&Stack>) -> Result<Spec, CompileError> {
         let Some(stack) = stack else {
             return Ok(Spec::default());
         };
-        let digest = revision.analysis.input_digest(stack)?;
+        let digest = revision.analysis.input_digest(stack).map_err(UserError::from)?;
         self.compiled.get(&digest).cloned().unwrap_or_else(|| {
             let what = format!("stack {} was not compiled", stack.id);
-            Err(UserError::new(ErrorKind::Internal, what))
+            Err(UserError::new(ErrorKind::Internal, what).into())
         })
     }
 
@@ -142,11 +142,11 @@ impl SpecDifference {
         };
         let (before, note) = match before {
             Ok(before) => (before, None),
-            Err(failure) if compiler::is_of_the_code(&failure) => {
+            Err(error) if error.is_of_the_code() => {
                 let note = "the base does not compile, so there is nothing to compare with".to_owned();
                 (Spec::default(), Some(note))
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(error.into()),
         };
         let config = &sides.head.config.secrets;
         let reader = SecretReader {

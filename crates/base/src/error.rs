@@ -108,9 +108,8 @@ pub struct UserError {
     pub hints: Vec<String>,
     /// The single errors, if the message combines several.
     pub causes: Box<[Cause]>,
-    /// The typed error that this one was made from, and the resource that the message names. Code decides by these,
-    /// never by the message.
-    pub source: RoomError,
+    /// The resource that the message names.
+    pub resource: NamedResource,
 }
 
 /// An error as the `#[source]` of another one. It can be cloned, and two of them are equal if their texts are equal.
@@ -164,37 +163,24 @@ impl PartialEq for SharedError {
 
 impl Eq for SharedError {}
 
-/// The typed error that a [`UserError`] was made from, and the resource that its message names. The error may contain
-/// unmasked secrets, so it is never printed. Comparisons of errors ignore both. It is one pointer wide, so that results
-/// stay small.
+/// The resource that the message of a [`UserError`] names, if it names one. Comparisons of errors ignore it. It is one
+/// pointer wide, so that results stay small.
 #[derive(Clone, Default)]
-pub struct RoomError(Option<Arc<Origin>>);
+pub struct NamedResource(Option<Arc<ResourceId>>);
 
-#[derive(Clone, Default)]
-struct Origin {
-    error: Option<SharedError>,
-    resource: Option<ResourceId>,
-}
-
-impl RoomError {
-    fn origin_mut(&mut self) -> &mut Origin {
-        Arc::make_mut(self.0.get_or_insert_default())
-    }
-}
-
-impl fmt::Debug for RoomError {
+impl fmt::Debug for NamedResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("..")
     }
 }
 
-impl PartialEq for RoomError {
+impl PartialEq for NamedResource {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for RoomError {}
+impl Eq for NamedResource {}
 
 /// One of several errors that a message combines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,40 +200,25 @@ impl UserError {
             location: None,
             hints: Vec::new(),
             causes: Box::default(),
-            source: RoomError::default(),
+            resource: NamedResource::default(),
         }
     }
 
-    /// Creates an error whose message is that of a typed error and its causes. The typed error becomes its source.
+    /// Creates an error whose message is that of a typed error and its causes.
     pub fn from_error(kind: ErrorKind, error: impl Into<SharedError>) -> Self {
-        let error = error.into();
-        let mut failure = Self::new(kind, chain(&*error));
-        failure.source.origin_mut().error = Some(error);
-        failure
-    }
-
-    /// Sets the typed error that this error was made from.
-    #[must_use]
-    pub fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
-        self.source.origin_mut().error = Some(error.into());
-        self
-    }
-
-    /// Returns the typed error that this error was made from, if it has this type.
-    pub fn room_error<E: Error + 'static>(&self) -> Option<&E> {
-        self.source.0.as_ref()?.error.as_ref()?.downcast_ref()
+        Self::new(kind, chain(&*error.into()))
     }
 
     /// Sets the resource that the message names.
     #[must_use]
     pub fn with_resource(mut self, id: &ResourceId) -> Self {
-        self.source.origin_mut().resource = Some(id.clone());
+        self.resource = NamedResource(Some(Arc::new(id.clone())));
         self
     }
 
     /// Returns the resource that the message names, if it names one.
     pub fn resource(&self) -> Option<&ResourceId> {
-        self.source.0.as_ref()?.resource.as_ref()
+        self.resource.0.as_deref()
     }
 
     /// Adds a hint.
@@ -384,22 +355,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_room_is_kept_for_decisions_and_never_printed() {
-        let kept =
-            |error: std::num::ParseIntError| UserError::new(ErrorKind::Usage, "no number").caused_by(error);
-        let failure = kept("hunter2".parse::<u8>().expect_err("no number"))
-            .hint("give one")
-            .context("x");
-        assert!(failure.room_error::<std::num::ParseIntError>().is_some());
-        assert!(failure.room_error::<fmt::Error>().is_none());
-        assert!(!format!("{failure:?} {failure}").contains("InvalidDigit"));
-        assert_eq!(
-            failure,
-            UserError::new(ErrorKind::Usage, "x: no number").hint("give one")
-        );
-    }
-
-    #[test]
     fn a_chain_says_each_cause_once_and_keeps_them_all() {
         let cause = "x".parse::<u8>().expect_err("no number");
         let shared = SharedError::from(cause.clone())
@@ -410,9 +365,8 @@ mod tests {
             failure.message,
             "the serial: `a`: the serial: invalid digit found in string"
         );
-        let room = failure.room_error::<Context>().and_then(Error::source);
-        let room = room.and_then(Error::source);
-        assert_eq!(room.and_then(|error| error.downcast_ref()), Some(&cause));
+        let source = shared.source().and_then(Error::source);
+        assert_eq!(source.and_then(|error| error.downcast_ref()), Some(&cause));
         assert_eq!(shared, "`a`: the serial: invalid digit found in string".into());
         assert_ne!(shared, "`a`".into());
         // The cause of a text that was rendered before.

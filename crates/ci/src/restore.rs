@@ -27,20 +27,17 @@ use crate::{
     },
 };
 use konverge_base::{
-    error::UserError,
-    model::{
-        CommitId, Digest, StackId,
-        apply_result::{ApplyReport, StackOutcome, StackResult},
-        plan::StackPlan,
-    },
+    error::{ErrorBody, UserError},
+    model::{CommitId, Digest, StackId, apply_result::StackResult, plan::StackPlan},
     spans::Stages,
 };
 use konverge_config::Config;
 use konverge_policy::Stage;
-use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_report::{self as report, SUMMARY_BUDGET};
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target, apply,
-    drift::{self as drift_check, StackDrift},
+    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
+    apply::{self, Decisions},
+    drift::{self as drift_check, DriftReport, StackDrift},
     environments::EnvironmentScope,
     recorded_targets, renamed_stacks,
 };
@@ -102,23 +99,22 @@ async fn restore_known(
     let Some(backend) = job.backend(&config, KeyUse::Make).await? else {
         return Ok(None);
     };
-    // Select the stacks: the history of the checks tells which stack a digest belongs to.
+    let steps = RestoreSteps {
+        job,
+        head,
+        config: &config,
+        backend: &backend,
+        digests,
+    };
     let history = DriftSchedule::load(job, &backend, &config).await;
-    let mut drifted = history.stacks_with(digests);
+    let drifted = history.stacks_with(digests);
     if drifted.is_empty() {
         return Ok(None);
     }
     let at_head = RevisionSpec::Commit(head.clone());
     let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at_head, &config)?;
-    let known = backend.states.known().await?;
-    let renamed = renamed_stacks(&backend, &revision.layout, known).await?;
-    let applied = drift_job::applied(&backend, known, &revision, &renamed).await;
-    let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
-    let scope = EnvironmentScope::new(job.authority.environment.as_deref(), &config)?;
-    // Stacks of another environment are left to the job of that environment, with their digests.
-    let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
-    drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
-    if targets.is_empty() {
+    let selected = steps.select(&revision, drifted).await?;
+    if selected.targets.is_empty() {
         return Ok(None);
     }
     let policy = CommitPolicy::from_config(&config, Some(trusted.as_ref()));
@@ -126,151 +122,221 @@ async fn restore_known(
         agreeing: agreeing.clone(),
         ..PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets)
     };
-    let notices = Notifications::new(job, &config);
-    let planning = job
-        .protected_planning(config, head, revision, backend.clone())
-        .await?;
     stages.next("restore");
-    // Compare before any lease is acquired, so that a stack without drift is not written to. The gate compares again
-    // under the lease.
-    let found = differences(&planning, &targets, publisher).await?;
-    let differing = targets.iter().filter(|target| found.contains_key(&target.id));
-    let differing: Vec<_> = differing.cloned().collect();
-    let recorded = recorded_targets(&planning, &differing).await?;
-    let before = commits_before(&backend, &recorded.0).await?;
-    // Restore exactly the approved drift. Only the given digests count, and no review of a pull request does.
-    let gate = ReviewGate::new(policy_check, Vec::new(), digests.clone());
-    let gate = gate.for_restoring(ApprovedDrift { found, before });
-    let (Restored { report, findings }, decisions) =
-        apply_recorded(&planning, recorded, Arc::new(gate)).await?;
-    let info = job.info(head);
-    publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
-    publisher.apply_outputs(&report, &findings);
-    // Check again, so that the issues show the remaining drift, with new digests.
-    let after = CheckAfter {
-        job,
-        planning: &planning,
-        known,
-        applied: &applied,
-        info: &info,
-    };
-    after.run(publisher, &targets, &report, history).await;
-    let news = news::of_apply(
-        &report,
-        &ApplyDecisions {
-            unreviewed: &[],
-            plans: &decisions,
-            rollouts: &[],
-            kept_back: &BTreeSet::new(),
-        },
-    );
-    notices.send(&news).await;
-    Ok(Some(Restoration {
-        digests: drifted.into_values().chain(decisions.matched).collect(),
-        result: JobResult {
-            code: apply::exit_code(&report, &job.run),
-            text: report::outcome::text(&report, report::terminal::Style::default()),
-        },
-    }))
+    let restored = steps.restore(&selected, revision, policy_check).await?;
+    Ok(Some(steps.publish(selected, restored, history, publisher).await))
 }
 
-/// Returns the drift of the stacks that still differ. Each of the others gets a note, and is not written to.
+/// The input of all steps of a restoration.
+struct RestoreSteps<'a> {
+    job: &'a Job,
+    head: &'a CommitId,
+    config: &'a Config,
+    backend: &'a StateBackend,
+    /// The approved digests.
+    digests: &'a BTreeSet<Digest>,
+}
+
+/// The stacks whose drift was approved.
+struct SelectedStacks<'a> {
+    known: &'a Proven<IndexedStates>,
+    /// All stacks that were applied.
+    applied: Vec<Target>,
+    targets: Vec<Target>,
+    /// The approved digest of each target.
+    drifted: BTreeMap<StackId, Digest>,
+}
+
+/// A restoration that has ended. Nothing of it is published yet.
+struct EndedRestore {
+    planning: Planner,
+    /// The stacks that no longer differed, so that they were not written to.
+    undiffering: Vec<StackId>,
+    restored: Restored,
+    decisions: Decisions,
+    /// The drift of the targets afterwards.
+    left: Result<DriftReport, UserError>,
+}
+
+/// The difference of each stack from what was applied last, or why it could not be compared.
+type Differences = BTreeMap<StackId, Result<StackPlan, UserError>>;
+
+impl<'a> RestoreSteps<'a> {
+    /// Selects the stacks of this job's environment. Stacks of another environment are left to the job of that
+    /// environment, with their digests.
+    async fn select(
+        &self,
+        revision: &OpenRevision,
+        mut drifted: BTreeMap<StackId, Digest>,
+    ) -> Result<SelectedStacks<'a>, UserError> {
+        let known = self.backend.states.known().await?;
+        let renamed = renamed_stacks(self.backend, &revision.layout, known).await?;
+        let applied = drift_job::applied(self.backend, known, revision, &renamed).await;
+        let scope = EnvironmentScope::new(self.job.authority.environment.as_deref(), self.config)?;
+        let targets = applied.iter().filter(|target| drifted.contains_key(&target.id));
+        let targets: Vec<_> = targets.filter(|target| scope.covers(target)).cloned().collect();
+        drifted.retain(|stack, _| targets.iter().any(|target| target.id == *stack));
+        Ok(SelectedStacks {
+            known,
+            applied,
+            targets,
+            drifted,
+        })
+    }
+
+    /// Restores exactly the approved drift, and checks which drift is left.
+    async fn restore(
+        &self,
+        SelectedStacks { targets, .. }: &SelectedStacks<'_>,
+        revision: OpenRevision,
+        policy_check: PolicyCheck,
+    ) -> Result<EndedRestore, UserError> {
+        let (config, backend) = (self.config.clone(), self.backend.clone());
+        let planning = self
+            .job
+            .protected_planning(config, self.head, revision, backend)
+            .await?;
+        // Compare before any lease is acquired, so that a stack without drift is not written to. The gate compares
+        // again under the lease.
+        let (differences, undiffering) = differences(&planning, targets).await?;
+        let differing = targets
+            .iter()
+            .filter(|target| differences.contains_key(&target.id));
+        let differing: Vec<_> = differing.cloned().collect();
+        let recorded = recorded_targets(&planning, &differing).await?;
+        let approved = self.with_commits_before(differences, &recorded.0).await?;
+        // Only the given digests count, and no review of a pull request does.
+        let gate = ReviewGate::new(policy_check, Vec::new(), self.digests.clone());
+        let gate = Arc::new(gate.for_restoring(approved));
+        let (restored, decisions) = apply_recorded(&planning, recorded, gate).await?;
+        // Check again, so that the issues show the remaining drift, with new digests.
+        let left = drift_check::run(&planning, targets, None).await;
+        Ok(EndedRestore {
+            left: left.map_err(|failure| redact::failure(&failure, planning.secrets())),
+            planning,
+            undiffering,
+            restored,
+            decisions,
+        })
+    }
+
+    /// Adds the commit before the applied one to each difference, if its serial is still stored.
+    async fn with_commits_before(
+        &self,
+        mut differences: Differences,
+        targets: &[Target],
+    ) -> Result<BTreeMap<StackId, ApprovedDrift>, UserError> {
+        let mut approved = BTreeMap::new();
+        for target in targets {
+            let recorded = target.recorded.as_ref();
+            let applied = recorded.and_then(|recorded| recorded.commit.as_ref());
+            let serials = self.backend.states.history(&target.id).await?;
+            let mut commits = serials
+                .into_iter()
+                .filter_map(|line| line.document.ok()?.commit?.parse().ok());
+            let before = commits.find(|commit: &CommitId| Some(commit) != applied);
+            if let Some(difference) = differences.remove(&target.id) {
+                approved.insert(target.id.clone(), ApprovedDrift { difference, before });
+            }
+        }
+        Ok(approved)
+    }
+
+    /// Publishes a restoration: the summary, the outputs, the issues about drift and the notifications.
+    async fn publish(
+        &self,
+        selected: SelectedStacks<'_>,
+        EndedRestore {
+            planning,
+            undiffering,
+            restored: Restored { report, findings },
+            decisions,
+            left,
+        }: EndedRestore,
+        mut history: DriftSchedule,
+        publisher: &Publisher<'_>,
+    ) -> Restoration {
+        let job = self.job;
+        for stack in undiffering {
+            publisher.note(&format!(
+                "{stack} no longer differs from what was applied: nothing was restored"
+            ));
+        }
+        let info = job.info(self.head);
+        publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
+        publisher.apply_outputs(&report, &findings);
+        let label = planning.config.drift.label();
+        let restored = report.stacks.iter();
+        let restored = restored.filter(|stack| stack.result == StackResult::Applied);
+        // The comment on the drift issue of a stack names who approved the restoration.
+        let lines = restored.map(|stack| (stack.id.to_string(), report::markdown::restored(stack, &info)));
+        publisher.comment_on_drift(label, &lines.collect()).await;
+        match left {
+            Ok(checked) => {
+                history.record_stacks(&checked, &[], &job.run.url());
+                let looked = DriftResult {
+                    checked: &checked,
+                    restored: &[],
+                    rounds: &history,
+                    known: selected.known,
+                    head: planning.wanted.head(),
+                };
+                let issues = drift_job::publish_issues(publisher, &looked, &info, label).await;
+                drift_job::publish_what_is_left(publisher, &looked);
+                history.note_issues(&issues);
+                let is_applied = |stack: &StackId| selected.applied.iter().any(|target| target.id == *stack);
+                history.remember(job, self.backend, is_applied).await;
+            }
+            Err(failure) => job
+                .run
+                .warn("failed to check which drift is left after the restore", failure),
+        }
+        let news = news::of_apply(
+            &report,
+            &ApplyDecisions {
+                unreviewed: &[],
+                plans: &decisions,
+                rollouts: &[],
+                kept_back: &BTreeSet::new(),
+            },
+        );
+        Notifications::new(job, self.config).send(&news).await;
+        Restoration {
+            digests: selected.drifted.into_values().chain(decisions.matched).collect(),
+            result: JobResult {
+                code: apply::exit_code(&report, &job.run),
+                text: report::outcome::text(&report, report::terminal::Style::default()),
+            },
+        }
+    }
+}
+
+/// Compares the stacks with what was applied last. Returns the differences, and the stacks that no longer differ.
 async fn differences(
     planning: &Planner,
     targets: &[Target],
-    publisher: &Publisher<'_>,
-) -> Result<BTreeMap<StackId, StackPlan>, UserError> {
-    let mut differing = BTreeMap::new();
+) -> Result<(Differences, Vec<StackId>), UserError> {
+    let (mut differing, mut undiffering) = (BTreeMap::new(), Vec::new());
     for StackDrift { plan, .. } in drift_check::differences(planning, targets, None).await? {
-        if plan.error.is_none() && plan.summary.changed() == 0 {
-            publisher.note(&format!(
-                "{} no longer differs from what was applied: nothing was restored",
-                plan.id
-            ));
-        } else {
-            differing.insert(plan.id.clone(), plan);
-        }
-    }
-    Ok(differing)
-}
-
-/// Returns the commit before the applied one for each stack, if its serial is still stored.
-async fn commits_before(
-    backend: &StateBackend,
-    targets: &[Target],
-) -> Result<BTreeMap<StackId, Option<CommitId>>, UserError> {
-    let mut before = BTreeMap::new();
-    for target in targets {
-        let applied = target
-            .recorded
-            .as_ref()
-            .and_then(|recorded| recorded.commit.as_ref());
-        let serials = backend.states.history(&target.id).await?;
-        let commits = serials
-            .into_iter()
-            .filter_map(|line| line.document.ok()?.commit?.parse().ok());
-        let earlier = commits
-            .into_iter()
-            .find(|commit: &CommitId| Some(commit) != applied);
-        before.insert(target.id.clone(), earlier);
-    }
-    Ok(before)
-}
-
-/// The drift check after the restoration, only of the restored stacks.
-struct CheckAfter<'a> {
-    job: &'a Job,
-    planning: &'a Planner,
-    known: &'a Proven<IndexedStates>,
-    /// All stacks that were applied.
-    applied: &'a [Target],
-    info: &'a RunInfo,
-}
-
-impl CheckAfter<'_> {
-    async fn run(
-        &self,
-        publisher: &Publisher<'_>,
-        targets: &[Target],
-        report: &ApplyReport,
-        mut history: DriftSchedule,
-    ) {
-        let Self { job, planning, .. } = *self;
-        let label = planning.config.drift.label();
-        let restored = report
-            .stacks
-            .iter()
-            .filter(|stack| stack.result == StackResult::Applied);
-        let lines = restored.map(|stack| (stack.id.to_string(), self.line(stack)));
-        publisher.comment_on_drift(label, &lines.collect()).await;
-        let checked = match drift_check::run(planning, targets, None).await {
-            Ok(checked) => checked,
-            Err(failure) => {
-                let failure = redact::failure(&failure, planning.secrets());
-                return job
-                    .run
-                    .warn("failed to check which drift is left after the restore", failure);
+        match &plan.error {
+            None if plan.summary.changed() == 0 => undiffering.push(plan.id),
+            None => drop(differing.insert(plan.id.clone(), Ok(plan))),
+            Some(error) => {
+                let failure = not_compared(&plan.id, error);
+                differing.insert(plan.id, Err(failure));
             }
-        };
-        history.record_stacks(&checked, &[], &job.run.url());
-        let looked = DriftResult {
-            checked: &checked,
-            restored: &[],
-            rounds: &history,
-            known: self.known,
-            head: planning.wanted.head(),
-        };
-        let issues = drift_job::publish_issues(publisher, &looked, self.info, label).await;
-        drift_job::publish_what_is_left(publisher, &looked);
-        history.note_issues(&issues);
-        if let Some(backend) = &planning.backend {
-            let is_applied = |stack: &StackId| self.applied.iter().any(|target| target.id == *stack);
-            history.remember(job, backend, is_applied).await;
         }
     }
+    Ok((differing, undiffering))
+}
 
-    /// Returns the comment for the drift issue of a stack, which names who approved the restoration.
-    fn line(&self, stack: &StackOutcome) -> String {
-        report::markdown::restored(stack, self.info)
-    }
+fn not_compared(stack: &StackId, error: &ErrorBody) -> UserError {
+    let what = format!(
+        "{stack} was not restored: it could not be compared with what was applied: {}",
+        error.message
+    );
+    let hints = error.hints.iter();
+    hints.fold(UserError::new(error.kind, what), |failure, hint| {
+        failure.hint(hint)
+    })
 }

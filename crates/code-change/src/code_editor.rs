@@ -23,7 +23,10 @@ use konverge_base::{
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_kcl::AttributePath;
-use konverge_run::{ComparedRevisions, OpenRevision, RunContext, compiler::Compilers};
+use konverge_run::{
+    ComparedRevisions, OpenRevision, RunContext,
+    compiler::{CompileError, Compilers},
+};
 use konverge_secrets::redact;
 use serde::Deserialize;
 
@@ -156,11 +159,11 @@ impl<'a> CodeEditor<'a> {
         if self.contents.is_empty() {
             let head = &self.revisions.head;
             let compiler = self.compilers.for_revision(head);
-            return compiler.spec(&find_stack(head, stack)?).await;
+            return Ok(compiler.spec(&find_stack(head, stack)?).await?);
         }
         let revision = self.revision()?;
         let stack = find_stack(&revision, stack)?;
-        self.compilers.for_revision(&revision).spec(&stack).await
+        Ok(self.compilers.for_revision(&revision).spec(&stack).await?)
     }
 
     /// Compiles the stacks that the edits affect, and returns the whole change. Stacks outside of `named` may change
@@ -247,7 +250,7 @@ impl<'a> CodeEditor<'a> {
 
     /// Returns true if the edits of this editor alone have the result `result` for a stack. `result` comes from all
     /// edits.
-    async fn makes(&mut self, stack: &StackId, result: &Result<Spec, UserError>) -> bool {
+    async fn makes(&mut self, stack: &StackId, result: &Result<Spec, CompileError>) -> bool {
         !self.contents.is_empty()
             && match (self.spec(stack).await, result) {
                 (Ok(made), Ok(result)) => made.digest() == result.digest(),

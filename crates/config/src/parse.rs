@@ -37,26 +37,24 @@ pub enum ConfigError {
 
 impl From<ConfigError> for UserError {
     fn from(error: ConfigError) -> Self {
-        let failure = match &error {
+        match error {
             ConfigError::Invalid {
                 line,
                 column,
                 message,
                 hint,
             } => {
-                let failure =
-                    UserError::new(ErrorKind::Config, message.clone()).at(FILE_NAME, *line, *column);
+                let failure = UserError::new(ErrorKind::Config, message).at(FILE_NAME, line, column);
                 let failure = match hint {
-                    Some(hint) => failure.hint(hint.clone()),
+                    Some(hint) => failure.hint(hint),
                     None => failure,
                 };
                 failure.hint("`konverge config schema` prints every key with its meaning")
             }
             ConfigError::Source(error) => {
-                UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {}", chain(error)))
+                UserError::new(ErrorKind::Config, format!("{FILE_NAME}: {}", chain(&error)))
             }
-        };
-        failure.caused_by(error)
+        }
     }
 }
 

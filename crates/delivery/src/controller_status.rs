@@ -57,9 +57,10 @@ impl ControllerStatus {
             Ok(objects) => objects.progress(digest),
             Err(refusal) => DeliveryProgress::Failed(refusal.message),
         };
-        let id: ResourceId = target.object_id().parse().map_err(|error| {
-            UserError::new(ErrorKind::State, "the record of the delivery has no valid name").caused_by(error)
-        })?;
+        let id: ResourceId = target
+            .object_id()
+            .parse()
+            .map_err(|_| UserError::new(ErrorKind::State, "the record of the delivery has no valid name"))?;
         Ok(Some(Self {
             id,
             cluster: target.cluster.clone(),

@@ -17,7 +17,8 @@ use konverge_base::{
 };
 use konverge_cloud::RegistryLogin;
 use konverge_engine::runtime::{
-    ApplySink, Granularity, Item, ObservedObject, PlannedResource, Preparation, Runtime, StackScope,
+    ApplySink, Granularity, Item, ObservedObject, PlanFailure, PlannedResource, Preparation, Runtime,
+    StackScope,
 };
 use konverge_kubernetes::Kubernetes;
 use konverge_publish::{PublishError, RegistryClient};
@@ -128,7 +129,7 @@ impl DeliveredObjects {
         &self,
         scope: &StackScope,
         mut items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError> {
         let resources = items.iter().filter_map(|item| item.desired.clone());
         let files = self.files(resources.collect())?;
         let objects = files.objects()?;
@@ -146,7 +147,7 @@ impl DeliveredObjects {
                 return Ok(planned);
             };
             if planned.public.action == Action::Replace {
-                return Err(not_replaced(&planned));
+                return Err(not_replaced(&planned).into());
             }
             planned.item.desired = Some(object.clone());
             planned.preparation = Preparation::new(wanted.remove(&planned.item.id));
@@ -161,13 +162,13 @@ impl DeliveredObjects {
         &self,
         scope: &StackScope,
         items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError> {
         if !self.has_delivered() {
             // The controller never applied these objects, so Konverge deletes them.
             return self.ours.plan(scope, items).await;
         }
         let planned = self.planner.plan(scope, items).await?;
-        let goes = |one: &Result<PlannedResource, UserError>| {
+        let goes = |one: &Result<PlannedResource, PlanFailure>| {
             one.as_ref().is_ok_and(|one| one.public.action == Action::Delete)
         };
         let mut problem = None;
@@ -183,12 +184,13 @@ impl DeliveredObjects {
         let planned = planned.into_iter().map(|result| {
             let planned = result?;
             match (planned.public.action, &problem) {
-                (Action::Delete, Some(problem)) => Err(problem.clone()),
+                (Action::Delete, Some(problem)) => Err(problem.clone().into()),
                 (Action::Forget, _) if !planned.public.notes.is_empty() => {
                     let what = format!("`{}` would stay, but the controller deletes it", planned.item.id);
                     Err(UserError::new(ErrorKind::Policy, what)
                         .with_resource(&planned.item.id)
-                        .hint("remove the annotation `konverge/keep` from the object"))
+                        .hint("remove the annotation `konverge/keep` from the object")
+                        .into())
                 }
                 _ => Ok(planned),
             }
@@ -280,7 +282,7 @@ impl DeliveredObjects {
 
     async fn record(record: &DeliveryRecord, sink: &dyn ApplySink) -> Result<(), UserError> {
         let (key, value) = record.entry();
-        sink.runtime_data(key, value).await
+        Ok(sink.runtime_data(key, value).await?)
     }
 }
 
@@ -416,7 +418,7 @@ impl Runtime for DeliveredObjects {
         &self,
         scope: &StackScope,
         items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError> {
         if items.iter().any(|item| item.desired.is_some()) {
             self.plan_desired(scope, items).await
         } else {

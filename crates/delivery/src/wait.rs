@@ -216,6 +216,7 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use konverge_base::model::state::Recorded;
+    use konverge_engine::runtime::RecordFailure;
     use serde_json::Value;
     use tokio_util::sync::CancellationToken;
 
@@ -238,7 +239,7 @@ mod tests {
             Ok(())
         }
 
-        async fn runtime_data(&self, _: &str, _: Value) -> Result<(), UserError> {
+        async fn runtime_data(&self, _: &str, _: Value) -> Result<(), RecordFailure> {
             Ok(())
         }
 

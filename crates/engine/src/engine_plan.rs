@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{RuntimeRegistry, plan_failures, published_outputs::PublishedOutputs};
+use super::{RuntimeRegistry, published_outputs::PublishedOutputs};
 use crate::runtime::{Granularity, PlannedResource, StackScope};
 use konverge_base::{
     error::UserError,
@@ -21,6 +21,9 @@ pub struct EnginePlan {
     pub public: StackPlan,
     /// The resources that could not be planned, each with its reason; in the order of the Spec.
     pub failures: Vec<(ResourceId, UserError)>,
+    /// The first of these failures that stops the whole stack. A failure of Terraform does not stop the stack: it only
+    /// holds back the dependents of its resource and all deletions.
+    pub refusal: Option<UserError>,
     /// The resources that were not planned because they depend on a failed resource, each with that resource.
     pub(super) waiting: Vec<(ResourceId, ResourceId)>,
     pub(super) nodes: Vec<PlanNode>,
@@ -37,14 +40,6 @@ pub struct EnginePlan {
 }
 
 impl EnginePlan {
-    /// Returns the failure of a resource that stops the whole stack. A failure of Terraform does not stop the stack: it
-    /// only holds back the dependents of its resource and all deletions.
-    pub fn refusal(&self) -> Option<UserError> {
-        let mut failures = self.failures.iter();
-        let (id, failure) = failures.find(|(_, failure)| plan_failures::stops_the_stack(failure))?;
-        Some(plan_failures::of_resource(id, failure.clone()))
-    }
-
     /// Returns the health of the live objects. Empty unless the plan is a drift check.
     pub fn health(&self) -> impl Iterator<Item = &ObjectStatus> {
         self.nodes.iter().filter_map(|node| node.planned.health.as_ref())

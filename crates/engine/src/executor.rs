@@ -128,8 +128,8 @@ pub async fn apply(request: ApplyRequest<'_>) -> Applied {
 
 fn refusal(request: &ApplyRequest<'_>) -> Option<UserError> {
     let plan = &request.plan;
-    if let Some(refusal) = plan.refusal() {
-        return Some(refusal);
+    if let Some(refusal) = &plan.refusal {
+        return Some(refusal.clone());
     }
     (plan.empties_stack && !request.allow_empty).then(|| {
         let what = match plan.nodes.len() {
@@ -252,10 +252,9 @@ impl<'a> Executor<'a> {
             .map(|outcome| outcome.id.clone())
             .collect();
         ids.extend(unused);
-        if !ids.is_empty()
-            && let Err(failure) = self.request.journal.record(JournalEntry::Untouched { ids }).await
-        {
-            self.stop(failure);
+        if !ids.is_empty() {
+            // A failure has ended the run already.
+            let _ = self.record(JournalEntry::Untouched { ids }).await;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The `pre-destroy` hooks of a plan. The Spec no longer has them, so they run from their record in the state, before
 //! the other resources of the stack are deleted.
 
-use super::{PlanRequest, plan_nodes::DraftNode};
+use super::{PlanRequest, plan_error::PlanError, plan_nodes::DraftNode};
 use crate::spec::hooks::pre_destroy_task;
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -16,7 +16,7 @@ pub(super) fn order(
     request: &PlanRequest<'_>,
     drafts: &mut [DraftNode],
     tasks: &mut HookTasks,
-) -> Result<(), UserError> {
+) -> Result<(), PlanError> {
     if drafts.iter().any(|draft| !draft.is_deletion) {
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub(super) fn order(
             continue;
         };
         if job.attributes.values().any(masked_value::holds_mark) {
-            return Err(masked(&job.id));
+            return Err(masked(&job.id).into());
         }
         tasks.insert(job.id.clone(), task);
         draft.wanted = Some(job);

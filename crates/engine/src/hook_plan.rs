@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
+    plan_error::PlanError,
     runtime::PlannedResource,
     spec::{
         graph::ResourceGraph,
@@ -32,11 +33,14 @@ pub(super) fn read(
     rules: &HookRules,
     folder: &RepoPath,
     secrets: &Secrets,
-) -> Result<SpecHooks, UserError> {
+) -> Result<SpecHooks, PlanError> {
     let mask = |resource: &Resource| mask_resource(secrets, resource);
     let hooks = order_hooks(resources, graph, rules, &mask);
     let path = if folder.is_root() { "." } else { folder.as_str() };
-    hooks.map_err(|error| UserError::from(error).at(path, None, None))
+    hooks.map_err(|error| PlanError::Hook {
+        object: error.object().cloned(),
+        error: Box::new(UserError::from(error).at(path, None, None)),
+    })
 }
 
 /// Checks that a rollback neither runs a `pre` hook that is not reversible, nor goes back past one that has run.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     hook_plan,
+    plan_error::PlanError,
     spec_diff::{ComparedSpecs, SpecMask, plan_resource},
 };
 use crate::spec::{graph::ResourceGraph, hooks::SpecHooks};
@@ -29,7 +30,7 @@ pub fn show_spec_hooks(
     rules: &HookRules,
     cluster: Option<&ClusterName>,
     secrets: &Secrets,
-) -> Result<StackPlan, UserError> {
+) -> Result<StackPlan, PlanError> {
     let ComparedSpecs { base, head } = specs;
     let hooks = read(head, rules, &plan.stack, secrets)?;
     // An error in the base is ignored: it is not part of this change, and its hooks then count as new.
@@ -122,8 +123,8 @@ fn read(
     rules: &HookRules,
     folder: &RepoPath,
     secrets: &Secrets,
-) -> Result<SpecHooks, UserError> {
-    let mut graph = ResourceGraph::from_spec(&spec.resources)?;
+) -> Result<SpecHooks, PlanError> {
+    let mut graph = ResourceGraph::from_spec(&spec.resources).map_err(UserError::from)?;
     hook_plan::read(&spec.resources, &mut graph, rules, folder, secrets)
 }
 

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::policy_input::LatePlan;
+use super::{policy_input::LatePlan, runtime::RecordFailure};
 use konverge_base::{error::UserError, model::state::JournalEntry};
 
 /// The record of intents and results. An error of any call ends the apply: what cannot be recorded must not
@@ -18,7 +18,7 @@ pub trait Journal: Send + Sync {
 
     /// Records a result, or the start of a replacement. Entries may be stored a little later, but in order, and before
     /// the apply ends.
-    async fn record(&self, entry: JournalEntry) -> Result<(), UserError>;
+    async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure>;
 
     /// Returns an error if the lease is lost. Called before each write to the infrastructure, so it must be
     /// cheap.

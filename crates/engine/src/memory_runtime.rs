@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Journal, LatePlan, Review};
 use crate::runtime::{
-    AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlannedResource, Runtime,
-    StackScope, ToolUnavailable,
+    AppliedResource, ApplySink, Foreign, Granularity, Item, Needs, ObservedObject, PlanFailure,
+    PlannedResource, RecordFailure, Runtime, StackScope,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -142,15 +142,22 @@ impl MemoryRuntime {
         self.world.lock().unwrap()
     }
 
-    fn plan_item(&self, scope: &StackScope, mut item: Item) -> Result<PlannedResource, UserError> {
+    fn plan_item(&self, scope: &StackScope, mut item: Item) -> Result<PlannedResource, PlanFailure> {
         let mut world = self.world();
         let name = item.id.name().to_owned();
         let unready = world.faults.unready.contains(name.as_str());
         if world.faults.refused.contains(name.as_str()) {
-            return Err(UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid")).hint("fix it"));
+            return Err(
+                UserError::new(ErrorKind::Kubernetes, format!("{name} is not valid"))
+                    .hint("fix it")
+                    .into(),
+            );
         }
         if world.faults.without_tool.contains(name.as_str()) {
-            return Err(UserError::new(ErrorKind::Terraform, "no executable").caused_by(ToolUnavailable));
+            return Err(PlanFailure {
+                error: Box::new(UserError::new(ErrorKind::Terraform, "no executable")),
+                stops_stack: false,
+            });
         }
         let pending = scope.pending.iter();
         let pending = pending
@@ -348,7 +355,7 @@ impl Runtime for MemoryRuntime {
         &self,
         scope: &StackScope,
         items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError> {
         Ok(items
             .into_iter()
             .map(|item| self.plan_item(scope, item))
@@ -400,8 +407,8 @@ impl Journal for MemoryRuntime {
         Ok(())
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
-        self.intend(vec![entry]).await
+    async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure> {
+        Ok(self.intend(vec![entry]).await?)
     }
 
     async fn check_lease(&self) -> Result<(), UserError> {

@@ -18,6 +18,7 @@ use super::{
     hook_destroy, hook_plan, interrupted_replacement, normalize,
     ownership::{ClaimQuestion, ClaimedObject, OwnerClaim, question, resolve_claim},
     plan_builder,
+    plan_error::PlanError,
     plan_failures::PlanFailures,
     plan_nodes::{DraftNode, add_deletes, wanted_drafts},
     plan_request::PlanRequest,
@@ -26,7 +27,7 @@ use super::{
     secret_masking, secret_reference_check,
 };
 use crate::{
-    runtime::{EarlierChange, Granularity, Item, Needs, PlannedResource, StackScope},
+    runtime::{EarlierChange, Granularity, Item, Needs, PlanFailure, PlannedResource, StackScope},
     spec::graph::ResourceGraph,
 };
 use konverge_base::{
@@ -43,7 +44,7 @@ use konverge_secrets::{PropagatedSecrets, Secrets};
 /// # Errors
 /// The Spec has no valid order, or a runtime cannot be reached. A resource that cannot be planned is in
 /// [`EnginePlan::failures`] instead.
-pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserError> {
+pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, PlanError> {
     request.events.event(RunEvent::PlanStarted {
         stack: request.stack.clone(),
         resources: request.spec.resources.len(),
@@ -56,7 +57,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
     )
     .await?;
     let outputs = PublishedOutputs::of_resources(std::mem::take(&mut request.outputs), &prepared)?;
-    let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
+    let mut graph = ResourceGraph::from_spec(&prepared.resources).map_err(UserError::from)?;
     // Hooks are nodes of the graph, so that references to and from their Jobs, and the order that Kubernetes requires,
     // apply to hooks as well.
     let mut hooks = hook_plan::read(
@@ -111,7 +112,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, UserErro
         hook_notes: hooks.notes,
         outputs,
     };
-    plan.go_on().await
+    Ok(plan.go_on().await?)
 }
 
 /// Returns the segments of a plan in their order: the resources of one runtime in one stage.
@@ -148,7 +149,7 @@ struct Segment {
 }
 
 /// The index of a draft, and the plan of the runtime for it.
-type SegmentResult = (usize, Result<PlannedResource, UserError>);
+type SegmentResult = (usize, Result<PlannedResource, PlanFailure>);
 
 /// A step of planning: the plan is complete, or it needs the claims of other stacks to continue.
 pub enum PlanStep<'a> {
@@ -232,7 +233,7 @@ impl<'a> PlanAwaitingClaims<'a> {
                     Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
                     None => None,
                 };
-                resolve_claim(&builder.stack, planned, claim)
+                Ok(resolve_claim(&builder.stack, planned, claim)?)
             });
             builder.add_planned(&drafts[member], member, result);
         }
@@ -269,7 +270,8 @@ impl<'a> UnfinishedPlan<'a> {
                 })));
             }
             for (member, result) in results {
-                let result = result.and_then(|planned| resolve_claim(&self.builder.stack, planned, None));
+                let result =
+                    result.and_then(|planned| Ok(resolve_claim(&self.builder.stack, planned, None)?));
                 self.builder.add_planned(&self.drafts[member], member, result);
             }
             self.builder.end_segment(&self.drafts, &segment.members);
@@ -356,7 +358,7 @@ impl PlanBuilder<'_> {
                 }
                 Err(failure) => {
                     let id = drafts[member].item.id.clone();
-                    self.failures.own.insert(id, failure);
+                    self.failures.own.insert(id, failure.into());
                 }
             }
         }
@@ -365,7 +367,12 @@ impl PlanBuilder<'_> {
     }
 
     /// Adds the plan of a resource, or the error if there is no plan.
-    fn add_planned(&mut self, draft: &DraftNode, member: usize, result: Result<PlannedResource, UserError>) {
+    fn add_planned(
+        &mut self,
+        draft: &DraftNode,
+        member: usize,
+        result: Result<PlannedResource, PlanFailure>,
+    ) {
         let id = draft.item.id.clone();
         let mut planned = match result {
             Ok(planned) => planned,
@@ -396,7 +403,7 @@ impl PlanBuilder<'_> {
         if let (Some(before), Some(masked)) = (before, &planned.recorded)
             && let Err(failure) = delivered_secrets::check_masked(&id, &before, &masked.attributes)
         {
-            self.failures.own.insert(id, failure);
+            self.failures.own.insert(id, failure.into());
             return;
         }
         let mut planned =

@@ -3,7 +3,7 @@
 
 use super::{
     engine_plan::{EnginePlan, PlanNode},
-    plan_failures::{PlanFailures, combine_failures, stops_the_stack},
+    plan_failures::{PlanFailures, combine_failures, of_resource},
     plan_nodes::DraftNode,
     plan_request::PlanRequest,
     published_outputs::PublishedOutputs,
@@ -26,9 +26,9 @@ pub(super) fn assemble(
     empties_stack: bool,
 ) -> EnginePlan {
     for failure in failures.own.values_mut() {
-        failure.message = request.secrets.mask(&failure.message);
+        failure.error.message = request.secrets.mask(&failure.error.message);
     }
-    let all_stops = failures.own.values().any(stops_the_stack);
+    let all_stops = failures.own.values().any(|failure| failure.stops_stack);
     let held: Vec<Option<ResourceId>> = held_back_by(&drafts, &failures);
     // Drafts without a plan become no nodes, so the indices of the drafts in `waits` are translated.
     let mut node_of = vec![None; drafts.len()];
@@ -36,6 +36,7 @@ pub(super) fn assemble(
         node_of[draft] = Some(node);
     }
     let (mut own, mut waiting) = (Vec::new(), Vec::new());
+    let mut refusal = None;
     let mut public: Vec<ResourcePlan> = Vec::with_capacity(drafts.len());
     let mut nodes = Vec::with_capacity(drafts.len());
     for ((draft, planned), held) in drafts.into_iter().zip(planned).zip(held) {
@@ -44,7 +45,10 @@ pub(super) fn assemble(
             if let Some(on) = failures.waiting.remove(&id) {
                 waiting.push((id, on));
             } else if let Some(failure) = failures.own.remove(&id) {
-                own.push((id, failure));
+                if failure.stops_stack {
+                    refusal.get_or_insert_with(|| of_resource(&id, (*failure.error).clone()));
+                }
+                own.push((id, *failure.error));
             }
             continue;
         };
@@ -101,6 +105,7 @@ pub(super) fn assemble(
     EnginePlan {
         public,
         failures: own,
+        refusal,
         waiting,
         nodes,
         targets,

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::plan_nodes::DraftNode;
-use crate::runtime::ToolUnavailable;
+use crate::runtime::PlanFailure;
 use konverge_base::{error::UserError, model::ResourceId};
 
 /// The failures of a plan.
 #[derive(Default)]
 pub(super) struct PlanFailures {
     /// Each failed resource with its reason.
-    pub own: HashMap<ResourceId, UserError>,
+    pub own: HashMap<ResourceId, PlanFailure>,
     /// The skipped resources, each with the failed resource that it depends on.
     pub waiting: HashMap<ResourceId, ResourceId>,
 }
@@ -47,13 +47,6 @@ impl PlanFailures {
         }
         held
     }
-}
-
-/// Returns true if a failure stops the whole stack. An error from a policy, from the cluster or in the Spec itself must
-/// be fixed before anything is changed. A tool or a service outside the clusters concerns only the resources that need
-/// it.
-pub(super) fn stops_the_stack(failure: &UserError) -> bool {
-    failure.room_error::<ToolUnavailable>().is_none()
 }
 
 /// Adds the resource's id to the message of a failure, unless the message names the resource already.
@@ -97,14 +90,6 @@ mod tests {
     use konverge_base::error::ErrorKind;
 
     #[test]
-    fn only_a_tool_outside_the_clusters_does_not_stop_the_stack() {
-        let failure = UserError::new(ErrorKind::Terraform, "no executable");
-        assert!(stops_the_stack(&failure), "the kind is not what counts");
-        let tool = failure.caused_by(ToolUnavailable).context("`a`");
-        assert!(!stops_the_stack(&tool));
-    }
-
-    #[test]
     fn one_failure_is_shown_in_full_and_others_are_counted() {
         let failure = |name: &str| {
             let id: ResourceId = format!("v1:ConfigMap:ns:{name}").parse().expect("an id");
@@ -123,7 +108,7 @@ mod tests {
         let [a, b] =
             ["v1:ConfigMap:ns:a", "v1:ConfigMap:ns:b"].map(|id| -> ResourceId { id.parse().expect("an id") });
         let failure = UserError::new(ErrorKind::Spec, format!("`{a}` is wrong"));
-        let named = failure.clone().with_resource(&a).caused_by(ToolUnavailable);
+        let named = failure.clone().with_resource(&a);
         assert_eq!(of_resource(&a, named.clone()), failure);
         assert_eq!(
             of_resource(&b, named).message,
@@ -140,7 +125,7 @@ mod tests {
         let mut failures = PlanFailures::default();
         failures
             .own
-            .insert(a.clone(), UserError::new(ErrorKind::Spec, "wrong"));
+            .insert(a.clone(), UserError::new(ErrorKind::Spec, "wrong").into());
         failures.waiting.insert(b.clone(), a.clone());
         assert_eq!([&a, &b, &c].map(|id| failures.has(id)), [true, true, false]);
     }

@@ -22,7 +22,7 @@ use konverge_base::{
     },
 };
 use konverge_engine::runtime::{
-    ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope,
+    ApplySink, Granularity, Item, ObservedObject, PlanFailure, PlannedResource, Runtime, StackScope,
 };
 
 #[async_trait]
@@ -68,8 +68,11 @@ impl Runtime for Kubernetes {
         &self,
         scope: &StackScope,
         items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
-        plan::plan(self, scope, items).await
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError> {
+        let planned = plan::plan(self, scope, items).await?.into_iter();
+        Ok(planned
+            .map(|planned| planned.map_err(PlanFailure::from))
+            .collect())
     }
 
     async fn apply(

@@ -63,7 +63,6 @@ impl From<LspError> for UserError {
     fn from(error: LspError) -> Self {
         Self::new(ErrorKind::Usage, error.to_string())
             .hint("an editor starts `konverge lsp`; the guide `editor` has the lines for its configuration")
-            .caused_by(error)
     }
 }
 

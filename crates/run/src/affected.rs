@@ -15,7 +15,7 @@ use konverge_base::{
         stack::SetupError,
     },
 };
-use konverge_config::{Config, ConfigError};
+use konverge_config::Config;
 use konverge_repo::{
     affected::{Analysis, ScanCache},
     git::{GitCredentials, GitError, Repository},
@@ -168,16 +168,18 @@ fn open_base(
     head: &RevisionSpec,
 ) -> Result<OpenRevision, UserError> {
     let at = RevisionSpec::Commit(commit);
-    match OpenRevision::open_knowing(known, repository, &at, None) {
-        Err(failure) if failure.room_error::<ConfigError>().is_some() => {
+    let config = match Config::load(known.source_at(repository, &at)?.as_ref()) {
+        Ok(config) => config,
+        Err(error) => {
             let config = Config::load(known.source_at(repository, head)?.as_ref())?;
             run.notes.info(&format!(
-                "konverge.yaml of the base is invalid ({failure}), so that of the head is used for both revisions"
+                "konverge.yaml of the base is invalid ({}), so that of the head is used for both revisions",
+                UserError::from(error)
             ));
-            OpenRevision::open_knowing(known, repository, &at, Some(&config))
+            config
         }
-        opened => opened,
-    }
+    };
+    OpenRevision::open_knowing(known, repository, &at, Some(&config))
 }
 
 /// Compiles both revisions of every modified stack, and sets [`SpecChange`] to the result of the comparison.

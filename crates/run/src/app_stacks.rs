@@ -9,6 +9,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
+    compile_error::CompileError,
     module_binaries::ModuleBinaries,
     module_runner::{CallContext, ModuleRunner},
 };
@@ -156,7 +157,7 @@ impl AppStacks {
         stack: &Stack,
         source: &dyn Source,
         modules: &ModuleRunner,
-    ) -> Result<Compiled, UserError> {
+    ) -> Result<Compiled, CompileError> {
         let Some(inputs) = self
             .stacks
             .get(&stack.folder)

@@ -178,7 +178,7 @@ impl<'a> AppliedSpec<'a> {
             .stack(stack)
             .or_else(|| layout.stack_in_folder(state.folder.path()?))
             .ok_or_else(|| another_spec(stack, commit))?;
-        compilers.for_revision(&past).spec(there).await
+        Ok(compilers.for_revision(&past).spec(there).await?)
     }
 
     async fn revision(&self, commit: &CommitId, core: &str) -> Result<Arc<OpenRevision>, UserError> {

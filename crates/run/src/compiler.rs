@@ -16,6 +16,7 @@ use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
+pub use crate::compile_error::{CompileCause, CompileError};
 use crate::{
     OpenRevision, RunContext, StateBackend, StepCounter, caches, core_lookup,
     module_runner::{ModuleRunner, ModuleTrust},
@@ -33,12 +34,12 @@ use konverge_base::{
         file_source::{BlobId, FileKind, Source},
         note::Note,
         spec::{Sharing, Spec},
-        stack::{CompileSetup, SetupError, Stack},
+        stack::Stack,
     },
     variables,
 };
 use konverge_config::Config;
-use konverge_engine::spec::{self, SpecError};
+use konverge_engine::spec;
 use konverge_kcl::{
     Bounds, Cache, CacheAccess, CompileRequest, Compiled, KclError, KnownPackages, PackageFetcher,
     PackageTrust, Pool, PoolOptions, ResolvedPackage, SharedCache, UnlockedPackages, VerifiedPackages,
@@ -261,7 +262,7 @@ impl Compilers {
         Cache::new(folder, self.shared.clone(), self.access)
     }
 
-    async fn core(&self, version: &str) -> Result<Arc<StartedCore>, UserError> {
+    async fn core(&self, version: &str) -> Result<Arc<StartedCore>, CompileError> {
         let core = {
             let mut cores = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(cores.entry(version.to_owned()).or_default())
@@ -278,7 +279,7 @@ impl Compilers {
         }
     }
 
-    async fn start(&self, version: &str) -> Result<Arc<StartedCore>, UserError> {
+    async fn start(&self, version: &str) -> Result<Arc<StartedCore>, CompileError> {
         let kcl = &self.config.kcl;
         // In a job, a pull request may use another core than `KONVERGE_KCL`, which may still name the core of the
         // default branch.
@@ -373,13 +374,13 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     /// The definition of the stack is invalid, KCL rejects it, or its output is not a Spec.
-    pub async fn spec(self, stack: &Stack) -> Result<Spec, UserError> {
+    pub async fn spec(self, stack: &Stack) -> Result<Spec, CompileError> {
         let compiled = self.all.unless_interrupted(self.compile(stack)).await?;
-        compiled.map_err(|failure| failure.context(format!("stack {}", stack.id)))
+        compiled.map_err(|error| error.in_stack(&stack.id))
     }
 
     /// Compiles several stacks concurrently, one per worker. Returns the results in the order of `stacks`.
-    pub async fn specs(self, stacks: &[Stack]) -> Vec<Result<Spec, UserError>> {
+    pub async fn specs(self, stacks: &[Stack]) -> Vec<Result<Spec, CompileError>> {
         let counter = StepCounter::start(&self.all.run, Step::Compile, stacks.len());
         let one = async |stack| {
             let spec = self.spec(stack).await;
@@ -397,14 +398,14 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     /// See [`Compiler::spec`].
-    pub async fn compile_for_print(self, stack: &Stack) -> Result<Spec, UserError> {
+    pub async fn compile_for_print(self, stack: &Stack) -> Result<Spec, CompileError> {
         let compiled = self.all.unless_interrupted(self.compile_cached(stack)).await?;
         compiled
             .and_then(|compiled| spec_of(self.revision, stack, &compiled))
-            .map_err(|failure| failure.context(format!("stack {}", stack.id)))
+            .map_err(|error| error.in_stack(&stack.id))
     }
 
-    async fn compile(self, stack: &Stack) -> Result<Spec, UserError> {
+    async fn compile(self, stack: &Stack) -> Result<Spec, CompileError> {
         let compiled = self.compile_cached(stack).await?;
         let mut spec = spec_of(self.revision, stack, &compiled)?;
         self.all.run.secrets.learn_names(&spec.resources);
@@ -424,8 +425,8 @@ impl<'a> Compiler<'a> {
         Ok(key.finish())
     }
 
-    async fn compile_cached(self, stack: &Stack) -> Result<Compiled, UserError> {
-        setup_of(stack)?;
+    async fn compile_cached(self, stack: &Stack) -> Result<Compiled, CompileError> {
+        stack.compile.as_ref().map_err(Clone::clone)?;
         let (all, revision) = (self.all, self.revision);
         let cache = all.cache();
         let key = self.key(stack)?;
@@ -467,15 +468,15 @@ impl<'a> Compiler<'a> {
 
     /// Returns the compile request of a program: its files with contents, and its packages. `analysis` must know the
     /// program, which need not be a stack of the revision.
-    pub async fn request(self, analysis: &Analysis, stack: &Stack) -> Result<CompileRequest, UserError> {
+    pub async fn request(self, analysis: &Analysis, stack: &Stack) -> Result<CompileRequest, CompileError> {
         let packages = self.packages(stack).await?;
         let unlocked = packages.iter().filter(|package| package.unlocked.is_some());
         let unlocked = unlocked.map(|package| package.name.clone()).collect();
         let packages = packages.into_iter().map(|package| (package.name, package.folder));
-        let closure = analysis.closure(stack)?;
+        let closure = analysis.closure(stack).map_err(UserError::from)?;
         let mut request = CompileRequest {
             label: stack.id.to_string(),
-            setup: setup_of(stack)?,
+            setup: stack.compile.clone()?,
             folders: closure.folders,
             packages: packages.collect(),
             unlocked,
@@ -494,9 +495,9 @@ impl<'a> Compiler<'a> {
     }
 
     /// Resolves the packages of a stack. Prints one warning for each unpinned package.
-    async fn packages(self, stack: &Stack) -> Result<Vec<ResolvedPackage>, UserError> {
+    async fn packages(self, stack: &Stack) -> Result<Vec<ResolvedPackage>, CompileError> {
         let run = &self.all.run;
-        let setup = setup_of(stack)?;
+        let setup = stack.compile.clone()?;
         let lock = package_locks::read(self.revision, &setup)?;
         let fetcher = self.fetcher().await?;
         let found = fetcher.resolve(&setup.remote_packages, &lock).await;
@@ -520,7 +521,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Returns the fetcher of packages for this revision.
-    pub async fn fetcher(self) -> Result<PackageFetcher, UserError> {
+    pub async fn fetcher(self) -> Result<PackageFetcher, CompileError> {
         Ok(self.core().await?.packages.clone())
     }
 
@@ -536,19 +537,25 @@ impl<'a> Compiler<'a> {
         Ok(started.validators.get_or_try_init(start).await?.clone())
     }
 
-    async fn core(self) -> Result<Arc<StartedCore>, UserError> {
+    async fn core(self) -> Result<Arc<StartedCore>, CompileError> {
         // The version is the one in the input digest, so that equal digests mean the same core.
         self.all.core(self.revision.analysis.core()).await
     }
 }
 
 /// Stores the result of a compilation, unless it is an error that may not occur on another machine.
-async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &Result<Compiled, UserError>) {
+async fn store(
+    cache: &Cache,
+    key: &Digest,
+    request: &CompileRequest,
+    result: &Result<Compiled, CompileError>,
+) {
     match result {
         Ok(compiled) => cache.put(key, compiled).await,
-        Err(failure) => {
-            let error = failure.room_error::<KclError>();
-            let refusal = error.and_then(|error| error.lasting_refusal(&request.packages));
+        Err(error) => {
+            let refusal = error
+                .kcl()
+                .and_then(|error| error.lasting_refusal(&request.packages));
             if let Some(refusal) = refusal {
                 cache.put_refusal(key, refusal).await;
             }
@@ -557,9 +564,10 @@ async fn store(cache: &Cache, key: &Digest, request: &CompileRequest, result: &R
 }
 
 /// Reads the Spec of a compiled stack, with the notes of its generation.
-fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Result<Spec, UserError> {
+fn spec_of(workspace: &OpenRevision, stack: &Stack, compiled: &Compiled) -> Result<Spec, CompileError> {
     let spec = spec::read(&compiled.documents);
-    let mut spec = spec.map_err(|error| unset_options::explain(workspace, stack, error))?;
+    let mut spec =
+        spec.map_err(|error| CompileError::of_stack(unset_options::explain(workspace, stack, error)))?;
     let resources = spec.resources.iter_mut();
     for resource in resources.filter(|resource| compiled.shared.contains(&resource.id)) {
         resource.sharing = Sharing::Project;
@@ -577,8 +585,11 @@ fn workers(config: &Config) -> usize {
 }
 
 /// Merges equal errors of several stacks into one error that names these stacks.
-pub fn join_failures<'a>(failures: impl IntoIterator<Item = (&'a StackId, UserError)>) -> Vec<UserError> {
-    let failures: Vec<_> = failures.into_iter().collect();
+pub fn join_failures<'a, E: Into<UserError>>(
+    failures: impl IntoIterator<Item = (&'a StackId, E)>,
+) -> Vec<UserError> {
+    let failures = failures.into_iter().map(|(id, failure)| (id, failure.into()));
+    let failures: Vec<(_, UserError)> = failures.collect();
     let bodies: Vec<_> = failures
         .iter()
         .map(|(id, failure)| (*id, failure.body()))
@@ -615,23 +626,6 @@ pub fn read_spec_file(path: &Path) -> Result<Spec, UserError> {
             .hint("give `--spec` a path that starts at the folder where konverge runs")
     })?;
     Ok(spec::read_text(&text, &name)?)
-}
-
-/// Returns true if an error depends only on the files of the repository. An error of this machine or of a server would
-/// occur at the base, too.
-pub fn is_of_the_code(failure: &UserError) -> bool {
-    match failure.room_error::<KclError>() {
-        Some(error) => error.is_of_the_code(),
-        None => failure.room_error::<SetupError>().is_some() || failure.room_error::<SpecError>().is_some(),
-    }
-}
-
-fn setup_of(stack: &Stack) -> Result<CompileSetup, UserError> {
-    stack.compile.clone().map_err(|error| {
-        UserError::new(ErrorKind::Layout, &error.message)
-            .at(error.file.to_string(), error.line, error.column)
-            .caused_by(error)
-    })
 }
 
 /// Returns the files below `crd/` of a project, which are appended to the Specs of its stacks.

@@ -18,7 +18,7 @@ pub(crate) async fn find(
     version: &str,
     install: CoreInstall,
     past: bool,
-) -> Result<Toolchain, UserError> {
+) -> Result<Toolchain, KclError> {
     let checkout = run.checkout();
     let found = if past {
         Toolchain::find_earlier(version, &checkout).await
@@ -34,9 +34,9 @@ pub(crate) async fn find(
                 checkout,
                 ..InstallOptions::default()
             };
-            Ok(konverge_kcl::install(version, &options, &mut |_| {}).await?)
+            konverge_kcl::install(version, &options, &mut |_| {}).await
         }
-        found => Ok(found?),
+        found => found,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Planner, SpecSource, Target, compiler::is_of_the_code};
+use crate::{Planner, SpecSource, Target, compile_error::CompileError};
 use konverge_base::{
     error::UserError,
     model::{RepoPath, StackId, file_source::Source},
@@ -15,7 +15,7 @@ use konverge_kcl::KclError;
 type Root = (Option<String>, String);
 
 /// Returns true if the Spec of the base fails with the same errors, and the change touches none of their files.
-pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &UserError) -> bool {
+pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &CompileError) -> bool {
     let SpecSource::Compiled {
         head,
         base: Some(base),
@@ -24,14 +24,15 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     else {
         return false;
     };
-    if target.head.is_none() || target.base.is_none() || !is_of_the_code(failure) {
+    if target.head.is_none() || target.base.is_none() || !failure.is_of_the_code() {
         return false;
     }
     // A run for code from outside may not fetch unpinned packages. So the base fails here too, although it may compile
     // in a run for the repository's own code.
-    if let Some(KclError::NotLocked { .. }) = failure.room_error() {
+    if let Some(KclError::NotLocked { .. }) = failure.kcl() {
         return false;
     }
+    let failure = &*failure.error;
     let errors = roots(&target.id, failure);
     let differs = |(file, _): &Root| {
         let path = file.as_deref().and_then(RepoPath::normalize);
@@ -45,7 +46,9 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Us
     }
     match planning.spec_before(target).await {
         Ok(_) => false,
-        Err(before) => before.kind == failure.kind && errors.is_subset(&roots(&target.id, &before)),
+        Err(before) => {
+            before.error.kind == failure.kind && errors.is_subset(&roots(&target.id, &before.error))
+        }
     }
 }
 

@@ -4,21 +4,13 @@
 use crate::OpenRevision;
 use konverge_base::{
     error::UserError,
-    model::{RepoPath, file_source::Source, stack::Stack},
+    model::{RepoPath, ResourceId, file_source::Source, stack::Stack},
 };
-use konverge_engine::spec::hooks::HookError;
 
-/// Adds the file and the line to an error about a hook, if they are found. Other errors stay unchanged.
-pub(super) fn locate(failure: UserError, head: &OpenRevision, stack: &Stack) -> UserError {
-    let Some(id) = failure.room_error::<HookError>().and_then(HookError::object) else {
-        return failure;
-    };
-    let name = id.name().to_owned();
-    match find(
-        head.source.as_ref(),
-        [&stack.folder, &stack.project_folder],
-        &name,
-    ) {
+/// Adds the file and the line to an error about a hook, if they are found.
+pub(super) fn locate(failure: UserError, hook: &ResourceId, head: &OpenRevision, stack: &Stack) -> UserError {
+    let folders = [&stack.folder, &stack.project_folder];
+    match find(head.source.as_ref(), folders, hook.name()) {
         Some((file, line)) => failure.at(file.as_str(), Some(line), None),
         None => failure,
     }

@@ -1,6 +1,6 @@
 //! The lock files of packages: the pins of a stack, and the hints for an unpinned package.
 
-use crate::{OpenRevision, RunContext};
+use crate::{OpenRevision, RunContext, compile_error::CompileError};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -41,12 +41,13 @@ pub fn broken(file: &RepoPath, why: PackageLockError) -> UserError {
 }
 
 /// Converts the error of a package, and adds a hint if git ignores the lock file.
-pub fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> UserError {
+pub(crate) fn explain(run: &RunContext, setup: &CompileSetup, error: KclError) -> CompileError {
     let of_lock = matches!(error, KclError::NotLocked { .. } | KclError::LockDiffers { .. });
-    let mut failure = UserError::from(error);
+    let mut failure = CompileError::from(error);
     if let Some(hint) = ignored_hint(run, setup).filter(|_| of_lock) {
         // The first hint is the command that writes the lock file, so this hint comes second.
-        failure.hints.insert(failure.hints.len().min(1), hint);
+        let hints = &mut failure.error.hints;
+        hints.insert(hints.len().min(1), hint);
     }
     failure
 }

@@ -10,11 +10,12 @@ use async_trait::async_trait;
 use crate::{
     RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
-    compiler::{self, CompileCounts, Compiler},
+    compiler::{CompileCounts, CompileError, Compiler},
     hook_file, infrastructure, kusion_releases,
     logins::{LoginUse, Logins, StackLoginChoice},
     other_names::NameLookup,
     other_stack_claims::{OwnershipLookup, PlanPurpose, StackClaims},
+    plan_error::PlanError,
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
@@ -132,7 +133,7 @@ impl Planner {
     ///
     /// # Errors
     /// The stack does not compile.
-    pub async fn spec(&self, target: &Target) -> Result<Spec, UserError> {
+    pub async fn spec(&self, target: &Target) -> Result<Spec, CompileError> {
         if let Some(recorded) = &target.recorded {
             return Ok(recorded.spec.clone());
         }
@@ -145,7 +146,7 @@ impl Planner {
     }
 
     /// Returns the Spec of a target at the base; empty if the stack did not exist there.
-    pub async fn spec_before(&self, target: &Target) -> Result<Spec, UserError> {
+    pub async fn spec_before(&self, target: &Target) -> Result<Spec, CompileError> {
         match &self.wanted {
             SpecSource::Compiled {
                 compilers,
@@ -161,8 +162,8 @@ impl Planner {
     async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
         let failure = match self.spec_before(target).await {
             Ok(before) => return Ok((before, None)),
-            Err(failure) if compiler::is_of_the_code(&failure) => failure,
-            Err(failure) => return Err(failure),
+            Err(error) if error.is_of_the_code() => error.error,
+            Err(error) => return Err(error.into()),
         };
         let place = failure.location.map(|place| format!(" ({place})"));
         let place = place.unwrap_or_default();
@@ -185,7 +186,7 @@ impl Planner {
         target: &Target,
         wanted: Spec,
         leaving: &BTreeSet<StackId>,
-    ) -> Result<TargetPlan, UserError> {
+    ) -> Result<TargetPlan, PlanError> {
         let state = self.prior(target).await?;
         let mut state =
             state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
@@ -248,7 +249,7 @@ impl Planner {
         target: &Target,
         wanted: Spec,
         start: PlanStart<'_>,
-    ) -> Result<TargetPlan, UserError> {
+    ) -> Result<TargetPlan, PlanError> {
         self.plan_for(PlanPurpose::Apply, target, wanted, start).await
     }
 
@@ -262,7 +263,7 @@ impl Planner {
         target: &Target,
         wanted: Spec,
         state: &StackState,
-    ) -> Result<TargetPlan, UserError> {
+    ) -> Result<TargetPlan, PlanError> {
         let start = PlanStart::from_state(state);
         self.plan_for(PlanPurpose::Drift, target, wanted, start).await
     }
@@ -363,7 +364,7 @@ impl Planner {
         target: &Target,
         wanted: Spec,
         start: PlanStart<'_>,
-    ) -> Result<TargetPlan, UserError> {
+    ) -> Result<TargetPlan, PlanError> {
         let cluster_of = |stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
         let names = NameLookup {
             run: &self.run,
@@ -375,16 +376,27 @@ impl Planner {
             target,
         };
         let known_as = names.find(&wanted, start.state).await?;
-        let planned = self.plan_as(purpose, target, wanted, start).await;
-        let mut planned = planned.map_err(|failure| match (&self.wanted, &target.head) {
-            (SpecSource::Compiled { head, .. }, Some(stack)) => hook_file::locate(failure, head, stack),
-            _ => failure,
-        })?;
+        let mut planned = self.plan_as(purpose, target, wanted, start).await?;
         match &mut planned {
             TargetPlan::Live(plan) => plan.public.known_as = known_as,
             TargetPlan::Spec(plan) => plan.public.known_as = known_as,
         }
         Ok(planned)
+    }
+
+    /// Converts an error of the engine. If it is about a hook, its file and line are added.
+    fn located(&self, error: engine::PlanError, target: &Target) -> UserError {
+        match (error, &self.wanted, &target.head) {
+            (
+                engine::PlanError::Hook {
+                    object: Some(hook),
+                    error,
+                },
+                SpecSource::Compiled { head, .. },
+                Some(stack),
+            ) => hook_file::locate(*error, &hook, head, stack),
+            (error, ..) => error.into(),
+        }
     }
 
     async fn plan_as(
@@ -393,7 +405,7 @@ impl Planner {
         target: &Target,
         mut wanted: Spec,
         start: PlanStart<'_>,
-    ) -> Result<TargetPlan, UserError> {
+    ) -> Result<TargetPlan, PlanError> {
         let PlanStart {
             state,
             serial,
@@ -439,7 +451,7 @@ impl Planner {
                 "{why}, and a preview never gets the identity for applies, so only the compiled Specs are compared"
             )),
             (StackLoginChoice::NoPreview(why), PlanPurpose::Drift | PlanPurpose::Apply) => {
-                return Err(no_identity(target, why));
+                return Err(no_identity(target, why).into());
             }
             _ => None,
         };
@@ -466,7 +478,8 @@ impl Planner {
             };
             let mask = SpecMask::for_readers(secrets);
             let public = engine::plan_against_spec(id, folder, specs, None, mask);
-            let mut public = engine::show_spec_hooks(public, specs, &hooks, None, secrets)?;
+            let shown = engine::show_spec_hooks(public, specs, &hooks, None, secrets);
+            let mut public = shown.map_err(|error| self.located(error, target))?;
             public.notes.extend(reads);
             public.notes.extend(note);
             public.notes.extend(left_out);
@@ -530,7 +543,8 @@ impl Planner {
             secrets: self.secrets(),
             only_compares: matches!(purpose, PlanPurpose::Drift),
         })
-        .await?;
+        .await
+        .map_err(|error| self.located(error, target))?;
         // The engine knows only one stack. Its questions about objects of other stacks are answered by `ownership`.
         let mut ownership = self.ownership(purpose);
         loop {
@@ -703,7 +717,7 @@ fn no_identity(target: &Target, why: &str) -> UserError {
     .hint("give the login an identity for previews, under `logins` in konverge.yaml: it only needs to read. `role` is for applies alone")
 }
 
-async fn compile_stack(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, UserError> {
+async fn compile_stack(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<Spec, CompileError> {
     match stack {
         Some(stack) => compiler.spec(stack).await,
         None => Ok(Spec::default()),

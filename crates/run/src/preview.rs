@@ -155,7 +155,7 @@ async fn one(
             let fails_as_before = earlier_failure::is_earlier(planning, target, &failure).await;
             let plan = StackPlan {
                 fails_as_before,
-                ..failed(Basis::Spec, failure)
+                ..failed(Basis::Spec, failure.into())
             };
             return (plan, None, DeclaredClaims::default());
         }
@@ -183,7 +183,7 @@ async fn one(
             let reviewed = shown.then(|| record(&plan, spec_digest, &declared));
             (plan, reviewed, declared)
         }
-        Err(failure) => (failed(basis, failure), None, DeclaredClaims::default()),
+        Err(failure) => (failed(basis, failure.into()), None, DeclaredClaims::default()),
     }
 }
 

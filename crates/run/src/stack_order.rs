@@ -136,11 +136,6 @@ impl StackOrder {
     }
 }
 
-/// An error source: the stacks that must be applied before a plan is accepted.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("other stacks must be applied first")]
-pub(crate) struct OthersFirst(pub BTreeSet<StackId>);
-
 /// Returns the stacks whose outputs each stack reads. Stacks that read each other in a circle are left out with their
 /// readers, because each has an error of its own and must not delay other stacks.
 fn declared_reads(targets: &[Target]) -> BTreeMap<&StackId, BTreeSet<&StackId>> {

@@ -15,7 +15,7 @@ use crate::{
     OpenRevision, SpecSource, StateBackend, Target,
     compiler::Compilers,
     other_stack_claims::{PlanPurpose, StackClaims},
-    stack_order::OthersFirst,
+    plan_error::PlanError,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -31,11 +31,6 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_secrets::{Secrets, mask_resource};
 use konverge_state::Versioned;
-
-/// An error source: the stacks that must be applied first, because the stack reads their outputs.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("it reads outputs of stacks that are not applied yet")]
-pub(crate) struct AwaitsOutputs(pub BTreeSet<StackId>);
 
 /// A Spec with the output values that the stack reads, and the outputs that it publishes.
 #[derive(Default)]
@@ -108,14 +103,14 @@ pub(crate) struct OutputSources<'a> {
 ///
 /// # Errors
 /// A mark is invalid or at a forbidden path; a stack or an output does not exist, or the target may not read it. For an
-/// apply: a value is not known yet ([`AwaitsOutputs`]).
+/// apply: a value is not known yet ([`PlanError::is_held_back`]).
 pub(crate) async fn fill(
     sources: OutputSources<'_>,
     target: &Target,
     spec: Spec,
     usage: OutputUse,
     applied_with: &[RecordedRead],
-) -> Result<FilledSpec, UserError> {
+) -> Result<FilledSpec, PlanError> {
     let outputs = published(&spec)?;
     let wanted = match target.rules() {
         Some(stack) => wanted_outputs(sources.secrets, stack, &spec)?,
@@ -131,7 +126,8 @@ pub(crate) async fn fill(
     let SpecSource::Compiled { head, compilers, .. } = sources.specs else {
         let what = "the Spec reads outputs of other stacks, which only a stack of the repository can do";
         return Err(UserError::new(ErrorKind::Spec, what)
-            .hint("give the values in the file, or preview and apply the stack by its name"));
+            .hint("give the values in the file, or preview and apply the stack by its name")
+            .into());
     };
     let reader = target.head.as_ref().or(target.base.as_ref());
     let reader = reader
@@ -159,7 +155,7 @@ pub(crate) async fn fill(
     // A restore must not bring a changed output value, because such a change is not drift.
     let moved = moved_since(&found.read, applied_with);
     if usage == OutputUse::Restore && !moved.is_empty() {
-        return Err(moved_error(&moved));
+        return Err(moved_error(&moved).into());
     }
     let mut fill = OutputFill {
         reads: &reader.reads,
@@ -710,29 +706,32 @@ pub(crate) fn moved_error(moved: &BTreeSet<OutputId>) -> UserError {
     )
 }
 
-fn held_back(awaited: &BTreeSet<OutputId>) -> UserError {
+fn held_back(awaited: &BTreeSet<OutputId>) -> PlanError {
     let outputs: Vec<_> = awaited.iter().map(OutputId::to_string).collect();
     let stacks: BTreeSet<_> = awaited.iter().map(|output| output.stack.clone()).collect();
     let what = format!(
         "the stack reads {}, which is not applied yet as this commit defines it",
         outputs.join(", ")
     );
-    UserError::new(ErrorKind::Policy, what)
-        .hint("the next run applies the stack, after the one whose output it reads")
-        .caused_by(AwaitsOutputs(stacks))
+    let error = UserError::new(ErrorKind::Policy, what)
+        .hint("the next run applies the stack, after the one whose output it reads");
+    PlanError {
+        is_held_back: true,
+        ..PlanError::awaiting(error, stacks)
+    }
 }
 
 /// Returns an error if a stack is removed although others were applied with its outputs.
 ///
 /// # Errors
-/// The error names the stacks that read the outputs ([`OthersFirst`]).
+/// The error has the stacks that read the outputs ([`PlanError::waits_for`]).
 pub(crate) async fn check_removal(
     backend: Option<&StateBackend>,
     specs: &SpecSource,
     claims: &StackClaims,
     target: &Target,
     purpose: PlanPurpose<'_>,
-) -> Result<(), UserError> {
+) -> Result<(), PlanError> {
     let Some(backend) = backend.filter(|_| target.head.is_none()) else {
         return Ok(());
     };
@@ -775,9 +774,10 @@ pub(crate) async fn check_removal(
         names.join(", "),
         target.id
     );
-    Err(UserError::new(ErrorKind::Policy, what)
-        .hint("remove the stack from their `reads` first, or confirm with `--without STACK` for each of them")
-        .caused_by(OthersFirst(readers)))
+    let error = UserError::new(ErrorKind::Policy, what).hint(
+        "remove the stack from their `reads` first, or confirm with `--without STACK` for each of them",
+    );
+    Err(PlanError::awaiting(error, readers))
 }
 
 #[cfg(test)]

@@ -18,10 +18,9 @@ use konverge_base::{
         stack_test::{StackTestFailure, StackTestOutcome, StackTestReport, StackTestResult},
     },
 };
-use konverge_kcl::KclError;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
-    compiler::{self, Compilers},
+    compiler::{CompileError, Compilers},
     spec_policies::SpecPolicies,
     stack_outputs::{self, GivenOutputs},
 };
@@ -120,7 +119,7 @@ impl TestJudge<'_> {
     async fn results(
         &self,
         variant: &Variant<'_>,
-        spec: Result<Spec, UserError>,
+        spec: Result<Spec, CompileError>,
     ) -> Result<Vec<StackTestResult>, UserError> {
         let spec = match spec {
             Ok(spec) => spec,
@@ -175,12 +174,13 @@ impl TestJudge<'_> {
     fn results_of_failure(
         &self,
         variant: &Variant<'_>,
-        failure: UserError,
+        error: CompileError,
     ) -> Result<Vec<StackTestResult>, UserError> {
-        let is_of_the_core = failure.room_error().is_some_and(KclError::is_of_the_core);
-        if self.run.cancel.is_cancelled() || is_of_the_core {
-            return Err(failure);
+        if self.run.cancel.is_cancelled() || error.is_of_the_core() {
+            return Err(error.into());
         }
+        let is_of_the_code = error.is_of_the_code();
+        let failure = error.error;
         let place = failure
             .location
             .as_ref()
@@ -191,7 +191,6 @@ impl TestJudge<'_> {
             .strip_prefix(&format!("stack {}: ", variant.stack.id));
         let message = format!("{}{place}", message.unwrap_or(&failure.message));
         let refused = TestedStack::Refused(&message);
-        let is_of_the_code = compiler::is_of_the_code(&failure);
         let results = variant.tests.iter().map(|found| {
             if is_of_the_code && found.test.expects_refusal() {
                 self.result(found, &refused)

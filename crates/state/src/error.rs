@@ -100,7 +100,7 @@ impl From<StateError> for UserError {
             return error.into();
         }
         let text = chain(&error);
-        let failure = match &error {
+        match &error {
             StateError::Damaged { key, .. } => {
                 let failure = UserError::new(ErrorKind::State, text);
                 match stack_of(key) {
@@ -157,8 +157,7 @@ impl From<StateError> for UserError {
                     "if all its objects are gone too: `konverge state forget {stack} --yes`; the next apply then creates them"
                 )),
             StateError::Store(_) | StateError::Missing(_) => UserError::new(ErrorKind::State, text),
-        };
-        failure.caused_by(error)
+        }
     }
 }
 

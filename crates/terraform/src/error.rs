@@ -7,7 +7,7 @@ use konverge_base::{
     error::{ErrorKind, SharedError, UserError, chain},
     model::{FieldPath, ResourceId, StackId},
 };
-use konverge_engine::runtime::ToolUnavailable;
+use konverge_engine::runtime::PlanFailure;
 
 /// An error of the Terraform runtime. Texts from Terraform or a provider are already masked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -470,15 +470,22 @@ impl TerraformError {
 
 impl From<TerraformError> for UserError {
     fn from(error: TerraformError) -> Self {
-        let mut failure = match error.kind_of_stack() {
-            Some(kind) => UserError::from_error(kind, error.clone()),
-            None => UserError::new(ErrorKind::Terraform, chain(&error)).caused_by(ToolUnavailable),
-        };
+        let kind = error.kind_of_stack().unwrap_or(ErrorKind::Terraform);
+        let mut failure = UserError::new(kind, chain(&error));
         failure.hints = error.remedies();
         error
             .resource()
             .into_iter()
             .fold(failure, UserError::with_resource)
+    }
+}
+
+impl From<TerraformError> for PlanFailure {
+    fn from(error: TerraformError) -> Self {
+        Self {
+            stops_stack: error.kind_of_stack().is_some(),
+            error: Box::new(error.into()),
+        }
     }
 }
 
@@ -515,7 +522,7 @@ mod tests {
     #[test]
     fn what_terraform_alone_needs_is_told_apart() {
         let id: ResourceId = "a:b:c_d:e".parse().unwrap();
-        let tool = |error: TerraformError| UserError::from(error).room_error() == Some(&ToolUnavailable);
+        let tool = |error: TerraformError| !PlanFailure::from(error).stops_stack;
         assert!(tool(TerraformError::NoBinary));
         assert!(tool(TerraformError::Init("no registry".to_owned())));
         assert!(!tool(TerraformError::KeyMissing));

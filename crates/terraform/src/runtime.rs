@@ -11,7 +11,7 @@ use konverge_base::{
     },
 };
 use konverge_engine::runtime::{
-    ApplySink, Granularity, Item, ObservedObject, PlannedResource, Runtime, StackScope,
+    ApplySink, Granularity, Item, ObservedObject, PlanFailure, PlannedResource, Runtime, StackScope,
 };
 
 #[async_trait]
@@ -46,11 +46,11 @@ impl Runtime for Terraform {
         &self,
         scope: &StackScope,
         items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError> {
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError> {
         let answers = plan::plan(self, scope, items).await;
         Ok(answers
             .into_iter()
-            .map(|answer| answer.map_err(UserError::from))
+            .map(|answer| answer.map_err(PlanFailure::from))
             .collect())
     }
 

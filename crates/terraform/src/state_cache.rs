@@ -13,7 +13,7 @@ use konverge_base::{
     error::UserError,
     model::{ResourceId, StackId},
 };
-use konverge_engine::runtime::{ApplySink, StackScope};
+use konverge_engine::runtime::{ApplySink, RecordFailure, StackScope};
 
 /// The open states by stack. Several batches of a stack may be applied concurrently, and write the same
 /// state.
@@ -74,13 +74,13 @@ impl OpenStates {
         key: Option<&dyn StateEncryption>,
         stack: &StackId,
         sink: &dyn ApplySink,
-    ) -> Result<(), UserError> {
+    ) -> Result<(), RecordFailure> {
         let mut all = self.0.lock().await;
         let Some(open) = all.get_mut(stack).filter(|open| !open.stored) else {
             return Ok(());
         };
         // The lock is held during the write, so that no other batch stores an older document after this one.
-        let sealed = open.book.seal(key)?;
+        let sealed = open.book.seal(key).map_err(UserError::from)?;
         sink.runtime_data(state_document::STATE, sealed).await?;
         open.stored = true;
         Ok(())

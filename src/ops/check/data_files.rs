@@ -167,7 +167,8 @@ impl<'a> SchemaProgram<'a> {
             .stacks
             .first()
             .expect("it has this one program");
-        let request = match compiler.request(&self.analysis, stack).await {
+        let request = compiler.request(&self.analysis, stack).await;
+        let request = match request.map_err(UserError::from) {
             Ok(request) => request,
             Err(failure) if run.cancel.is_cancelled() => return Err(failure),
             Err(failure) => {

@@ -57,7 +57,8 @@ async fn run(
     stack: &Stack,
 ) -> Result<Vec<Diagnostic>, UserError> {
     let folder = &stack.folder;
-    let request = match compiler.request(analysis, stack).await {
+    let request = compiler.request(analysis, stack).await;
+    let request = match request.map_err(UserError::from) {
         Ok(request) => request,
         Err(failure) if cancel.is_cancelled() => return Err(failure),
         Err(failure) => {

@@ -39,7 +39,6 @@ use konverge_base::{
     },
 };
 use konverge_engine::spec;
-use konverge_kcl::KclError;
 use konverge_report::stack_test_results as test_report;
 use konverge_run::{
     OpenRevision, RunContext, StepCounter,
@@ -130,12 +129,11 @@ pub async fn run_with(
             }
             Ok(_) if scope.only_policy => {}
             Ok(whole) => found.extend(goldens.compare(stack, &whole)?),
-            Err(failure) if run.cancel.is_cancelled() => return Err(failure),
             // Without a core every stack would fail in the same way, so end the check.
-            Err(failure) if failure.room_error().is_some_and(KclError::is_of_the_core) => {
-                return Err(failure);
+            Err(error) if run.cancel.is_cancelled() || error.is_of_the_core() => {
+                return Err(error.into());
             }
-            Err(failure) => found.extend(diagnostics_of_failure(stack, &failure)),
+            Err(error) => found.extend(diagnostics_of_failure(stack, &error.error)),
         }
         counter.advance();
     }

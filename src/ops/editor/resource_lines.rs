@@ -51,7 +51,7 @@ pub(super) async fn find(
         }
     }
     match failure.filter(|_| compiled == 0) {
-        Some(failure) => Err(redact::failure(&failure, &saved.run.secrets)),
+        Some(failure) => Err(redact::failure(&failure.error, &saved.run.secrets)),
         None => Ok(None),
     }
 }

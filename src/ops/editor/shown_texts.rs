@@ -95,8 +95,8 @@ pub(super) async fn specs(saved: &SavedState, reached: &ReachedStacks) -> Result
                     parts.push(head.clone() + &escape::yaml(&spec.to_document()));
                 }
             }
-            Err(failure) => {
-                let failure = redact::failure(&failure, &saved.run.secrets);
+            Err(error) => {
+                let failure = redact::failure(&error.error, &saved.run.secrets);
                 parts.push(format!("{head}# error: {}\n", log(&failure.message)));
                 failures.push((&stack.id, failure));
             }

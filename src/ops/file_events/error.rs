@@ -47,8 +47,6 @@ impl From<FileEventError> for UserError {
             FileEventError::Removed(_) => "run `konverge watch` in a folder that exists",
             FileEventError::Ended => "run `konverge watch` again",
         };
-        Self::new(ErrorKind::Git, error.to_string())
-            .hint(hint)
-            .caused_by(error)
+        Self::new(ErrorKind::Git, error.to_string()).hint(hint)
     }
 }

@@ -12,11 +12,11 @@ use konverge_base::{
     variables,
 };
 use konverge_config::Config;
-use konverge_kcl::{self as kcl, CoreReach, InstallOptions, KclError, Toolchain};
+use konverge_kcl::{self as kcl, CoreReach, InstallOptions, Toolchain};
 use konverge_repo::git::Repository;
 use konverge_run::{
     NoNotes, OpenRevision, RevisionSpec, RunContext,
-    compiler::{Compilers, join_failures},
+    compiler::{CompileError, Compilers, join_failures},
 };
 
 /// The maximum number of stacks that are compiled, spread evenly over all.
@@ -265,9 +265,9 @@ fn spread(stacks: &[Stack]) -> Vec<Stack> {
 fn examine(
     version: &str,
     stacks: &[Stack],
-    built: Vec<Result<Spec, UserError>>,
+    built: Vec<Result<Spec, CompileError>>,
 ) -> (CoreTrial, CoreRow, Vec<UserError>) {
-    let failed: Vec<(&StackId, UserError)> = stacks
+    let failed: Vec<(&StackId, CompileError)> = stacks
         .iter()
         .zip(built)
         .filter_map(|(stack, built)| Some((&stack.id, built.err()?)))
@@ -276,8 +276,9 @@ fn examine(
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut known = BTreeSet::new();
     let mut reaches = Vec::new();
-    for (id, failure) in &failed {
-        let reach = match failure.room_error::<KclError>() {
+    for (id, error) in &failed {
+        let failure = &error.error;
+        let reach = match error.kcl() {
             Some(error) => error.core_reach(),
             None => vec![CoreReach::Every],
         };

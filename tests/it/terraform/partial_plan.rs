@@ -77,7 +77,7 @@ pub async fn without_terraform(binary: PathBuf) {
     let second = spec(wanted(&stack, "10.0.0.8", "two"));
     let plan = stack.try_plan(&second).await;
     assert_eq!(plan.failures.len(), 1, "{:?}", plan.failures);
-    assert!(plan.refusal().is_none() && plan.public.fails_in_part());
+    assert!(plan.refusal.is_none() && plan.public.fails_in_part());
     assert_eq!(held_back(&plan), ["database", "old", "reads", "waits"]);
     let notes = |wanted: &str| {
         let mut resources = plan.public.resources.iter();
@@ -251,7 +251,7 @@ pub async fn what_stops_the_whole_stack(binary: PathBuf) {
         let mut all = wanted(&stack, "10.0.0.7", "one");
         all.push(bad);
         let plan = stack.try_plan(&spec(all)).await;
-        let refusal = plan.refusal().unwrap();
+        let refusal = plan.refusal.clone().unwrap();
         assert_eq!(refusal.kind, kind, "{refusal}");
         assert!(!plan.public.fails_in_part());
         let outcome = stack.carry_out(plan).await;

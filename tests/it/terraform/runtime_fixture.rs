@@ -21,7 +21,7 @@ use konverge_base::{
     },
 };
 use konverge_engine::runtime::{
-    AppliedResource, ApplySink, Item, Needs, PlannedResource, Runtime, StackScope, StoreUnavailable,
+    AppliedResource, ApplySink, Item, Needs, PlannedResource, RecordFailure, Runtime, StackScope,
 };
 use konverge_secrets::{HashKey, Secrets};
 use konverge_state::Sealer;
@@ -155,7 +155,8 @@ impl Rig {
         let mut segments = Vec::new();
         for items in [desired, gone] {
             if !items.is_empty() {
-                segments.push(self.runtime.plan(&self.scope, items).await.unwrap());
+                let answers = self.runtime.plan(&self.scope, items).await.unwrap().into_iter();
+                segments.push(answers.map(|answer| answer.map_err(UserError::from)).collect());
             }
         }
         segments
@@ -391,16 +392,15 @@ impl ApplySink for Sink {
         self.hear(Event::Ended(id.clone(), result))
     }
 
-    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError> {
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), RecordFailure> {
         if let Some(kind) = *self.away.lock().unwrap() {
             self.tries.fetch_add(1, Ordering::Relaxed);
-            let failure = UserError::new(kind, "the store is away");
-            return Err(match kind {
-                ErrorKind::Store => failure.caused_by(StoreUnavailable),
-                _ => failure,
+            return Err(RecordFailure {
+                error: Box::new(UserError::new(kind, "the store is away")),
+                may_retry: kind == ErrorKind::Store,
             });
         }
-        self.hear(Event::Data(key.to_owned(), value))
+        Ok(self.hear(Event::Data(key.to_owned(), value))?)
     }
 
     fn cancelled(&self) -> bool {

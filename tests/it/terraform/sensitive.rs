@@ -143,7 +143,7 @@ pub async fn without_a_key(binary: PathBuf) {
     rig.scope.data = with_key.scope.data.clone();
     let answers = rig.runtime.plan(&rig.scope, plan_items(&harmless)).await.unwrap();
     let failure = answers[0].as_ref().unwrap_err();
-    assert!(failure.message.contains("encrypted"), "{failure}");
+    assert!(failure.error.message.contains("encrypted"), "{failure}");
 }
 
 fn plan_items(wanted: &[konverge_base::model::spec::Resource]) -> Vec<konverge_engine::runtime::Item> {

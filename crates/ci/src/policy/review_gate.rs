@@ -9,7 +9,7 @@ use crate::policy::{
     plan_approvals::{CoveredCommits, PlanApprovals},
     policy_check::PolicyCheck,
     policy_refusal,
-    unreviewed::{another_difference, describe_all, naming, refusal},
+    unreviewed::{another_difference, describe_all, naming, no_difference, refusal},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -36,39 +36,18 @@ pub(crate) struct ReviewGate {
     policy_check: PolicyCheck,
     records: Vec<ReviewRecord>,
     approvals: BTreeSet<Digest>,
-    /// The approved drift, if the plans restore drift.
-    restores: Option<ApprovedDrift>,
+    /// The drift of each stack, if the plans restore drift.
+    restores: Option<BTreeMap<StackId, ApprovedDrift>>,
 }
 
-/// The drift that approved digests are compared with.
+/// The drift of a stack with which approved digests are compared.
 pub(crate) struct ApprovedDrift {
-    /// The differences that a drift check finds now. Their digests are never computed from the plan of the apply,
-    /// because that plan has the values of secrets, which a drift check does not have.
-    pub found: BTreeMap<StackId, StackPlan>,
-    /// The commit before the applied one for each stack, if it is recorded. So contributors of the applied commit
-    /// cannot approve its restoration.
-    pub before: BTreeMap<StackId, Option<CommitId>>,
-}
-
-impl ApprovedDrift {
-    /// Returns the drift of a stack.
-    ///
-    /// # Errors
-    /// The stack could not be compared.
-    fn difference_of(&self, stack: &StackId) -> Result<&StackPlan, UserError> {
-        let what = || format!("{stack} was not restored: it could not be compared with what was applied");
-        match self.found.get(stack).map(|found| (found, &found.error)) {
-            Some((found, None)) => Ok(found),
-            Some((_, Some(error))) => {
-                let what = format!("{}: {}", what(), error.message);
-                Err(error
-                    .hints
-                    .iter()
-                    .fold(UserError::new(error.kind, what), |all, hint| all.hint(hint)))
-            }
-            None => Err(UserError::new(ErrorKind::Internal, what()).hint("run the drift check again")),
-        }
-    }
+    /// The difference that a drift check finds now, or why the stack could not be compared. The digest is never computed
+    /// from the plan of the apply, because that plan has the values of secrets, which a drift check does not have.
+    pub difference: Result<StackPlan, UserError>,
+    /// The commit before the applied one, if it is recorded. So contributors of the applied commit cannot approve its
+    /// restoration.
+    pub before: Option<CommitId>,
 }
 
 impl ReviewGate {
@@ -88,7 +67,7 @@ impl ReviewGate {
 
     /// Makes the gate restore the last apply: digests are those of drift, and nothing else is restored.
     #[must_use]
-    pub(crate) fn for_restoring(self, drift: ApprovedDrift) -> Self {
+    pub(crate) fn for_restoring(self, drift: BTreeMap<StackId, ApprovedDrift>) -> Self {
         Self {
             restores: Some(drift),
             ..self
@@ -171,7 +150,10 @@ impl Approver for ReviewGate {
             // No plan was approved for a stack without drift, so every late change of it is refused.
             return Ok(ApprovedPlan::by(NothingToRestore));
         }
-        let found = drift.difference_of(&proposed.plan.id)?;
+        let Some(drift) = drift.get(&proposed.plan.id) else {
+            return Err(no_difference(&proposed.plan.id).into());
+        };
+        let found = drift.difference.as_ref().map_err(Clone::clone)?;
         // The digest is that of the drift, because people saw it in the issue. The plan has another digest.
         let digest = drift::digest(found, past.commit.as_ref());
         if !self.approvals.contains(&digest) {
@@ -188,7 +170,7 @@ impl Approver for ReviewGate {
             document: proposed.document,
         };
         let covered = CoveredCommits {
-            since: drift.before.get(&plan.id).and_then(Option::as_ref),
+            since: drift.before.as_ref(),
             until: past.commit.as_ref(),
         };
         let mut approval = self.authorize(&proposed, found, past, covered).await?;

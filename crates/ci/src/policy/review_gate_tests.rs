@@ -46,6 +46,15 @@ fn gate(rules: &str, records: Vec<ReviewRecord>, approvals: &[Digest]) -> Review
     ReviewGate::new(check(rules, known), records, approvals.iter().copied().collect())
 }
 
+/// The drift that a check finds now, where the applied commit is not the first.
+fn approved(difference: &StackPlan) -> BTreeMap<StackId, ApprovedDrift> {
+    let drift = ApprovedDrift {
+        difference: Ok(difference.clone()),
+        before: Some(commit('e')),
+    };
+    BTreeMap::from([(difference.id.clone(), drift)])
+}
+
 async fn decide(gate: &ReviewGate, plan: &StackPlan, past: &PriorState) -> Result<ApprovedPlan, Refusal> {
     let document = || StackDocument {
         version: 1,
@@ -195,14 +204,8 @@ async fn drift_is_restored_by_the_digest_of_the_difference_alone() {
         ..PriorState::default()
     };
     let digest = drift::digest(&drift::difference(&drifted), Some(&applied));
-    let restoring = |approvals: &[Digest]| {
-        let id = || drifted.id.clone();
-        let drift = ApprovedDrift {
-            found: BTreeMap::from([(id(), drifted.clone())]),
-            before: BTreeMap::from([(id(), Some(commit('e')))]),
-        };
-        gate("", vec![record(&drifted)], approvals).for_restoring(drift)
-    };
+    let restoring =
+        |approvals: &[Digest]| gate("", vec![record(&drifted)], approvals).for_restoring(approved(&drifted));
     let approval = decide(&restoring(&[digest]), &drifted, &past).await.ok().unwrap();
     assert!(approval.authorization.reconciled);
     assert_eq!(approval.decisions.matched, BTreeSet::from([digest]));
@@ -254,11 +257,7 @@ async fn a_value_that_changed_after_the_check_is_not_restored() {
     };
     let found = differs("by hand");
     let digest = drift::digest(&found, Some(&applied));
-    let drift = ApprovedDrift {
-        found: BTreeMap::from([(found.id.clone(), found.clone())]),
-        before: BTreeMap::from([(found.id.clone(), Some(commit('e')))]),
-    };
-    let restoring = gate("", Vec::new(), &[digest]).for_restoring(drift);
+    let restoring = gate("", Vec::new(), &[digest]).for_restoring(approved(&found));
     assert!(decide(&restoring, &found, &past).await.is_ok());
     let refusal = refused(&restoring, &differs("by another hand"), &past).await;
     assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);

@@ -4,7 +4,7 @@ use crate::policy::pull_head::PullHead;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        Digest,
+        Digest, StackId,
         plan::StackPlan,
         review::{ReviewUnit, stack_units},
         text::json_name,
@@ -44,6 +44,12 @@ pub(crate) fn another_difference(found: &StackPlan, digest: Digest) -> UserError
         .hint(format!(
             "to restore exactly this, start the workflow manually with `approve: {digest}`"
         ))
+}
+
+/// Returns the error for a stack of which no drift was approved.
+pub(crate) fn no_difference(stack: &StackId) -> UserError {
+    let what = format!("{stack} was not restored: it could not be compared with what was applied");
+    UserError::new(ErrorKind::Unreviewed, what).hint("run the drift check again")
 }
 
 /// Adds to the error of a rule the pull requests that the rule stops.

@@ -14,7 +14,7 @@ use crate::{
     interrupted_replacement,
     policy_input::LatePlan,
     resolve_attributes::resolve_attributes,
-    runtime::{AppliedResource, ApplySink, Granularity, Needs, PlannedResource, StackScope},
+    runtime::{AppliedResource, ApplySink, Granularity, Needs, PlannedResource, RecordFailure, StackScope},
     secret_masking,
 };
 use konverge_base::{
@@ -234,7 +234,7 @@ impl Executor<'_> {
         match (&planned.recorded, planned.public.action) {
             (_, Action::Forget) => {
                 let entry = JournalEntry::Gone { id: id.clone() };
-                self.journal(self.request.journal.record(entry).await)?;
+                self.record(entry).await?;
                 // The notes say why the live object stays. Without a note the object was already gone, and nothing is
                 // reported.
                 let notes = planned.public.notes.join("\n");
@@ -247,7 +247,7 @@ impl Executor<'_> {
                     lock(&self.written).insert(id.clone(), recorded.clone());
                 }
                 if planned.item.prior.as_ref() != Some(&recorded) {
-                    self.journal(self.request.journal.record(JournalEntry::Done { recorded }).await)?;
+                    self.record(JournalEntry::Done { recorded }).await?;
                 }
             }
             (None, _) => {}
@@ -262,6 +262,15 @@ impl Executor<'_> {
         if let Some(live) = live.filter(|_| self.plan.scope.read.contains(id)) {
             lock(&self.live).insert(id.clone(), live);
         }
+    }
+
+    /// Records an entry in the journal. An error ends the run.
+    pub(super) async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure> {
+        let recorded = self.request.journal.record(entry).await;
+        if let Err(failure) = &recorded {
+            self.stop((*failure.error).clone());
+        }
+        recorded
     }
 
     /// Ends the run on an error of the journal: what cannot be recorded must not be done.
@@ -319,7 +328,7 @@ impl JournalSink<'_> {
     }
 
     async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
-        self.walk.journal(self.walk.request.journal.record(entry).await)
+        Ok(self.walk.record(entry).await?)
     }
 }
 
@@ -396,13 +405,13 @@ impl ApplySink for JournalSink<'_> {
         journalled
     }
 
-    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError> {
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), RecordFailure> {
         lock(&self.walk.data).insert(key.to_owned(), value.clone());
         let entry = JournalEntry::Runtime {
             key: key.to_owned(),
             value,
         };
-        self.record(entry).await
+        self.walk.record(entry).await
     }
 
     fn cancelled(&self) -> bool {

@@ -4,8 +4,8 @@
 //! The engine cuts the graph of a stack into batches (resources of one runtime that can be planned together)
 //! and hands each to its runtime. A runtime never decides the order and never sees the format of the state.
 
+mod failures;
 mod true_values;
-mod typed_failures;
 
 use std::{
     any::Any,
@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use self::{
+    failures::{PlanFailure, RecordFailure},
     true_values::TrueValues,
-    typed_failures::{StoreUnavailable, ToolUnavailable},
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -336,9 +336,8 @@ pub trait ApplySink: Send + Sync {
         result: Result<AppliedResource, UserError>,
     ) -> Result<(), UserError>;
 
-    /// Stores the runtime's own data for the stack. The runtime has already encrypted it if it may contain secrets. An
-    /// error with the source [`StoreUnavailable`] may be retried.
-    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), UserError>;
+    /// Stores the runtime's own data for the stack. The runtime has already encrypted it if it may contain secrets.
+    async fn runtime_data(&self, key: &str, value: Value) -> Result<(), RecordFailure>;
 
     /// Returns true if the run was asked to stop: no new operation may start.
     fn cancelled(&self) -> bool;
@@ -433,7 +432,7 @@ pub trait Runtime: Send + Sync {
         &self,
         scope: &StackScope,
         items: Vec<Item>,
-    ) -> Result<Vec<Result<PlannedResource, UserError>>, UserError>;
+    ) -> Result<Vec<Result<PlannedResource, PlanFailure>>, UserError>;
 
     /// Executes a plan, and waits until each resource is ready or failed. The runtime calls
     /// [`ApplySink::record_result`] exactly once for each item. An error of the whole call means that the runtime can

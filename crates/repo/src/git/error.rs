@@ -93,7 +93,7 @@ fn plain(message: &str) -> String {
 impl From<GitError> for UserError {
     fn from(error: GitError) -> Self {
         let failure = UserError::new(ErrorKind::Git, chain(&error));
-        let failure = match &error {
+        match &error {
             GitError::NotARepository(_) => failure.hint("run the command inside the monorepo, or name the folder: `--repo DIR`"),
             GitError::ForeignOwner(path) => failure.hint(format!(
                 "if you trust this repository: `git config --global --add safe.directory {path}`"
@@ -131,8 +131,7 @@ impl From<GitError> for UserError {
                 failure.hint("let the user of this run read the file: `ls -l` shows who may")
             }
             GitError::HostileName { .. } | GitError::Io { .. } | GitError::Library(_) => failure,
-        };
-        failure.caused_by(error)
+        }
     }
 }
 

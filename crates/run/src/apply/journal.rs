@@ -10,7 +10,7 @@ use konverge_base::{
     error::UserError,
     model::state::{JournalEntry, StackState},
 };
-use konverge_engine::{Journal, runtime::StoreUnavailable};
+use konverge_engine::{Journal, runtime::RecordFailure};
 use konverge_state::{Lease, StateError, store::StoreError};
 
 /// The state during the apply, and the lease whose journal records the changes.
@@ -70,16 +70,13 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// Converts an error of the state into an error for the runtime. The runtime may retry if only the store failed, but
 /// not after the lease is lost.
-fn unrecorded(error: StateError) -> UserError {
-    let store_failed = matches!(
-        error,
-        StateError::Store(StoreError::Unavailable { .. } | StoreError::Denied { .. })
-    );
-    let failure = UserError::from(error);
-    if store_failed {
-        failure.caused_by(StoreUnavailable)
-    } else {
-        failure
+fn unrecorded(error: StateError) -> RecordFailure {
+    RecordFailure {
+        may_retry: matches!(
+            error,
+            StateError::Store(StoreError::Unavailable { .. } | StoreError::Denied { .. })
+        ),
+        error: Box::new(error.into()),
     }
 }
 
@@ -95,7 +92,7 @@ impl Journal for ApplyJournal<'_> {
         })
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
+    async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure> {
         self.followed.lock().await.follow(&entry);
         let JournalEntry::Runtime { key, value } = &entry else {
             let stored = self.lease.journal(vec![entry]).await;
@@ -103,6 +100,7 @@ impl Journal for ApplyJournal<'_> {
                 UserError::from(error)
                     .context("could not record the results so far, only that the changes were started")
                     .hint("the next run checks the changes that were started, and continues")
+                    .into()
             });
         };
         // Terraform's state may be the only record of what Terraform made. If the store is slow or fails, it also goes
@@ -138,11 +136,11 @@ mod tests {
     fn only_a_failure_of_the_store_may_be_retried() {
         let (url, key, why) = ("s3://b".to_owned(), "k".to_owned(), "no answer".into());
         let store = unrecorded(StateError::Store(StoreError::Unavailable { url, key, why }));
-        assert_eq!(store.room_error(), Some(&StoreUnavailable));
+        assert!(store.may_retry);
         let lost = unrecorded(StateError::Lost {
             stack: "app/dev".parse().expect("an id"),
             why: "another run took it".to_owned(),
         });
-        assert_eq!(lost.room_error::<StoreUnavailable>(), None);
+        assert!(!lost.may_retry);
     }
 }

@@ -19,9 +19,8 @@ use crate::{
     kusion_releases::{self, ReleaseTurn},
     lease_wait::HolderWatch,
     plan_documents,
+    plan_error::PlanError,
     rescue_file::Unstored,
-    stack_order::OthersFirst,
-    stack_outputs::AwaitsOutputs,
     state,
 };
 use konverge_base::{
@@ -52,16 +51,16 @@ pub(super) async fn apply(
     let applied = apply_stack(planning, target, options, &mut decisions);
     let outcome = match applied.instrument(spans::stack(&target.id, "apply")).await {
         Ok(outcome) => outcome,
-        Err(failure) => {
-            if let Some(OthersFirst(stacks)) = failure.room_error() {
-                decisions.waits_for.extend(stacks.iter().cloned());
-            }
-            match failure.room_error() {
-                Some(AwaitsOutputs(stacks)) => {
-                    decisions.waits_for.extend(stacks.iter().cloned());
-                    stopped_outcome(target, StackResult::HeldBack, &failure)
-                }
-                None => not_started(target, &failure),
+        Err(PlanError {
+            error,
+            waits_for,
+            is_held_back,
+        }) => {
+            decisions.waits_for.extend(waits_for);
+            if is_held_back {
+                stopped_outcome(target, StackResult::HeldBack, &error)
+            } else {
+                not_started(target, &error)
             }
         }
     };
@@ -73,7 +72,7 @@ async fn apply_stack(
     target: &Target,
     options: &ApplyOptions,
     decisions: &mut Decisions,
-) -> Result<StackOutcome, UserError> {
+) -> Result<StackOutcome, PlanError> {
     planning.run.check_interrupted()?;
     let wanted = planning.spec(target).await?;
     let input_digest = planning.input_digest(target)?;
@@ -127,7 +126,7 @@ async fn apply_stack(
             if frozen.kind.is_stop() {
                 decisions.denied.insert(target.id.clone());
             }
-            Err(frozen)
+            Err(frozen.into())
         }
     };
     // A lease that is not released expires by itself, so this error must not hide the result of the apply.
@@ -193,7 +192,7 @@ impl<'a> LeasedStack<'a> {
         wanted: Spec,
         input_digest: Option<Digest>,
         decisions: &mut Decisions,
-    ) -> Result<StackOutcome, UserError> {
+    ) -> Result<StackOutcome, PlanError> {
         let loaded = self.load(input_digest)?;
         if let Some(serial) = self.superseded_serial().await? {
             return Ok(unchanged_outcome(self.target, serial));
@@ -244,7 +243,7 @@ impl<'a> LeasedStack<'a> {
         wanted: Spec,
         mut loaded: LoadedStack,
         decisions: &mut Decisions,
-    ) -> Result<PlannedStack, UserError> {
+    ) -> Result<PlannedStack, PlanError> {
         let Self { planning, target, .. } = *self;
         let prior = &mut loaded.prior;
         // Kusion's releases are read before the plan, so that an operation of Kusion in progress stops the stack

@@ -8,7 +8,7 @@ use super::{
     options::ApplyOptions,
     outcome::{has_succeeded, not_started},
 };
-use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, stack_order::OthersFirst};
+use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, plan_error::PlanError};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -171,17 +171,17 @@ pub async fn plan_live(
     target: &Target,
     wanted: Spec,
     start: PlanStart<'_>,
-) -> Result<Box<EnginePlan>, UserError> {
-    let TargetPlan::Live(plan) = planning.plan_from(target, wanted, start).await? else {
+) -> Result<Box<EnginePlan>, PlanError> {
+    let TargetPlan::Live(mut plan) = planning.plan_from(target, wanted, start).await? else {
         return Err(UserError::new(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),
         )
-        .hint("name a cluster under `clusters` in konverge.yaml, or give `--kubeconfig FILE`"));
+        .hint("name a cluster under `clusters` in konverge.yaml, or give `--kubeconfig FILE`")
+        .into());
     };
-    match plan.refusal() {
-        Some(refusal) if plan.public.waits_for.is_empty() => Err(refusal),
-        Some(refusal) => Err(refusal.caused_by(OthersFirst(plan.public.waits_for.clone()))),
+    match plan.refusal.take() {
+        Some(refusal) => Err(PlanError::awaiting(refusal, plan.public.waits_for)),
         None => Ok(plan),
     }
 }

@@ -236,7 +236,7 @@ impl WorkflowHooks<'_> {
         };
         let value = serde_json::to_value(record).expect("a record is plain data");
         let key = key.to_owned();
-        self.journal.record(JournalEntry::Runtime { key, value }).await
+        Ok(self.journal.record(JournalEntry::Runtime { key, value }).await?)
     }
 }
 

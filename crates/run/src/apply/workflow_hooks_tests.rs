@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use konverge_engine::runtime::RecordFailure;
 
 /// What GitHub and the store know.
 #[derive(Default)]
@@ -113,12 +114,12 @@ impl Journal for Outside {
         unreachable!("a workflow is not a resource")
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
+    async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure> {
         self.step(|world| match entry {
             JournalEntry::Runtime { key, value } => world.records.insert(key, value),
             _ => unreachable!("a workflow is not a resource"),
-        })
-        .map(drop)
+        })?;
+        Ok(())
     }
 
     async fn check_lease(&self) -> Result<(), UserError> {

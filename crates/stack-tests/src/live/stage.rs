@@ -17,7 +17,7 @@ use konverge_base::{
 };
 use konverge_run::{
     OpenRevision, apply_freeze,
-    compiler::{self, Compilers},
+    compiler::{CompileError, Compilers},
     spec_policies::SpecPolicies,
 };
 use konverge_secrets::redact;
@@ -92,7 +92,11 @@ impl TestStage<'_> {
 
     /// Compiles the Spec of a stack with the options of its test and of the changes so far. It is an error if a policy
     /// set denies the Spec.
-    async fn spec(&self, found: &FoundTest<'_>, changes: &[Map<String, Value>]) -> Result<Spec, UserError> {
+    async fn spec(
+        &self,
+        found: &FoundTest<'_>,
+        changes: &[Map<String, Value>],
+    ) -> Result<Spec, CompileError> {
         let mut options = found.test.options.clone();
         options.extend(
             changes
@@ -123,7 +127,7 @@ impl TestStage<'_> {
                     _ => "denies",
                 };
                 let what = format!("policy `{}` {verb} the stack: {}", denied.rule, denied.message);
-                return Err(UserError::new(ErrorKind::Policy, what));
+                return Err(UserError::new(ErrorKind::Policy, what).into());
             }
         }
         Ok(spec)
@@ -151,7 +155,7 @@ impl TestStage<'_> {
                     match self
                         .spec(found, &changes)
                         .await
-                        .and_then(|spec| moved_spec(&spec, found, &test.name))
+                        .and_then(|spec| Ok(moved_spec(&spec, found, &test.name)?))
                     {
                         Ok(changed) => {
                             moved = changed;
@@ -159,8 +163,8 @@ impl TestStage<'_> {
                             test.apply(moved.spec.clone(), target).await?.map(failed)
                         }
                         // Code that KCL refuses fails this step. Any other error ends the run of the tests.
-                        Err(error) if compiler::is_of_the_code(&error) => Some(failed(error.message)),
-                        Err(error) => return Err(error),
+                        Err(error) if error.is_of_the_code() => Some(failed(error.error.message)),
+                        Err(error) => return Err(error.into()),
                     }
                 }
                 LiveStep::Delete => test.delete().await?.map(failed),

@@ -190,7 +190,7 @@ impl StoreError {
 impl From<StoreError> for UserError {
     fn from(error: StoreError) -> Self {
         let failure = Self::new(ErrorKind::Store, chain(&error));
-        let failure = match &error {
+        match &error {
             StoreError::Config { .. } => {
                 let mut failure = failure.hint("check `state.url` in konverge.yaml; `konverge state doctor` tests the store");
                 failure.kind = ErrorKind::Config;
@@ -218,8 +218,7 @@ impl From<StoreError> for UserError {
             StoreError::Unsafe { .. } => failure.hint(
                 "use a store that honours create-if-absent (S3, GCS, Azure, OSS, PostgreSQL, MySQL, a folder), or accept that two runs may apply at once with `state.unsafe_no_lock: true`",
             ),
-        };
-        failure.caused_by(error)
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use konverge_base::{
     model::plan::Action,
     retry::{RetryDecision, RetryPolicy},
 };
-use konverge_engine::runtime::StoreUnavailable;
+use konverge_engine::runtime::RecordFailure;
 
 /// The minimum time between two writes of the document. Together with the tick and the write itself, results
 /// must be stored within two seconds.
@@ -73,10 +73,8 @@ impl Application<'_> {
     async fn write(&mut self) -> Result<(), UserError> {
         self.bring_up().await?;
         let stack = &self.scope.stack;
-        self.runtime
-            .books
-            .store(self.runtime.key(), stack, self.sink)
-            .await
+        let books = &self.runtime.books;
+        Ok(books.store(self.runtime.key(), stack, self.sink).await?)
     }
 
     /// Stores Terraform's last state after it exited. If the store is not available, this is retried for
@@ -101,12 +99,15 @@ impl Application<'_> {
             }
         };
         runtime.books.change(stack, not_made).await;
-        let again = |failure: &UserError| match failure.room_error::<StoreUnavailable>() {
-            Some(StoreUnavailable) => RetryDecision::Retry,
-            None => RetryDecision::GiveUp,
+        let again = |failure: &RecordFailure| {
+            if failure.may_retry {
+                RetryDecision::Retry
+            } else {
+                RetryDecision::GiveUp
+            }
         };
         let store = || runtime.books.store(runtime.key(), stack, self.sink);
-        LAST_WRITE.run(again, store).await
+        Ok(LAST_WRITE.run(again, store).await?)
     }
 
     /// Updates the document from Terraform's current state.

@@ -21,7 +21,7 @@ use konverge_base::{
 };
 use konverge_engine::{
     self as engine, ApplyRequest, EnginePlan, Journal, NoReview, PlanRequest, Review, RuntimeRegistry,
-    runtime::Runtime,
+    runtime::{RecordFailure, Runtime},
 };
 use konverge_kubernetes::{ClusterAccess, ClusterCredentials, Conflicts, Kubernetes, Options};
 use konverge_secrets::{HashKey, Secrets, StackReferences};
@@ -232,7 +232,7 @@ impl Journal for Notebook {
         Ok(())
     }
 
-    async fn record(&self, entry: JournalEntry) -> Result<(), UserError> {
+    async fn record(&self, entry: JournalEntry) -> Result<(), RecordFailure> {
         let is_result = matches!(
             entry,
             JournalEntry::Done { .. }
@@ -241,7 +241,7 @@ impl Journal for Notebook {
                 | JournalEntry::Untouched { .. }
         );
         if !is_result {
-            return self.intend(vec![entry]).await;
+            return Ok(self.intend(vec![entry]).await?);
         }
         self.0.lock().unwrap().waiting.push(entry);
         Ok(())
