@@ -10,7 +10,7 @@
 #![recursion_limit = "256"]
 
 pub mod cli;
-pub mod ops;
+pub mod commands;
 
 use std::process::ExitCode;
 

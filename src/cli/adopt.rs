@@ -4,7 +4,7 @@ use super::{
     CliContext,
     common_args::{ClusterArg, TextOrJson},
 };
-use crate::ops::adopt;
+use crate::commands::adopt;
 use konverge_base::{
     error::UserError,
     model::{

@@ -7,7 +7,7 @@ use super::{
     common_args::{Revisions, exit_code, head_by_default},
     completers,
 };
-use crate::ops::{
+use crate::commands::{
     github_matrix::Matrix,
     selected_stacks,
     spec_difference::{ComparedSides, SpecDifference},

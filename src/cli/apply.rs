@@ -6,7 +6,7 @@ use super::{
     common_args::{OpenedTargets, TextOrJson, live_by_default},
     confirm::{self, ConfirmedAction},
 };
-use crate::ops::rollout;
+use crate::commands::rollout;
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_report as report;
 use konverge_run::{

@@ -8,7 +8,7 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks},
 };
-use crate::ops::{
+use crate::commands::{
     machine_key::MachineKey,
     selected_stacks::{self, SelectedStacks},
 };

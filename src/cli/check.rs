@@ -6,7 +6,7 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks},
 };
-use crate::ops::{
+use crate::commands::{
     check::{self, CheckScope, FileScope, workflow_commands},
     selected_stacks,
 };

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, sync::Arc};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use tokio_util::sync::CancellationToken;
 
-use crate::ops::completions::{self, Suggestion};
+use crate::commands::completions::{self, Suggestion};
 use konverge_base::{model::event::NoEvents, variables};
 use konverge_run::{NoNotes, RunContext};
 use konverge_secrets::{HashKey, Secrets};

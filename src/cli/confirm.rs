@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::IsTerminal, sync::Arc};
 use async_trait::async_trait;
 
 use super::CliContext;
-use crate::ops::{
+use crate::commands::{
     apply_scope::{self, ApplyScope},
     manual_approver::{self, ManualApprover},
 };

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{CliContext, completers, demo_apply};
-use crate::ops::demo::{self, DemoRepository, EDITS, LineEdit};
+use crate::commands::demo::{self, DemoRepository, EDITS, LineEdit};
 use konverge_base::error::UserError;
 use konverge_report::{self as report, terminal};
 use konverge_run::{

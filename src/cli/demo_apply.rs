@@ -1,7 +1,7 @@
 //! The second half of `konverge demo`: the applies after a merge, with the tools that this machine has.
 
 use super::CliContext;
-use crate::ops::demo::{DemoApply, DemoKind, DemoRepository};
+use crate::commands::demo::{DemoApply, DemoKind, DemoRepository};
 use konverge_base::{error::UserError, model::apply_result::ApplyReport};
 use konverge_report::{self as report, terminal};
 use konverge_run::{RunContext, apply};

@@ -1,5 +1,5 @@
 use super::{CliContext, common_args::TextOrJson};
-use crate::ops::doctor::{self, DoctorVerdict};
+use crate::commands::doctor::{self, DoctorVerdict};
 use konverge_base::error::UserError;
 use konverge_report::escape::{json, log};
 

@@ -8,7 +8,7 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks},
 };
-use crate::ops::{
+use crate::commands::{
     export::{self, CompiledStack},
     selected_stacks::{self, SelectedStacks},
 };

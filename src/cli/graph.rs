@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CliContext, completers};
-use crate::ops::graph::{ExportNode, GraphExport, GraphSelection, run as draw};
+use crate::commands::graph::{ExportNode, GraphExport, GraphSelection, run as draw};
 use konverge_base::error::UserError;
 use konverge_report::{escape::log, json};
 

@@ -3,7 +3,7 @@
 use std::{io::Read as _, path::PathBuf};
 
 use super::CliContext;
-use crate::ops::health::{Health, Row, health};
+use crate::commands::health::{Health, Row, health};
 use konverge_base::error::{ErrorKind, UserError};
 use konverge_report::{escape::log, json};
 

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::{CliContext, completers};
-use crate::ops::init::{self, CoreTrials, JobCloud, JobForge, NamedContext, Setup, WrittenFile};
+use crate::commands::init::{self, CoreTrials, JobCloud, JobForge, NamedContext, Setup, WrittenFile};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::text::first_few,

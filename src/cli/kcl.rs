@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{CliContext, completers, kcl_lock};
-use crate::ops::toolchains::{self, InstallStep};
+use crate::commands::toolchains::{self, InstallStep};
 use konverge_base::error::UserError;
 
 #[derive(Debug, clap::Args)]

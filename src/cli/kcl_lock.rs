@@ -1,7 +1,7 @@
 //! `konverge kcl lock`: pins the packages of stacks.
 
 use super::{CliContext, completers};
-use crate::ops::package_lock_update::{self, LockRequest};
+use crate::commands::package_lock_update::{self, LockRequest};
 use konverge_base::error::UserError;
 use konverge_report::escape::log;
 use konverge_run::{Selection, StackSelector};

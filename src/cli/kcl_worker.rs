@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use crate::ops::toolchains;
+use crate::commands::toolchains;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -7,7 +7,7 @@ use super::{
     common_args::{Stacks, all_by_default, every_by_default},
     completers,
 };
-use crate::ops::selected_stacks;
+use crate::commands::selected_stacks;
 use konverge_base::{
     error::UserError,
     model::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::CliContext;
-use crate::ops::{editor::EditorSession, machine_key::MachineKey};
+use crate::commands::{editor::EditorSession, machine_key::MachineKey};
 use konverge_base::{error::UserError, model::event::NoEvents};
 use konverge_lsp::{SessionEnd, serve};
 use konverge_run::RunContext;

@@ -3,7 +3,7 @@
 use clap::{Subcommand, builder::PossibleValuesParser};
 
 use super::CliContext;
-use crate::ops::notify_test;
+use crate::commands::notify_test;
 use konverge_base::{error::UserError, model::NotifyKind};
 use konverge_report::escape::log;
 use konverge_run::notify_receivers;

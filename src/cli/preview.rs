@@ -11,7 +11,7 @@ use super::{
     CliContext,
     common_args::{OpenedTargets, exit_code},
 };
-use crate::ops::machine_key::MachineKey;
+use crate::commands::machine_key::MachineKey;
 use konverge_base::{
     error::UserError,
     model::{

@@ -1,7 +1,7 @@
 //! `konverge rollout`: shows the progress of rollouts, and pauses, resumes or aborts one.
 
 use super::{CliContext, common_args::TextOrJson};
-use crate::ops::rollout;
+use crate::commands::rollout;
 use konverge_base::error::UserError;
 use konverge_rollout::RolloutCommand;
 

@@ -9,7 +9,7 @@ use super::{
     common_args::{ClusterArg, TextOrJson},
     completers,
 };
-use crate::ops::check;
+use crate::commands::check;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::Digest,

@@ -4,7 +4,7 @@ use super::{
     CliContext,
     common_args::{InfrastructureArgs, Stacks, TextOrJson, all_by_default, every_by_default, exit_code},
 };
-use crate::ops::{rollout, status};
+use crate::commands::{rollout, status};
 use konverge_base::{error::UserError, model::note::Note};
 use konverge_report as report;
 use konverge_run::{KeyUse, OpenRequest, Selection, apply_freeze, session};

@@ -6,7 +6,7 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks, TextOrJson},
 };
-use crate::ops::selected_stacks;
+use crate::commands::selected_stacks;
 use konverge_base::{
     atomic_file,
     error::{ErrorKind, UserError},

@@ -6,7 +6,7 @@ use super::{
     common_args::{CHANGE, INFRASTRUCTURE},
     completers,
 };
-use crate::ops::{machine_key::MachineKey, watch::Watch};
+use crate::commands::{machine_key::MachineKey, watch::Watch};
 use konverge_base::{
     error::UserError,
     model::watch_event::{WatchEvent, WatchEventKind},

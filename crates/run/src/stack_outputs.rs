@@ -987,9 +987,13 @@ mod tests {
     #[test]
     fn an_apply_that_waits_says_for_which_outputs() {
         let refused = held_back(&[output("host"), output("port")].into());
-        assert_eq!(refused.kind, ErrorKind::Policy);
+        assert_eq!(refused.error.kind, ErrorKind::Policy);
         for name in ["host", "port"] {
-            assert!(refused.message.contains(&output(name).to_string()), "{refused}");
+            assert!(
+                refused.error.message.contains(&output(name).to_string()),
+                "{}",
+                refused.error
+            );
         }
     }
 }

@@ -55,7 +55,7 @@ fn warnings(ran: &Ran) -> Vec<&str> {
 
 #[test]
 fn the_workflow_that_init_writes_grants_what_is_documented() {
-    let workflow = include_str!("../../../src/ops/init/workflow.yml");
+    let workflow = include_str!("../../../src/commands/init/workflow.yml");
     let workflow: Value = yaml::from_str(workflow).unwrap();
     for job in ["preview", "apply", "drift"] {
         let granted = workflow["jobs"][job]["permissions"].as_object().unwrap();

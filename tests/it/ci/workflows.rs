@@ -31,7 +31,7 @@ fn workflows() -> Vec<PathBuf> {
 
 /// The workflow of `init` with a change of a guide: a job that it has keeps its other keys, and its checkout.
 fn in_the_workflow_of_init(change: &str) -> String {
-    let text = fs::read_to_string(root().join("src/ops/init/workflow.yml")).unwrap();
+    let text = fs::read_to_string(root().join("src/commands/init/workflow.yml")).unwrap();
     let mut workflow: Value = konverge_base::yaml::from_str(&text).unwrap();
     let change: Value = konverge_base::yaml::from_str(change).unwrap();
     for (name, change) in change["jobs"].as_object().unwrap() {

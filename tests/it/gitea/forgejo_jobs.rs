@@ -71,7 +71,8 @@ async fn the_job_of_a_fork_has_no_secret_and_no_workflow_comments_after_it() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs `scripts/parts install forgejo`; `make test-all` runs it"]
 async fn the_workflow_of_init_starts_its_jobs() {
-    let workflow = include_str!("../../../src/ops/init/gitea-workflow.yml").replace("ubuntu-latest", LABEL);
+    let workflow =
+        include_str!("../../../src/commands/init/gitea-workflow.yml").replace("ubuntu-latest", LABEL);
     let gitea = Gitea::start_forgejo().await;
     let jobs = JobStage::at(gitea, "", &[("konverge.yml", &workflow)]).await;
     for (job, condition) in [("apply", "github.event_name == 'push'"), ("drift", "schedule")] {

@@ -11,7 +11,7 @@ const PAGES: [(&str, &[&str]); 2] = [
 ];
 
 /// What the diagnoses print: their lines are results, not messages that a reader looks up.
-const DIAGNOSES: [&str; 2] = ["src/ops/doctor", "crates/run/src/state/doctor.rs"];
+const DIAGNOSES: [&str; 2] = ["src/commands/doctor", "crates/run/src/state/doctor.rs"];
 
 /// Each line of a file with its number. A text that a backslash continues is one line, and so is a comment.
 pub(super) fn joined_lines(text: &str) -> Vec<(usize, String)> {

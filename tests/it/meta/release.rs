@@ -32,7 +32,13 @@ fn copy() -> Repository {
 fn named(folder: &std::path::Path) -> Vec<(String, String)> {
     let listed = Command::new("git")
         .args(["grep", "-oE", r#"konverge/konverge[^ @:"]*(@v|:)[0-9]+\b"#, "--"])
-        .args(["docs", "README.md", "src/ops/init", "templates", "konfig-example"])
+        .args([
+            "docs",
+            "README.md",
+            "src/commands/init",
+            "templates",
+            "konfig-example",
+        ])
         .current_dir(folder)
         .output()
         .unwrap();

@@ -116,7 +116,7 @@ fn the_files_of_the_program_are_those_without_tests() {
     );
     let is_there = |path: &str| program.contains(&root().join(path));
     // Names as those of tests; a module of tests, with a path, and in a module of tests.
-    assert!(is_there("crates/ci/src/stack_test_job.rs") && is_there("src/ops/check/kcl_tests.rs"));
+    assert!(is_there("crates/ci/src/stack_test_job.rs") && is_there("src/commands/check/kcl_tests.rs"));
     for path in [
         "crates/policy-sets/src/tests.rs",
         "crates/export/src/target_tests.rs",

@@ -11,7 +11,7 @@ use nix::errno::Errno;
     not(target_os = "linux"),
     expect(dead_code, reason = "only a kernel that names writes can refuse to")
 )]
-pub(in crate::ops) enum FileEventError {
+pub(in crate::commands) enum FileEventError {
     /// The system refuses to watch a folder.
     #[error("{} cannot be watched: {source}", folder.display())]
     Folder {

@@ -233,7 +233,7 @@ fn write_new(root: &Path, path: &str, text: &str) -> Result<WrittenFile, UserErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::init::{apps, package_layout::PackageLayout};
+    use crate::commands::init::{apps, package_layout::PackageLayout};
     use konverge_repo::konfig::Layout;
 
     fn survey() -> Survey {

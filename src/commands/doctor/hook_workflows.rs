@@ -70,7 +70,7 @@ fn check(text: Option<&str>) -> Result<(), UserError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::doctor::DoctorVerdict;
+    use crate::commands::doctor::DoctorVerdict;
 
     const WELL: &str = "run-name: ${{ inputs.stack }} ${{ inputs.digest }}\non:\n  workflow_dispatch:\n    inputs:\n      stack: {required: true}\n      commit: {required: true}\n      digest: {required: true}\njobs: {}\n";
 

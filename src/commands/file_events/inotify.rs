@@ -52,7 +52,7 @@ fn signal_arrivals(inotify: &Arc<Inotify>) -> Result<Arc<Notify>, Errno> {
 }
 
 /// The file events of a working tree, without `.git` and ignored folders. Links to folders are not followed.
-pub(in crate::ops) struct FileEvents<'a> {
+pub(in crate::commands) struct FileEvents<'a> {
     tree: WatchedTree<'a>,
     inotify: Arc<Inotify>,
     /// Signals that there are events.
@@ -67,7 +67,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The system refuses the watch.
-    pub(in crate::ops) fn start(
+    pub(in crate::commands) fn start(
         root: &Path,
         is_ignored: impl Fn(&RepoPath) -> bool + Send + Sync + 'a,
     ) -> Result<Self, FileEventError> {
@@ -91,7 +91,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The root was removed, or a new folder cannot be watched.
-    pub(in crate::ops) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
+    pub(in crate::commands) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
         self.read()?;
         if self.tree.root.is_dir() {
             Ok(std::mem::replace(&mut self.written, nothing()))
@@ -101,7 +101,7 @@ impl<'a> FileEvents<'a> {
     }
 
     /// Discards the knowledge about what was written: the next call reports that any file may have been written.
-    pub(in crate::ops) fn lose_track(&mut self) {
+    pub(in crate::commands) fn lose_track(&mut self) {
         self.written = WrittenPaths::Unknown;
     }
 
@@ -110,7 +110,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The same as for [`FileEvents::take_written`].
-    pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
+    pub(in crate::commands) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let arrival = match &self.arrival {
             Some(arrival) => Arc::clone(arrival),
             None => Arc::clone(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::ops::{manual_approver::ManualApprover, status};
+use crate::commands::{manual_approver::ManualApprover, status};
 use konverge_base::{
     error::UserError,
     model::{

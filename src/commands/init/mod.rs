@@ -11,7 +11,7 @@ mod locks;
 mod package_layout;
 mod survey;
 
-use crate::ops::adopt;
+use crate::commands::adopt;
 pub use answers::{JobCloud, JobForge, NamedContext, Setup, check_address};
 use core_trials::TrialScope;
 pub use core_trials::{CoreRow, CoreTrials};

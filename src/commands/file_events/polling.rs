@@ -28,7 +28,7 @@ const PART: u32 = 10;
 const TICK: Duration = Duration::from_millis(50);
 
 /// The file events of a working tree, without `.git` and ignored folders. Links to folders are not followed.
-pub(in crate::ops) struct FileEvents<'a> {
+pub(in crate::commands) struct FileEvents<'a> {
     tree: WatchedTree<'a>,
     known: Listing,
     /// The paths that were written since they were last taken.
@@ -64,7 +64,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The root does not exist.
-    pub(in crate::ops) fn start(
+    pub(in crate::commands) fn start(
         root: &Path,
         is_ignored: impl Fn(&RepoPath) -> bool + Send + Sync + 'a,
     ) -> Result<Self, FileEventError> {
@@ -80,13 +80,13 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The root was removed.
-    pub(in crate::ops) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
+    pub(in crate::commands) fn take_written(&mut self) -> Result<WrittenPaths, FileEventError> {
         self.compare()?;
         Ok(std::mem::replace(&mut self.written, nothing()))
     }
 
     /// Discards the knowledge about what was written: the next call reports that any file may have been written.
-    pub(in crate::ops) fn lose_track(&mut self) {
+    pub(in crate::commands) fn lose_track(&mut self) {
         self.written = WrittenPaths::Unknown;
     }
 
@@ -95,7 +95,7 @@ impl<'a> FileEvents<'a> {
     ///
     /// # Errors
     /// The same as for [`FileEvents::take_written`].
-    pub(in crate::ops) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
+    pub(in crate::commands) async fn wait(&mut self) -> Result<WrittenPaths, FileEventError> {
         let mut pause = PAUSE;
         loop {
             let begin = Instant::now();

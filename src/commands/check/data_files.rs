@@ -4,7 +4,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use globset::GlobBuilder;
 
 use super::{CheckedFiles, programs};
-use crate::ops::selected_stacks::SelectedStacks;
+use crate::commands::selected_stacks::SelectedStacks;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{

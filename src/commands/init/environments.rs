@@ -152,7 +152,7 @@ pub(super) fn rules(names: &[String], layout: &Layout) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::init::WORKFLOW;
+    use crate::commands::init::WORKFLOW;
     use konverge_base::{
         model::stack::{CompileSetup, NamedBy},
         yaml,

@@ -249,7 +249,7 @@ fn events(workflow: &Value) -> BTreeSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{
+    use crate::commands::{
         doctor::DoctorVerdict,
         init::{GITEA_WORKFLOW, WORKFLOW},
     };

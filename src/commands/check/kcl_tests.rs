@@ -9,7 +9,7 @@ use super::{
     checked_files::{is_test, is_vendored},
     programs,
 };
-use crate::ops::selected_stacks::SelectedStacks;
+use crate::commands::selected_stacks::SelectedStacks;
 use konverge_base::{
     error::UserError,
     model::{
