@@ -54,7 +54,7 @@ pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
     if failure.resource() == Some(id) {
         failure
     } else {
-        failure.context(format_args!("`{id}`"))
+        failure.context(format_args!("`{id}`")).with_resource(id)
     }
 }
 

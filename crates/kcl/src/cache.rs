@@ -1,7 +1,7 @@
 //! [`Cache`]: the results of compilations (values or refusals), by the digest of everything that influences them.
 //!
-//! The cache is a local folder and, behind it, a store that several machines share ([`SharedCache`], implemented by
-//! `ops`). Each entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
+//! The cache is a local folder and, behind it, a store that several machines share ([`SharedCache`], which `run`
+//! implements). Each entry contains its key and a checksum: a truncated, damaged or misplaced entry is deleted and compiled
 //! again. Files are created by renaming, so any number of processes may use one folder. Only those errors are cached
 //! that depend on the files alone ([`super::KclError::lasting_refusal`]). The results of the formatter are in the same
 //! folder. Deleting the cache is safe; the next run is slower.

@@ -9,17 +9,19 @@
 //! ```text
 //! stacks/<identity>/state/<serial>              the state; the highest serial counts
 //! stacks/<identity>/lease/<epoch>/<renewal>     who may write; the highest epoch counts
-//! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document contains yet reviews/<pull
-//! request>/<head>/<run>-<attempt> a review record of a preview; a shard adds `-<number>of<all>` reviews/<pull
-//! request>/<head>/<run>-<attempt>.comment the hash of the comment that showed denials index/compaction/<n>,
-//! index/delta/<n>-<nonce> input digest and summary of each stack, so that no run reads every state freeze/<n>
-//! the switch that stops all applies, with reasons rollouts/<name>/<n>                           the progress of a
-//! rollout; the highest number counts portal/audit/<time>-<nonce>                   what people requested in the
-//! portal; `.outcome` beside it has the result looks/<n>                                     the drift history: the
-//! last check of each stack keys/review                                   the key of the short hashes of secrets
+//! stacks/<identity>/journal/<epoch>/<entry>     intents and results that no state document contains yet
+//! reviews/<pull request>/<head>/<run>-<attempt> a review record of a preview; a shard adds `-<number>of<all>`
+//! reviews/…/<run>-<attempt>.comment             the hash of the comment that showed denials
+//! index/compaction/<n>                          input digest and summary of each stack, in place of all states
+//! index/delta/<n>-<nonce>                       what changed since a compaction
+//! freeze/<n>                                    the switch that stops all applies, with reasons
+//! rollouts/<name>/<n>                           the progress of a rollout; the highest number counts
+//! portal/audit/<time>-<nonce>                   what was requested in the portal; `.outcome` beside it has the result
+//! looks/<n>                                     the drift history: the last check of each stack
+//! keys/review                                   the key of the short hashes of secrets
 //! keys/data/<n>                                 the key of encrypted documents, wrapped by key services
-//! set/used/<hash>                               the tokens with which other repositories requested an edit rekey/<key>
-//! the copy of a document that is being encrypted again
+//! set/used/<hash>                               the tokens with which other repositories requested an edit
+//! rekey/<key>                                   the copy of a document that is being encrypted again
 //! ```
 
 mod clock;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 pub struct FieldPath(String);
 
 impl FieldPath {
-    /// Parses a path. Text before the first slash is ignored.
+    /// Returns the path with this text, as it is written: a slash and an escaped name for each component.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -530,8 +530,8 @@ pub(super) fn shown(foreign: &Value) -> Option<Value> {
     }
 }
 
-/// Returns the changes, each with the field manager that wrote the field outside the Spec because of which the server
-/// refused the change.
+/// Returns the changes, with the origin of those within a field for which the server refused the change because of
+/// another manager: the origin is that manager if the path was not in the prior Spec, else the Spec.
 fn blamed(
     mut changes: Vec<FieldChange>,
     sides: &DiffSides<'_>,
