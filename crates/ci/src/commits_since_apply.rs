@@ -42,7 +42,7 @@ pub(super) async fn since_last_apply(
     commits
 }
 
-/// Returns the first parent of a commit, which was the tip of the branch before; `None` if it or a later commit was
+/// Returns the first parent of a commit, which was the tip of the branch before; `None` if there is none, or it was
 /// applied. An error ends the search: a pull request may then miss its comment, but none gets the result of another
 /// one.
 async fn arrived_before(

@@ -122,9 +122,21 @@ async fn restore_known(
         agreeing: agreeing.clone(),
         ..PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets)
     };
+    let planning = job
+        .protected_planning(config.clone(), head, revision, backend.clone())
+        .await?;
     stages.next("restore");
-    let restored = steps.restore(&selected, revision, policy_check).await?;
-    Ok(Some(steps.publish(selected, restored, history, publisher).await))
+    let ended = steps.restore(&selected, planning, policy_check).await?;
+    let info = job.info(head);
+    // The result is published before the next check: if the job is ended during that check, the clusters are changed.
+    steps.publish_result(&ended, &info, publisher).await;
+    // Check again, so that the issues show the remaining drift, with new digests.
+    let left = drift_check::run(&ended.planning, &selected.targets, None).await;
+    let left = left.map_err(|failure| redact::failure(&failure, ended.planning.secrets()));
+    steps
+        .publish_left(&selected, left, history, (&info, publisher))
+        .await;
+    Ok(Some(steps.notify(selected, ended).await))
 }
 
 /// The input of all steps of a restoration.
@@ -154,8 +166,6 @@ struct EndedRestore {
     undiffering: Vec<StackId>,
     restored: Restored,
     decisions: Decisions,
-    /// The drift of the targets afterwards.
-    left: Result<DriftReport, UserError>,
 }
 
 /// The difference of each stack from what was applied last, or why it could not be compared.
@@ -184,18 +194,13 @@ impl<'a> RestoreSteps<'a> {
         })
     }
 
-    /// Restores exactly the approved drift, and checks which drift is left.
+    /// Restores exactly the approved drift.
     async fn restore(
         &self,
         SelectedStacks { targets, .. }: &SelectedStacks<'_>,
-        revision: OpenRevision,
+        planning: Planner,
         policy_check: PolicyCheck,
     ) -> Result<EndedRestore, UserError> {
-        let (config, backend) = (self.config.clone(), self.backend.clone());
-        let planning = self
-            .job
-            .protected_planning(config, self.head, revision, backend)
-            .await?;
         // Compare before any lease is acquired, so that a stack without drift is not written to. The gate compares
         // again under the lease.
         let (differences, undiffering) = differences(&planning, targets).await?;
@@ -209,10 +214,7 @@ impl<'a> RestoreSteps<'a> {
         let gate = ReviewGate::new(policy_check, Vec::new(), self.digests.clone());
         let gate = Arc::new(gate.for_restoring(approved));
         let (restored, decisions) = apply_recorded(&planning, recorded, gate).await?;
-        // Check again, so that the issues show the remaining drift, with new digests.
-        let left = drift_check::run(&planning, targets, None).await;
         Ok(EndedRestore {
-            left: left.map_err(|failure| redact::failure(&failure, planning.secrets())),
             planning,
             undiffering,
             restored,
@@ -242,71 +244,79 @@ impl<'a> RestoreSteps<'a> {
         Ok(approved)
     }
 
-    /// Publishes a restoration: the summary, the outputs, the issues about drift and the notifications.
-    async fn publish(
-        &self,
-        selected: SelectedStacks<'_>,
-        EndedRestore {
-            planning,
-            undiffering,
-            restored: Restored { report, findings },
-            decisions,
-            left,
-        }: EndedRestore,
-        mut history: DriftSchedule,
-        publisher: &Publisher<'_>,
-    ) -> Restoration {
-        let job = self.job;
-        for stack in undiffering {
+    /// Publishes the result of a restoration: the summary, the outputs, and a comment on the drift issue of each
+    /// restored stack, which names who approved the restoration.
+    async fn publish_result(&self, ended: &EndedRestore, info: &RunInfo, publisher: &Publisher<'_>) {
+        let Restored { report, findings } = &ended.restored;
+        for stack in &ended.undiffering {
             publisher.note(&format!(
                 "{stack} no longer differs from what was applied: nothing was restored"
             ));
         }
-        let info = job.info(self.head);
-        publisher.summary(&report::markdown::outcome(&report, &info, None, SUMMARY_BUDGET));
-        publisher.apply_outputs(&report, &findings);
-        let label = planning.config.drift.label();
+        publisher.summary(&report::markdown::outcome(report, info, None, SUMMARY_BUDGET));
+        publisher.apply_outputs(report, findings);
         let restored = report.stacks.iter();
         let restored = restored.filter(|stack| stack.result == StackResult::Applied);
-        // The comment on the drift issue of a stack names who approved the restoration.
-        let lines = restored.map(|stack| (stack.id.to_string(), report::markdown::restored(stack, &info)));
+        let lines = restored.map(|stack| (stack.id.to_string(), report::markdown::restored(stack, info)));
+        let label = self.config.drift.label();
         publisher.comment_on_drift(label, &lines.collect()).await;
-        match left {
-            Ok(checked) => {
-                history.record_stacks(&checked, &[], &job.run.url());
-                let looked = DriftResult {
-                    checked: &checked,
-                    restored: &[],
-                    rounds: &history,
-                    known: selected.known,
-                    head: planning.wanted.head(),
-                };
-                let issues = drift_job::publish_issues(publisher, &looked, &info, label).await;
-                drift_job::publish_what_is_left(publisher, &looked);
-                history.note_issues(&issues);
-                let is_applied = |stack: &StackId| selected.applied.iter().any(|target| target.id == *stack);
-                history.remember(job, self.backend, is_applied).await;
+    }
+
+    /// Publishes which drift is left: the issues, and the record of the check.
+    async fn publish_left(
+        &self,
+        selected: &SelectedStacks<'_>,
+        left: Result<DriftReport, UserError>,
+        mut history: DriftSchedule,
+        (info, publisher): (&RunInfo, &Publisher<'_>),
+    ) {
+        let job = self.job;
+        let checked = match left {
+            Ok(checked) => checked,
+            Err(failure) => {
+                return job
+                    .run
+                    .warn("failed to check which drift is left after the restore", failure);
             }
-            Err(failure) => job
-                .run
-                .warn("failed to check which drift is left after the restore", failure),
-        }
+        };
+        history.record_stacks(&checked, &[], &job.run.url());
+        let looked = DriftResult {
+            checked: &checked,
+            restored: &[],
+            rounds: &history,
+            known: selected.known,
+            head: self.head,
+        };
+        let issues = drift_job::publish_issues(publisher, &looked, info, self.config.drift.label()).await;
+        drift_job::publish_what_is_left(publisher, &looked);
+        history.note_issues(&issues);
+        let is_applied = |stack: &StackId| selected.applied.iter().any(|target| target.id == *stack);
+        history.remember(job, self.backend, is_applied).await;
+    }
+
+    /// Sends the notifications, and returns the result of the job.
+    async fn notify(&self, selected: SelectedStacks<'_>, ended: EndedRestore) -> Restoration {
+        let report = &ended.restored.report;
         let news = news::of_apply(
-            &report,
+            report,
             &ApplyDecisions {
                 unreviewed: &[],
-                plans: &decisions,
+                plans: &ended.decisions,
                 rollouts: &[],
                 kept_back: &BTreeSet::new(),
             },
         );
-        Notifications::new(job, self.config).send(&news).await;
+        Notifications::new(self.job, self.config).send(&news).await;
         Restoration {
-            digests: selected.drifted.into_values().chain(decisions.matched).collect(),
             result: JobResult {
-                code: apply::exit_code(&report, &job.run),
-                text: report::outcome::text(&report, report::terminal::Style::default()),
+                code: apply::exit_code(report, &self.job.run),
+                text: report::outcome::text(report, report::terminal::Style::default()),
             },
+            digests: selected
+                .drifted
+                .into_values()
+                .chain(ended.decisions.matched)
+                .collect(),
         }
     }
 }

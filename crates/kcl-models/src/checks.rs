@@ -149,7 +149,7 @@ fn condition(name: &str, kind: &ModelType, check: &ValueCheck) -> CheckLine {
         }
         ValueCheck::OneOf(values) => (
             format!("{name} in [{}]", values.join(", ")),
-            "must be one of the allowed values".to_owned(),
+            "is not one of the values".to_owned(),
         ),
         ValueCheck::UniqueItems => {
             uses.insert("isunique");

@@ -145,8 +145,7 @@ pub(crate) fn identify(
         match property.name.as_str() {
             "apiVersion" | "kind" | "metadata" => {}
             "status" if has_status => object.properties.push(ModelProperty {
-                doc: "The values that the server and the controller report. A stack does not write them."
-                    .to_owned(),
+                doc: "What the server and the controller report. It is not written by a stack.".to_owned(),
                 ..ModelProperty::optional("status", ModelType::Any)
             }),
             _ => object.properties.push(property),
@@ -165,9 +164,9 @@ fn metadata_schema() -> Value {
         "properties": {
             "name": text("The name, unique in its namespace for the kind."),
             "namespace": text("The namespace."),
-            "labels": texts("Keys and values by which selectors find the object."),
+            "labels": texts("By which objects are selected."),
             "annotations": texts("Data for tools."),
-            "finalizers": {"type": "array", "description": "The names of tasks that must be done before the object is deleted.", "items": {"type": "string"}},
+            "finalizers": {"type": "array", "description": "What must happen before the object is deleted.", "items": {"type": "string"}},
         },
     })
 }

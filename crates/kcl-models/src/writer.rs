@@ -161,7 +161,7 @@ fn description(property: &ModelProperty, attribute: &str, kind: &str) -> Vec<Str
 fn docstring(doc: &str, described: &[String], is_needed: bool) -> String {
     let mut lines = docs::lines(doc);
     if lines.is_empty() && is_needed {
-        lines.push("The object has no property that can be set.".to_owned());
+        lines.push("It has no property that can be set.".to_owned());
     }
     if !described.is_empty() {
         if !lines.is_empty() {

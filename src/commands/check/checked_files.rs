@@ -48,7 +48,7 @@ pub(super) fn replace(root: &Path, path: &RepoPath, text: &str) -> Result<(), Us
     written.map(|_| ()).map_err(|error| {
         UserError::from_error(ErrorKind::Layout, error)
             .at(path.to_string(), None, None)
-            .hint("replace the link by a plain file, or remove the link, and run the command again")
+            .hint("make the path a plain file that can be written, or remove what is there, and run the command again")
     })
 }
 

@@ -35,9 +35,8 @@ pub trait LateApprover: Send {
     async fn resource(&mut self, late: LatePlan<'_>) -> Result<(), UserError>;
 
     /// Approves to create a recorded resource again that disappeared during the apply. The resource was reviewed when
-    /// it was created first, so only `policy.drift: stop` refuses this, unless a person confirmed the apply.
-    ///
-    /// Decides as about a new resource, unless the approver knows better.
+    /// it was created first: an approver that knows this refuses only at `policy.drift: stop`, unless a person confirmed
+    /// the apply. The others decide as about a new resource.
     async fn recreate(&mut self, late: LatePlan<'_>) -> Result<(), UserError> {
         self.resource(late).await
     }
