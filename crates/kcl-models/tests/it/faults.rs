@@ -108,7 +108,7 @@ fn comments_and_other_documents_are_skipped() {
         read_crds(&documents[..3])
             .unwrap_err()
             .to_string()
-            .contains("there is no custom resource definition")
+            .contains("the document has no custom resource definition")
     );
 }
 

@@ -104,7 +104,7 @@ fn blocks_have_their_shape_and_computed_attributes_cannot_be_set() {
 #[test]
 fn a_document_without_resources_is_refused() {
     for (document, said) in [
-        (json!({}), "there is no provider schema"),
+        (json!({}), "the document has no provider schema"),
         (
             json!({"provider_schemas": {"a/b": {}}}),
             "there is no resource of a provider",
