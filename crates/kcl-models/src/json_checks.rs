@@ -9,6 +9,9 @@ use crate::{
     schema::{ModelObject, ModelType, ModelValue, ValueCheck},
 };
 
+/// Makes the check of a minimum or a maximum.
+type CountCheck = fn(u64) -> ValueCheck;
+
 /// The server's use of the schemas of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerRules {
@@ -38,7 +41,7 @@ pub(crate) fn checked(
     let is_text = matches!(kind, ModelType::Str | ModelType::Literals(_)) || is_mixed;
     let is_list = matches!(kind, ModelType::List(_));
     let is_map = matches!(kind, ModelType::Map(_));
-    let counts: [(bool, &str, fn(u64) -> ValueCheck); 6] = [
+    let counts: [(bool, &str, CountCheck); 6] = [
         (is_text, "minLength", ValueCheck::MinLength),
         (is_text, "maxLength", ValueCheck::MaxLength),
         (is_list, "minItems", ValueCheck::MinItems),

@@ -544,7 +544,7 @@ mod tests {
             context: Map::new(),
             wrapped: "AAAA".to_owned(),
         };
-        assert_eq!(keys(kms(json!(null))), [known.clone()]);
+        assert_eq!(keys(kms(json!(null))), std::slice::from_ref(&known));
         assert_eq!(keys(kms(json!(""))), [known]);
         let unknown = |text: &str| [SopsDataKey::Unknown(text.to_owned())];
         assert_eq!(keys(kms(json!("arn:role"))), unknown("arn:a with a role"));
