@@ -249,7 +249,7 @@ fn what_cannot_be_imported_leaves_everything_as_it_was() {
         (
             &["import", "empty"],
             1,
-            "there is no CRD, OpenAPI document or provider schema",
+            "the document has no CRD, OpenAPI document or provider schema",
         ),
         (&["import", "broken"], 1, "broken/crd.yaml"),
         (&["import", "chart"], 1, "helm template"),
