@@ -33,7 +33,7 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_policy::Stage;
-use konverge_report::{self as report, SUMMARY_BUDGET};
+use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::{
     KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
     apply::{self, Decisions},
@@ -134,7 +134,7 @@ async fn restore_known(
     let left = drift_check::run(&ended.planning, &selected.targets, None).await;
     let left = left.map_err(|failure| redact::failure(&failure, ended.planning.secrets()));
     steps
-        .publish_left(&selected, left, history, (&info, publisher))
+        .publish_left(&selected, &ended, left, history, (&info, publisher))
         .await;
     Ok(Some(steps.notify(selected, ended).await))
 }
@@ -266,6 +266,7 @@ impl<'a> RestoreSteps<'a> {
     async fn publish_left(
         &self,
         selected: &SelectedStacks<'_>,
+        ended: &EndedRestore,
         left: Result<DriftReport, UserError>,
         mut history: DriftSchedule,
         (info, publisher): (&RunInfo, &Publisher<'_>),
@@ -285,7 +286,7 @@ impl<'a> RestoreSteps<'a> {
             restored: &[],
             rounds: &history,
             known: selected.known,
-            head: self.head,
+            head: ended.planning.wanted.head(),
         };
         let issues = drift_job::publish_issues(publisher, &looked, info, self.config.drift.label()).await;
         drift_job::publish_what_is_left(publisher, &looked);
