@@ -6,8 +6,6 @@ use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::ResourceId;
-
 /// The kind of an error, which scripts can match on. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -166,7 +164,7 @@ impl Eq for SharedError {}
 /// The resource that the message of a [`UserError`] names, if it names one. Comparisons of errors ignore it. It is one
 /// pointer wide, so that results stay small.
 #[derive(Clone, Default)]
-pub struct NamedResource(Option<Arc<ResourceId>>);
+pub struct NamedResource(Option<Arc<String>>);
 
 impl fmt::Debug for NamedResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,14 +209,14 @@ impl UserError {
 
     /// Sets the resource that the message names.
     #[must_use]
-    pub fn with_resource(mut self, id: &ResourceId) -> Self {
-        self.resource = NamedResource(Some(Arc::new(id.clone())));
+    pub fn with_resource(mut self, id: &(impl fmt::Display + ?Sized)) -> Self {
+        self.resource = NamedResource(Some(Arc::new(id.to_string())));
         self
     }
 
-    /// Returns the resource that the message names, if it names one.
-    pub fn resource(&self) -> Option<&ResourceId> {
-        self.resource.0.as_deref()
+    /// Returns the id of the resource that the message names, if it names one.
+    pub fn resource(&self) -> Option<&str> {
+        self.resource.0.as_deref().map(String::as_str)
     }
 
     /// Adds a hint.

@@ -101,7 +101,6 @@ async fn restore_known(
     };
     let steps = RestoreSteps {
         job,
-        head,
         config: &config,
         backend: &backend,
         digests,
@@ -142,7 +141,6 @@ async fn restore_known(
 /// The input of all steps of a restoration.
 struct RestoreSteps<'a> {
     job: &'a Job,
-    head: &'a CommitId,
     config: &'a Config,
     backend: &'a StateBackend,
     /// The approved digests.

@@ -51,7 +51,7 @@ impl PlanFailures {
 
 /// Adds the resource's id to the message of a failure, unless the message names the resource already.
 pub(super) fn of_resource(id: &ResourceId, failure: UserError) -> UserError {
-    if failure.resource() == Some(id) {
+    if failure.resource() == Some(id.as_str()) {
         failure
     } else {
         failure.context(format_args!("`{id}`")).with_resource(id)

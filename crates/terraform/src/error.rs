@@ -287,8 +287,8 @@ impl TerraformError {
         }
     }
 
-    /// Returns the resource that the message names.
-    fn resource(&self) -> Option<&ResourceId> {
+    /// Returns the id of the resource that the message names.
+    fn resource(&self) -> Option<&str> {
         match self {
             Self::NoType { id }
             | Self::NoProvider { id, .. }
@@ -311,8 +311,8 @@ impl TerraformError {
             | Self::SecretPlace { id, .. }
             | Self::MixedReferences { id, .. }
             | Self::ProviderNeedsSecret { id }
-            | Self::NotStored { id, .. } => Some(id),
-            Self::Unencrypted { id } => id.as_ref(),
+            | Self::NotStored { id, .. } => Some(id.as_str()),
+            Self::Unencrypted { id } => id.as_ref().map(ResourceId::as_str),
             Self::LoginExpired { error, .. } => error.resource(),
             Self::Login(failure) | Self::Secret(failure) => failure.resource(),
             _ => None,
