@@ -107,7 +107,7 @@ fn a_document_without_resources_is_refused() {
         (json!({}), "the document has no provider schema"),
         (
             json!({"provider_schemas": {"a/b": {}}}),
-            "there is no resource of a provider",
+            "the document has no resource of a provider",
         ),
         (
             json!({"provider_schemas": {"a/b": {"resource_schemas": {"b_x": {}}}}}),
