@@ -263,6 +263,11 @@ mod tests {
     #[tokio::test]
     async fn a_login_of_the_configuration_is_never_replaced_by_the_secret_of_the_job() {
         let of_job = named().with(SECRET, "s3cret");
+        let runner = of_job
+            .clone()
+            .with(variables::ACTIONS_ID_TOKEN_REQUEST_URL, "https://runner.example/")
+            .with(variables::ACTIONS_ID_TOKEN_REQUEST_TOKEN, "bearer");
+        assert!(AzureLogin::of_login("another", Some("elsewhere"), runner).is_by_job());
         let login = AzureLogin::of_login("another", Some("elsewhere"), of_job);
         assert_eq!(login.application(), Some("another"));
         let error = login.federated().await.unwrap_err();

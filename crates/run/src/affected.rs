@@ -168,18 +168,17 @@ fn open_base(
     head: &RevisionSpec,
 ) -> Result<OpenRevision, UserError> {
     let at = RevisionSpec::Commit(commit);
-    let config = match Config::load(known.source_at(repository, &at)?.as_ref()) {
-        Ok(config) => config,
+    OpenRevision::open_choosing(known, repository, &at, |source| match Config::load(source) {
+        Ok(config) => Ok(config),
         Err(error) => {
-            let config = Config::load(known.source_at(repository, head)?.as_ref())?;
+            let config = OpenRevision::open_knowing(known, repository, head, None)?.config;
             run.notes.info(&format!(
                 "konverge.yaml of the base is invalid ({}), so that of the head is used for both revisions",
                 UserError::from(error)
             ));
-            config
+            Ok(config)
         }
-    };
-    OpenRevision::open_knowing(known, repository, &at, Some(&config))
+    })
 }
 
 /// Compiles both revisions of every modified stack, and sets [`SpecChange`] to the result of the comparison.

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{AnalysisCache, OpenRevision, RevisionSpec, RunContext, SpecSource, Target, compiler::Compilers};
+use crate::{
+    AnalysisCache, OpenRevision, RevisionSpec, RunContext, SpecSource, Target, compiler::Compilers,
+    revision::with_own_spec_keys,
+};
 use konverge_base::{
     error::UserError,
     model::{
@@ -59,11 +62,9 @@ impl ComparedRevisions {
         let at = RevisionSpec::Commit(commit);
         // If the configuration of the base is invalid, this change may repair it, so the configuration of the head is
         // used.
-        let config = match Config::load(self.known.source_at(repository, &at)?.as_ref()) {
-            Ok(own) => self.head.config.with_spec_keys_of(&own),
-            Err(_) => self.head.config.clone(),
-        };
-        let base = OpenRevision::open_knowing(&self.known, repository, &at, Some(&config))?;
+        let base = OpenRevision::open_choosing(&self.known, repository, &at, |source| {
+            Ok(with_own_spec_keys(&self.head.config, source))
+        })?;
         // If the head is a working tree, the base is the checked-out commit, which the cache has saved already.
         if self.head.commit().is_some() {
             self.known.save(&base);

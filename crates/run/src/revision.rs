@@ -102,18 +102,6 @@ impl AnalysisCache {
         }
     }
 
-    /// Returns the files of a revision.
-    ///
-    /// # Errors
-    /// The revision cannot be read.
-    pub(crate) fn source_at(
-        &self,
-        repository: &Repository,
-        at: &RevisionSpec,
-    ) -> Result<Arc<dyn Source>, UserError> {
-        Ok(source(self, repository, at)?.0)
-    }
-
     /// Saves a revision for the next run, which probably opens a similar one. The file is written in the background, at
     /// the latest when this cache is dropped. A failure only makes the next run slower.
     pub fn save(&self, workspace: &OpenRevision) {
@@ -291,11 +279,9 @@ impl OpenRevision {
         protected: &Config,
     ) -> Result<Self, UserError> {
         let known = AnalysisCache::open(run, repository);
-        let config = match Config::load(known.source_at(repository, at)?.as_ref()) {
-            Ok(own) => protected.with_spec_keys_of(&own),
-            Err(_) => protected.clone(),
-        };
-        let workspace = Self::open_knowing(&known, repository, at, Some(&config))?;
+        let workspace = Self::open_choosing(&known, repository, at, |source| {
+            Ok(with_own_spec_keys(protected, source))
+        })?;
         known.save(&workspace);
         Ok(workspace)
     }
@@ -311,11 +297,24 @@ impl OpenRevision {
         at: &RevisionSpec,
         config: Option<&Config>,
     ) -> Result<Self, UserError> {
+        Self::open_choosing(known, repository, at, |source| match config {
+            Some(config) => Ok(config.clone()),
+            None => Ok(Config::load(source)?),
+        })
+    }
+
+    /// Opens one of several revisions with the configuration that `choose` makes of its files.
+    ///
+    /// # Errors
+    /// The revision cannot be read, or errors of `choose`.
+    pub(crate) fn open_choosing(
+        known: &AnalysisCache,
+        repository: &Repository,
+        at: &RevisionSpec,
+        choose: impl FnOnce(&dyn Source) -> Result<Config, UserError>,
+    ) -> Result<Self, UserError> {
         let (source, near) = source(known, repository, at)?;
-        let config = match config {
-            Some(config) => config.clone(),
-            None => Config::load(source.as_ref())?,
-        };
+        let config = choose(source.as_ref())?;
         let near = match at {
             RevisionSpec::Commit(_) => near,
             RevisionSpec::Worktree | RevisionSpec::Staged(_) => {
@@ -577,6 +576,12 @@ fn kcl_files(source: &dyn Source) -> Vec<BlobId> {
     let files = source.files().iter();
     let files = files.filter(|(path, entry)| entry.kind == FileKind::File && loaded(path));
     files.map(|(_, entry)| entry.blob).collect()
+}
+
+/// Returns a configuration with the keys of the revision's own `konverge.yaml` that its Specs depend on; unchanged if that
+/// file is invalid.
+pub(crate) fn with_own_spec_keys(config: &Config, source: &dyn Source) -> Config {
+    Config::load(source).map_or_else(|_| config.clone(), |own| config.with_spec_keys_of(&own))
 }
 
 /// Returns the files of a revision, and the cached revision that they are derived from.
