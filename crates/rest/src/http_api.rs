@@ -20,7 +20,7 @@ pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
         .default_headers(headers)
         .build()
         .map_err(|error| ForgeError::Unusable {
-            message: "no HTTP client".to_owned(),
+            message: "cannot set up the HTTP client".to_owned(),
             hint: "run `konverge doctor` in the same environment: it checks everything that a job needs"
                 .to_owned(),
             cause: error.into(),

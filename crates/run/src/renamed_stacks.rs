@@ -144,6 +144,9 @@ mod tests {
         let mut state = state("shop/old", &["web"]);
         state.folder = konverge_base::model::StackFolder::none();
         record(&of_file, state).await;
-        assert!(renamed(&of_file, &layout(NamedBy::Config)).await.is_empty());
+        // The index has no folder for it, as for a stack in the root.
+        let mut layout = layout(NamedBy::Config);
+        layout.stacks[0].folder = RepoPath::root();
+        assert!(renamed(&of_file, &layout).await.is_empty());
     }
 }
