@@ -42,11 +42,6 @@ impl Digest {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// Creates a digest from its 32 raw bytes.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
     /// Returns the 32 bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -156,12 +151,19 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
         String::deserialize(deserializer)?
             .parse()
             .map_err(serde::de::Error::custom)

@@ -6,12 +6,14 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{CommitId, RepoPath};
 use crate::error::{ErrorKind, SharedError, UserError};
 
 /// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`). It is computed for files of the
 /// working tree too.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlobId(pub [u8; 20]);
 
 impl fmt::Display for BlobId {
@@ -27,7 +29,7 @@ impl fmt::Debug for BlobId {
 }
 
 /// The kind of an entry of a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
     File,
@@ -38,7 +40,7 @@ pub enum FileKind {
 }
 
 /// One entry of a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// The id of the content.
     pub blob: BlobId,
@@ -50,11 +52,11 @@ pub struct FileEntry {
 pub type FileTree = BTreeMap<RepoPath, FileEntry>;
 
 /// Git's id of a folder. Equal ids mean equal files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TreeId(pub [u8; 20]);
 
 /// Every file of one git tree.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Listing {
     /// The id of the tree.
     pub tree: TreeId,

@@ -1,14 +1,19 @@
 //! [`RepoPath`]: a path relative to the root of the repository, with `/` and without `.` or `..`.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, collections::HashSet, fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
 pub struct RepoPath(Arc<str>);
+
+thread_local! {
+    /// The paths that [`RepoPath::shared`] has deserialized so far; `None` outside of it.
+    static SHARED: RefCell<Option<HashSet<RepoPath>>> = const { RefCell::new(None) };
+}
 
 impl RepoPath {
     /// Returns the root of the repository: the empty path.
@@ -28,6 +33,14 @@ impl RepoPath {
     /// Creates a path from a text that was normalized before it was stored.
     pub fn from_kept(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// Runs `read`. Equal paths that it deserializes on this thread share one allocation.
+    pub fn shared<T>(read: impl FnOnce() -> T) -> T {
+        SHARED.set(Some(HashSet::new()));
+        let value = read();
+        SHARED.set(None);
+        value
     }
 
     /// Joins a relative path and normalizes the result. Returns `None` if the result leaves the repository or
@@ -120,6 +133,24 @@ impl RepoPath {
     /// Returns the text, `""` for the root.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for RepoPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(transparent)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        let Text(text) = Text::deserialize(deserializer)?;
+        SHARED.with_borrow_mut(|shared| {
+            let known = shared.as_ref().and_then(|shared| shared.get(&*text));
+            let path = known.cloned().unwrap_or_else(|| Self::from_kept(&text));
+            if let Some(shared) = shared {
+                shared.insert(path.clone());
+            }
+            Ok(path)
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{FileScan, scan_cache_file};
+use super::{FileScan, cache_file};
 use konverge_base::model::{
     Digest,
     file_source::{BlobId, Listing, Source, SourceError},
@@ -24,6 +24,10 @@ const FEW: usize = 24;
 
 /// The number of contents up to which nothing is evicted (a cache file of a few hundred kilobytes).
 const MODEST: usize = 4096;
+
+/// The header of the cache file. Its number changes with the format or with the results of the scanner, and the package
+/// version is part of it, so each release starts with a new cache.
+const HEADER: &[u8] = concat!("konverge import index 5 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// The scan results by content. All revisions of a run share them, and a file keeps them between runs.
 #[derive(Default)]
@@ -74,7 +78,7 @@ impl ScanCache {
             return Ok(());
         }
         self.is_saved();
-        scan_cache_file::write(path, &self.sorted_entries())
+        cache_file::write(path, HEADER, &self.sorted_entries())
     }
 
     /// Returns the number of files with a known result.
@@ -196,8 +200,8 @@ impl ScanCache {
     fn read_file(&self) {
         let file = self.unread().take();
         if let Some(path) = file {
-            let kept = scan_cache_file::read(&path);
-            self.lock().extend(kept);
+            let known = cache_file::read::<Vec<(BlobId, Arc<FileScan>)>>(&path, HEADER);
+            self.lock().extend(known.into_iter().flatten());
         }
     }
 

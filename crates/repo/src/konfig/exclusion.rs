@@ -9,7 +9,7 @@ use super::{FileTreeView, parsed_files::ParsedFiles};
 use konverge_base::model::{RepoPath, file_source::SourceError};
 
 /// The reason why the folders in a package do not define stacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PackageKind {
     /// The package is in a `vendor` folder beside a `kcl.mod`.
     Vendored,
