@@ -10,6 +10,7 @@ use konverge_base::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{Plan, StackPlan},
+        text::with_rest,
     },
 };
 
@@ -109,14 +110,7 @@ fn pending_note(stacks: &[StackId]) -> Option<String> {
     if stacks.is_empty() {
         return None;
     }
-    let mut names: Vec<_> = stacks
-        .iter()
-        .take(NAMED)
-        .map(|stack| escape::code(stack.as_str()))
-        .collect();
-    if stacks.len() > NAMED {
-        names.push(format!("and {} more", stacks.len() - NAMED));
-    }
+    let names = with_rest(stacks.iter().map(|stack| escape::code(stack.as_str())), NAMED);
     Some(format!(
         "> [!WARNING]\n> The default branch is ahead of what is applied for {}: {}. Run the apply job again if none is under way.\n\n",
         labels::plural(stacks.len(), "stack"),
