@@ -137,7 +137,6 @@ impl Layout {
              names of their own, or name a stack in konverge.yaml: `stacks: [{{match: {}, identity: PROJECT/STACK}}]`; \
              `exclude: [GLOB]` takes folders out that hold no stacks",
             folders.len(),
-            some.join(", "),
             first.identity,
             first.folders[0],
         ))
