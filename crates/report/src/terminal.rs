@@ -407,7 +407,7 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
         "  {} {}\n",
         style.action(
             resource.action,
-            &format!("{} {}", labels::sign(resource.action), resource.action.word())
+            &format!("{} {}", labels::sign(resource.action), resource.action)
         ),
         escape::log(title)
     );

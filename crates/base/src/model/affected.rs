@@ -1,7 +1,5 @@
 //! The output of `konverge affected`.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath, StackId};
@@ -76,7 +74,10 @@ pub struct InputReason {
 }
 
 /// The classes of input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
+#[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum InputKind {
     /// A `.k` file reached by imports.
@@ -111,10 +112,4 @@ pub enum InputKind {
     Test,
     /// An output of another stack that the change affects (`reads` in `stack.yaml`).
     Output,
-}
-
-impl fmt::Display for InputKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }

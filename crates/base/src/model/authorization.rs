@@ -65,7 +65,7 @@ pub struct RecordedFindings {
     /// The recorded findings; those that an exception or an override let pass come first.
     pub shown: Vec<PolicyFinding>,
     /// The number of findings that are left out of `shown`.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::json_parts::is_default")]
     pub more: usize,
 }
 
@@ -92,10 +92,6 @@ impl RecordedFindings {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
 /// A merged pull request that authorizes a part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewedPull {

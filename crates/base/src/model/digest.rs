@@ -1,13 +1,15 @@
 //! [`Digest`]: a BLAKE3 hash of the meaning of data (canonical JSON, sorted parts), never of a text that
 //! can be formatted in several ways.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// 256 bits of BLAKE3, written as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Debug, derive_more::Display)]
+#[debug("{self}")]
+#[display("{}", blake3::Hash::from_bytes(*_0).to_hex())]
 pub struct Digest([u8; 32]);
 
 impl Digest {
@@ -120,18 +122,6 @@ fn write_map(map: &Map<String, Value>, text: &mut Vec<u8>) {
 
 fn write_scalar(scalar: &impl Serialize, text: &mut Vec<u8>) {
     serde_json::to_writer(text, scalar).expect("a scalar is JSON, and memory takes all");
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 /// The error for a text that is not a digest of 64 hexadecimal digits.

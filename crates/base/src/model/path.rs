@@ -1,13 +1,17 @@
 //! [`RepoPath`]: a path relative to the root of the repository, with `/` and without `.` or `..`.
 
-use std::{borrow::Cow, cell::RefCell, collections::HashSet, fmt, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, collections::HashSet, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(
+    Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, derive_more::Debug, derive_more::Display,
+)]
 #[serde(transparent)]
+#[debug("{_0:?}")]
+#[display("{}", if _0.is_empty() { "." } else { &**_0 })]
 pub struct RepoPath(Arc<str>);
 
 thread_local! {
@@ -163,18 +167,6 @@ impl std::borrow::Borrow<str> for RepoPath {
 impl AsRef<std::path::Path> for RepoPath {
     fn as_ref(&self) -> &std::path::Path {
         std::path::Path::new(self.as_str())
-    }
-}
-
-impl fmt::Display for RepoPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "." } else { &self.0 })
-    }
-}
-
-impl fmt::Debug for RepoPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

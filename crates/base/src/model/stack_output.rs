@@ -8,7 +8,6 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt,
     ops::Range,
     str::FromStr,
 };
@@ -53,18 +52,15 @@ fn check_name(text: &str) -> Result<(), InvalidName> {
 pub type StackReads = BTreeMap<OutputName, StackId>;
 
 /// The identity of an output of another stack.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
+)]
+#[display("`{name}` of {stack}")]
 pub struct OutputId {
     /// The stack that publishes the output.
     pub stack: StackId,
     /// The name of the output in that stack.
     pub name: OutputName,
-}
-
-impl fmt::Display for OutputId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` of {}", self.name, self.stack)
-    }
 }
 
 /// An output in the state of the stack that publishes it.

@@ -7,7 +7,7 @@ use konverge_base::{
         Digest, StackId,
         plan::StackPlan,
         review::{ReviewUnit, stack_units},
-        text::{json_name, with_rest},
+        text::with_rest,
     },
 };
 use konverge_policy::{Objection, Unreviewed};
@@ -84,5 +84,5 @@ fn describe_unit(unit: &ReviewUnit) -> String {
     } else {
         format!(" at {}", unit.path)
     };
-    format!("{} {}{path}", json_name(unit.action), unit.resource)
+    format!("{} {}{path}", unit.action, unit.resource)
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
+    fmt::Write as _,
 };
 
 use serde::Serialize;
@@ -32,7 +32,8 @@ pub struct ExportNode {
 }
 
 /// The kind of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display)]
+#[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
     /// A stack, by its folder.
@@ -43,12 +44,6 @@ pub enum NodeKind {
     File,
     /// A folder whose files may be read during evaluation.
     Data,
-}
-
-impl fmt::Display for NodeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// An edge of the graph.

@@ -252,7 +252,7 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
             .collect();
         format!(", forced by {}", paths.join(", "))
     };
-    let word = resource.action.word();
+    let word = resource.action;
     Alert {
         kind,
         line: format!("{word} {} in {stack}{why}{loss}", escape::code(&title.short())),

@@ -166,7 +166,7 @@ fn grouped_block(resource: &ResourcePlan) -> Block<'_> {
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
         let text = format!(
             "- {} {}: see \"Same change\" above\n\n",
-            resource.action.word(),
+            resource.action,
             escape::code(&title.short())
         );
         Text::uncounted(text)
@@ -245,7 +245,7 @@ fn line(resource: &ResourcePlan, title: &str) -> String {
         let paths = paths.iter().map(|path| escape::code(path));
         format!(": {}", first_few(paths, PATHS))
     };
-    format!("- {} {title}{paths}\n\n", resource.action.word())
+    format!("- {} {title}{paths}\n\n", resource.action)
 }
 
 /// Returns a fold with a whole resource that is created or deleted.
@@ -253,7 +253,7 @@ fn whole(resource: &ResourcePlan, title: &str) -> Text {
     let text = format!(
         "<details><summary>{} {} {title}</summary>\n\n{}</details>\n\n",
         labels::sign(resource.action),
-        resource.action.word(),
+        resource.action,
         body(resource, Detail::Tree).text
     );
     Text { text, lines: 1 }
@@ -265,7 +265,7 @@ pub(super) fn resource_block(resource: &ResourcePlan, title: &str, detail: Detai
     let text = format!(
         "#### {} {} {title}\n\n{}",
         labels::sign(resource.action),
-        resource.action.word(),
+        resource.action,
         body.text
     );
     Text { text, ..body }

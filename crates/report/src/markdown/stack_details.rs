@@ -278,7 +278,7 @@ fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
     lines.extend(diff::drift(resource, diff::DiffContext::Tree(3)));
-    let title = format!("{} {}", resource.action.word(), escape::code(&title.full()));
+    let title = format!("{} {}", resource.action, escape::code(&title.full()));
     resource_text(&title, &lines, resource)
 }
 
