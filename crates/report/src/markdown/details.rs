@@ -151,13 +151,7 @@ fn kept_block<'v>(kept: usize) -> Block<'v> {
         let objects = labels::plural(kept, "object");
         format!("- {objects} taken over as they run: only the owner annotation is added\n\n").into()
     };
-    Block::new(
-        Omitted {
-            resources: kept,
-            ..Omitted::default()
-        },
-        Form::new(Rank::Harmless, line),
-    )
+    Block::new(Omitted::resources(kept), Form::new(Rank::Harmless, line))
 }
 
 /// Returns the line of a change that is shown above as an equal change of several stacks.
@@ -181,20 +175,14 @@ fn resource_forms<'v>(
     count: usize,
     title: impl Fn(usize, fn(&str) -> String) -> String + Clone + 'v,
 ) -> Block<'v> {
-    let hidden = Omitted {
-        resources: count,
-        ..Omitted::default()
-    };
+    let hidden = Omitted::resources(count);
     let has_values = has_values(resource);
     let name = title.clone();
     let line = Form::new(rank_of_line(resource), move || {
         line(resource, &name(FEW, escape::code)).into()
     });
     let mut forms = vec![if has_values {
-        line.without(Omitted {
-            values: count,
-            ..Omitted::default()
-        })
+        line.without(Omitted::values(count))
     } else {
         line
     }];
@@ -272,10 +260,7 @@ pub(super) fn resource_block(resource: &ResourcePlan, title: &str, detail: Detai
 }
 
 fn body(resource: &ResourcePlan, detail: Detail) -> Text {
-    let mut text: String = notes(resource).iter().map(|note| format!("- {note}\n")).collect();
-    if !text.is_empty() {
-        text.push('\n');
-    }
+    let mut text = escape::bullets(notes(resource));
     let mut lines = 0;
     match detail.context() {
         Some(context) => {

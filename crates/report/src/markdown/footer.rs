@@ -113,8 +113,7 @@ fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> 
         let lines = diff::drift(resource, diff::DiffContext::Tree(1));
         // If this change also modifies the resource, its notes are shown with the change.
         let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
-        let notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
-        let notes = if notes.is_empty() { notes } else { notes + "\n" };
+        let notes = escape::bullets(notes.map(|note| escape::prose(note)));
         let text = format!(
             "{}\n\n{notes}{}\n",
             name(),
@@ -122,15 +121,9 @@ fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> 
         );
         text.into()
     };
-    let line = Form::new(Rank::Beside, move || format!("{}\n\n", name()).into()).without(Omitted {
-        values: 1,
-        ..Omitted::default()
-    });
+    let line = Form::new(Rank::Beside, move || format!("{}\n\n", name()).into()).without(Omitted::values(1));
     Block {
-        hidden: Omitted {
-            resources: 1,
-            ..Omitted::default()
-        },
+        hidden: Omitted::resources(1),
         forms: vec![line, Form::new(Rank::Beside, values)],
     }
 }

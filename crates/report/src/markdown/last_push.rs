@@ -77,7 +77,7 @@ fn line(change: &PushedChange<'_>) -> String {
         format!(": {}", first_few(change.fields.iter().map(field), FIELDS))
     };
     let before = match change.other_action() {
-        Some(before) => format!(" (was: {})", before),
+        Some(before) => format!(" (was: {before})"),
         None => String::new(),
     };
     format!(
