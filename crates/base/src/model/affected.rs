@@ -1,5 +1,6 @@
 //! The output of `konverge affected`.
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath, StackId};
@@ -74,9 +75,7 @@ pub struct InputReason {
 }
 
 /// The classes of input.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 #[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum InputKind {

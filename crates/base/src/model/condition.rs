@@ -1,13 +1,14 @@
 //! [`StackCondition`]: the condition of a stack, for `konverge status` and the portal. A stack may have several
 //! conditions; lists are sorted by the worst one.
 
+use derive_more::Display;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::apply_result::StackResult;
 
 /// The condition of a stack, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display)]
 #[display(rename_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum StackCondition {

@@ -3,24 +3,13 @@
 
 use std::borrow::Borrow;
 
+use derive_more::{AsRef, Debug, Display, From};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A path in a document. The empty path is the whole document.
 #[derive(
-    Clone,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    derive_more::AsRef,
-    derive_more::Debug,
-    derive_more::Display,
-    derive_more::From,
+    Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, AsRef, Debug, Display, From,
 )]
 #[serde(transparent)]
 #[as_ref(str)]

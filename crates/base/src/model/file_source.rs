@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use derive_more::{Debug, Display};
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath};
@@ -12,19 +13,7 @@ use crate::error::{ErrorKind, SharedError, UserError};
 
 /// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`). It is computed for files of the
 /// working tree too.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    derive_more::Debug,
-    derive_more::Display,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Debug, Display)]
 #[debug("{self}")]
 #[display("{}", hex::encode(_0))]
 pub struct BlobId(pub [u8; 20]);

@@ -1,11 +1,10 @@
 //! The protocol and the language of a receiver of notifications.
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 
 /// The protocol of a receiver of notifications.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema, derive_more::Display,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema, Display)]
 #[display("{}", self.name())]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyKind {

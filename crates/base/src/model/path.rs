@@ -2,13 +2,12 @@
 
 use std::{borrow::Cow, cell::RefCell, collections::HashSet, sync::Arc};
 
+use derive_more::{Debug, Display};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
-#[derive(
-    Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, derive_more::Debug, derive_more::Display,
-)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Debug, Display)]
 #[serde(transparent)]
 #[debug("{_0:?}")]
 #[display("{}", if _0.is_empty() { "." } else { &**_0 })]

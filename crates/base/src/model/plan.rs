@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use derive_more::{Add, Display};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -83,7 +84,7 @@ pub enum Basis {
 }
 
 /// The number of resources by action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, derive_more::Add)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, Add)]
 pub struct Summary {
     /// Resources to create.
     pub create: usize,
@@ -139,9 +140,7 @@ impl Summary {
 }
 
 /// The planned change of a resource, from the comparison of the recorded, the desired and the live resource.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 #[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -178,7 +177,7 @@ pub enum Validation {
 }
 
 /// The number of pods that a change restarts, starts and ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, derive_more::Add)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, Add)]
 pub struct PodImpact {
     /// Pods that are replaced by new ones.
     pub restarts: u64,

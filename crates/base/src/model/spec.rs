@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -14,9 +15,7 @@ use super::{
 };
 
 /// The runtime of a resource (`type` in the Spec).
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 pub enum RuntimeKind {
     /// Objects of a cluster.
     Kubernetes,

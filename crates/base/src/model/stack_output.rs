@@ -12,6 +12,7 @@ use std::{
     str::FromStr,
 };
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -52,9 +53,7 @@ fn check_name(text: &str) -> Result<(), InvalidName> {
 pub type StackReads = BTreeMap<OutputName, StackId>;
 
 /// The identity of an output of another stack.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Display,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 #[display("`{name}` of {stack}")]
 pub struct OutputId {
     /// The stack that publishes the output.
