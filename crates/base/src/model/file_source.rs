@@ -104,7 +104,9 @@ pub trait Source: Send + Sync {
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError>;
 
     /// Returns the commit; `None` for the working tree and for the index.
-    fn commit(&self) -> Option<&CommitId>;
+    fn commit(&self) -> Option<&CommitId> {
+        None
+    }
 
     /// Returns the tree that the files come from. `None` for the working tree, and if the files include those of
     /// submodules.

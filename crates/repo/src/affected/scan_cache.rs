@@ -48,14 +48,6 @@ impl ScanCache {
         Self::default()
     }
 
-    /// Creates a cache with the results of an earlier run.
-    pub(super) fn open(path: PathBuf) -> Self {
-        Self {
-            unread: Mutex::new(Some(path)),
-            ..Self::default()
-        }
-    }
-
     /// Returns the path of a repository's scan cache among the caches of this machine.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         let repository = repository.canonicalize().ok()?;
@@ -66,7 +58,10 @@ impl ScanCache {
     /// Creates a cache from a file, which is read only when enough results are needed. A missing, damaged or
     /// incompatible file gives an empty cache.
     pub fn load(path: &Path) -> Self {
-        Self::open(path.to_owned())
+        Self {
+            unread: Mutex::new(Some(path.to_owned())),
+            ..Self::default()
+        }
     }
 
     /// Writes the cache if it has grown.
@@ -77,7 +72,7 @@ impl ScanCache {
         if !self.has_grown() {
             return Ok(());
         }
-        self.is_saved();
+        self.grown.store(false, Ordering::Relaxed);
         cache_file::write(path, HEADER, &self.sorted_entries())
     }
 
@@ -95,11 +90,6 @@ impl ScanCache {
     /// Returns true if the cache has gained enough results to be worth saving.
     pub fn has_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed)
-    }
-
-    /// Marks the cache as saved.
-    pub(super) fn is_saved(&self) {
-        self.grown.store(false, Ordering::Relaxed);
     }
 
     /// Returns the scan result of each content, in order. Unknown contents are read and scanned in parallel.
@@ -256,7 +246,7 @@ fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<FileS
 mod tests {
     use super::*;
     use konverge_base::model::{
-        CommitId, RepoPath,
+        RepoPath,
         file_source::{FileEntry, FileKind, FileTree, TreeId},
     };
 
@@ -319,10 +309,6 @@ mod tests {
                 why: "it is not there".into(),
             })
         }
-
-        fn commit(&self) -> Option<&CommitId> {
-            None
-        }
     }
 
     /// A revision in which each content is an import.
@@ -335,10 +321,6 @@ mod tests {
 
         fn read(&self, _: BlobId) -> Result<Arc<[u8]>, SourceError> {
             Ok(Arc::from(&b"import a"[..]))
-        }
-
-        fn commit(&self) -> Option<&CommitId> {
-            None
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use globset::GlobMatcher;
 
-use super::{FileTreeView, parsed_files::ParsedFiles};
+use super::{FileTreeView, parsed_files::ParsedFiles, path_glob};
 use konverge_base::model::{RepoPath, file_source::SourceError};
 
 /// The reason why the folders in a package do not define stacks.
@@ -37,10 +37,7 @@ impl Exclusion {
                 Some(pattern) => (pattern, true),
                 None => (text.as_str(), false),
             };
-            let glob = globset::GlobBuilder::new(pattern.trim_end_matches('/'))
-                .literal_separator(true)
-                .build()
-                .ok()?;
+            let glob = path_glob(pattern.trim_end_matches('/')).ok()?;
             Some(Glob {
                 matcher: glob.compile_matcher(),
                 takes_in,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::{Clash, Layout};
+use super::{Clash, Layout, path_glob};
 use konverge_base::model::{
     RepoPath, StackId,
     stack::{NamedBy, Stack},
@@ -24,10 +24,7 @@ impl Layout {
         let rules: Vec<_> = rules
             .iter()
             .filter_map(|(pattern, identity)| {
-                let glob = globset::GlobBuilder::new(pattern)
-                    .literal_separator(true)
-                    .build()
-                    .ok()?;
+                let glob = path_glob(pattern).ok()?;
                 Some((glob.compile_matcher(), identity))
             })
             .collect();
