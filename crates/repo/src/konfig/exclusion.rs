@@ -100,7 +100,7 @@ pub(super) fn packages(
             packages.insert(vendor, PackageKind::Vendored);
             continue;
         }
-        let Some(Ok(document)) = reader.module(tree, &module.child("kcl.mod"))? else {
+        let Some(Ok(document)) = reader.modules.get(tree, &module.child("kcl.mod"))? else {
             continue;
         };
         let paths = document
