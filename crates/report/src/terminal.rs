@@ -177,12 +177,8 @@ pub fn plan(plan: &Plan, style: Style) -> String {
             already_different(drifted)
         ));
     }
-    if failed > 0 {
-        parts.push(format!("{failed} failed"));
-    }
-    if failed_before > 0 {
-        parts.push(format!("{failed_before} failed as before"));
-    }
+    let failures = [(failed, "failed"), (failed_before, "failed as before")];
+    parts.extend(labels::without_zeros(failures));
     text.push_str(&format!(
         "{}: {}.\n",
         style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
