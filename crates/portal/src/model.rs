@@ -314,7 +314,6 @@ pub struct SeenDifference {
     pub more: usize,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 /// The freeze of all applies.
 #[derive(Debug, Clone, Serialize)]
 pub struct FreezeView {

@@ -69,7 +69,6 @@ pub struct StackSummary {
     pub more: usize,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 impl StackSummary {
     pub(super) fn from_document(
         document: &StateDocument,

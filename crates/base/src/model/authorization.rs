@@ -91,7 +91,6 @@ impl RecordedFindings {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 /// A merged pull request that authorizes a part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewedPull {

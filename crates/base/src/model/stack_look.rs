@@ -37,7 +37,6 @@ pub struct HealthCounts {
     pub unknown: usize,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)]
 impl HealthCounts {
     /// Counts objects; `None` if there are none.
     pub fn from_objects(objects: &[ObjectStatus]) -> Option<Self> {
