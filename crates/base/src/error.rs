@@ -112,7 +112,8 @@ pub struct UserError {
 
 /// An error as the `#[source]` of another one. It can be cloned, and two of them are equal if their texts are equal.
 /// It is one pointer wide, so that results stay small.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{:?}", chain(&**self))]
 pub struct SharedError(Arc<Box<dyn Error + Send + Sync>>);
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for SharedError {
@@ -147,12 +148,6 @@ impl Deref for SharedError {
     }
 }
 
-impl fmt::Debug for SharedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", chain(&**self))
-    }
-}
-
 impl PartialEq for SharedError {
     fn eq(&self, other: &Self) -> bool {
         chain(&**self) == chain(&**other)
@@ -163,14 +158,9 @@ impl Eq for SharedError {}
 
 /// The resource that the message of a [`UserError`] names, if it names one. Comparisons of errors ignore it. It is one
 /// pointer wide, so that results stay small.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("..")]
 pub struct NamedResource(Option<Arc<String>>);
-
-impl fmt::Debug for NamedResource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
 
 impl PartialEq for NamedResource {
     fn eq(&self, _: &Self) -> bool {

@@ -457,10 +457,6 @@ mod tests {
         fn read(&self, _: BlobId) -> Result<Arc<[u8]>, SourceError> {
             Ok(self.1.as_bytes().into())
         }
-
-        fn commit(&self) -> Option<&CommitId> {
-            None
-        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use konverge_base::{
         plan::{Action, ResourcePlan},
         spec::Resource,
         state::{Recorded, StackState},
+        text::first_few,
     },
 };
 use konverge_secrets::{Secrets, mask_resource};
@@ -155,15 +156,8 @@ fn cause(task: &HookTask, changing: &[&&ResourcePlan]) -> String {
             "no run of this version has succeeded yet".to_owned()
         };
     };
-    let more = match changing.len() - 1 {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "it runs {word} {}{more}, because {}",
-        title(&first.id),
-        what_changes(first)
-    )
+    let named = first_few(changing.iter().map(|resource| title(&resource.id)), 1);
+    format!("it runs {word} {named}, because {}", what_changes(first))
 }
 
 /// Formats an id as ``Deployment `shop/web` ``.

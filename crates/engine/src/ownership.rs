@@ -4,7 +4,10 @@
 use crate::runtime::{Item, PlannedResource};
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, StackId, claim::IMPORT_ID, container::Container, plan::Action, spec::RuntimeKind},
+    model::{
+        ResourceId, StackId, claim::IMPORT_ID, container::Container, plan::Action, spec::RuntimeKind,
+        text::first_few,
+    },
 };
 
 /// A question to the caller: which other stacks claim an object that the plan is about to change?
@@ -70,19 +73,8 @@ impl HeldObjects {
 
 impl std::fmt::Display for HeldObjects {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let named = self.ids.iter().take(Self::NAMED);
-        let named: Vec<_> = named.map(|id| format!("`{id}`")).collect();
-        write!(
-            f,
-            "{} of stack `{}` ({}",
-            self.ids.len(),
-            self.stack,
-            named.join(", ")
-        )?;
-        match self.ids.len().checked_sub(Self::NAMED) {
-            Some(more @ 1..) => write!(f, " and {more} more)"),
-            _ => f.write_str(")"),
-        }
+        let named = first_few(self.ids.iter().map(|id| format!("`{id}`")), Self::NAMED);
+        write!(f, "{} of stack `{}` ({named})", self.ids.len(), self.stack)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{FieldPath, ResourceId, StackId},
+    model::{FieldPath, ResourceId, StackId, text::with_rest},
 };
 use konverge_engine::spec::graph::GraphError;
 
@@ -136,11 +136,7 @@ impl Why {
 const SHOWN: usize = 20;
 
 fn list(refusals: &[ExportRefusal]) -> String {
-    let mut shown: Vec<_> = refusals.iter().take(SHOWN).map(ToString::to_string).collect();
-    if refusals.len() > SHOWN {
-        shown.push(format!("and {} more", refusals.len() - SHOWN));
-    }
-    shown.join("; ")
+    with_rest(refusals.iter().map(ToString::to_string), SHOWN).join("; ")
 }
 
 impl From<ExportError> for UserError {

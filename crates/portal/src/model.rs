@@ -310,13 +310,8 @@ pub struct SeenDifference {
     /// The changes: from the live value to the value that an apply would write.
     pub units: Vec<ReviewUnit>,
     /// The number of further changes that are not listed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "konverge_base::model::json_parts::is_default")]
     pub more: usize,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// The freeze of all applies.

@@ -8,21 +8,12 @@ use super::{
 };
 use konverge_base::model::plan::{Action, Basis, ChangeOrigin, FieldChange, Plan, ResourcePlan, StackPlan};
 
-/// The number of stacks with each result, and of resources with differences.
-#[derive(Default)]
-struct Counts {
-    drifted: usize,
-    as_applied: usize,
-    never_applied: usize,
-    failed: usize,
-}
-
 /// The rank of the last rows of the table.
 const NEVER_APPLIED: u8 = 2;
 
 /// Returns a table with the worst stack first, the differences of each stack, and a line with the number of the others.
 pub fn text(plan: &Plan, style: Style) -> String {
-    let mut counts = Counts::default();
+    let (mut drifted, mut as_applied, mut failed) = (0, 0, 0);
     let mut rows = Vec::new();
     let mut never_applied = Vec::new();
     let mut differences = String::new();
@@ -36,20 +27,19 @@ pub fn text(plan: &Plan, style: Style) -> String {
         };
         match (&stack.error, stack.basis) {
             (Some(_), _) => {
-                counts.failed += 1;
+                failed += 1;
                 rows.push((0, cell(Color::Red, "could not be checked".to_owned())));
                 if terminal::whole_failure(stack).is_none() {
                     differences.push_str(&stack_text(stack, &name, style));
                 }
             }
             (None, Basis::NeverApplied) => {
-                counts.never_applied += 1;
                 never_applied.push(&stack.id);
                 rows.push((NEVER_APPLIED, cell(Color::Yellow, "never applied".to_owned())));
             }
-            (None, _) if stack.resources.is_empty() => counts.as_applied += 1,
+            (None, _) if stack.resources.is_empty() => as_applied += 1,
             (None, _) => {
-                counts.drifted += 1;
+                drifted += 1;
                 rows.push((1, cell(Color::Yellow, drift_counts(stack).join(", "))));
                 differences.push_str(&stack_text(stack, &name, style));
             }
@@ -71,23 +61,12 @@ pub fn text(plan: &Plan, style: Style) -> String {
     }
     text.push_str(&terminal::failures(plan, style));
     text.push_str(&differences);
-    let Counts {
-        drifted,
-        as_applied,
-        never_applied,
-        failed,
-    } = counts;
-    let parts = [
+    let said = labels::without_zeros([
         (drifted, "drifted"),
         (as_applied, "as applied"),
-        (never_applied, "never applied"),
+        (never_applied.len(), "never applied"),
         (failed, "failed"),
-    ];
-    let said: Vec<_> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
+    ]);
     let stacks = style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack"));
     text.push_str(&if said.is_empty() {
         format!("{stacks}.\n")
@@ -114,12 +93,7 @@ pub(super) fn drift_counts(stack: &StackPlan) -> Vec<String> {
         let rows = stack.resources.iter();
         (rows.filter(|row| drift_word(row.action) == word).count(), word)
     };
-    [CHANGED, MISSING, LEFT_OVER, OTHER]
-        .map(of)
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect()
+    labels::without_zeros([CHANGED, MISSING, LEFT_OVER, OTHER].map(of))
 }
 
 const CHANGED: &str = "changed";

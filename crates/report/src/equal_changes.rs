@@ -173,7 +173,7 @@ impl<'a> EqualChange<'a> {
             let fields = fields.iter().map(|field| escape::html_code(field));
             format!(": {}", first_few(fields, IN_TITLE))
         };
-        format!("{}{kind} {names}{fields}", resource.action.word())
+        format!("{}{kind} {names}{fields}", resource.action)
     }
 
     /// Returns the changed fields, for example `spec.replicas`. Empty for a change of a whole resource.
@@ -276,7 +276,7 @@ fn shape(stack: &StackId, resource: &ResourcePlan) -> Digest {
     let names = own_names(stack, resource);
     let mut builder = DigestBuilder::new("shape");
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    for part in [&title.group, &title.kind, resource.action.word()] {
+    for part in [&title.group, &title.kind, &resource.action.to_string()] {
         builder.part(part.as_bytes());
     }
     if matches!(

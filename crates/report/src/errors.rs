@@ -142,6 +142,16 @@ const SHOWN_LINES: usize = 8;
 /// The maximum number of bytes of such a line.
 const SHOWN_COLUMNS: usize = 400;
 
+/// Returns at most `most` lines of a message, and a line with the number of the others.
+pub(super) fn first_lines<'t>(lines: impl Iterator<Item = &'t str>, most: usize) -> Vec<String> {
+    let lines: Vec<_> = lines.collect();
+    let shown = lines.iter().take(most);
+    let shown = shown.map(|line| truncate(&escape::line(line), SHOWN_COLUMNS).into_owned());
+    let more = lines.len().saturating_sub(most);
+    let rest = (more > 0).then(|| format!("… ({more} more lines)"));
+    shown.chain(rest).collect()
+}
+
 /// Returns an excerpt of an error: its first lines, which contain the first causes, and the last line, where many
 /// programs report the final error. The number of the lines between is given.
 pub fn excerpt(message: &str) -> Vec<String> {

@@ -42,6 +42,12 @@ pub fn line(text: &str) -> String {
     out
 }
 
+/// Returns items as a list in Markdown, with an empty line after it; empty without items.
+pub(crate) fn bullets(items: impl IntoIterator<Item = String>) -> String {
+    let list: String = items.into_iter().map(|item| format!("- {item}\n")).collect();
+    if list.is_empty() { list } else { list + "\n" }
+}
+
 /// Returns the lines of a plain text, each without control sequences and invisible characters.
 pub fn lines(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().map(line)

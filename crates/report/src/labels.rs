@@ -153,16 +153,18 @@ pub fn counts(summary: &Summary) -> String {
         (summary.run, "to run"),
         (summary.unknown, "unknown"),
     ];
-    let text: Vec<_> = parts
-        .into_iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!("{n} {word}"))
-        .collect();
+    let text = without_zeros(parts);
     if text.is_empty() {
         "no change".to_owned()
     } else {
         text.join(", ")
     }
+}
+
+/// Returns each number with its word, without the zeros: `3 updated`, `1 failed`.
+pub(crate) fn without_zeros<'w>(counts: impl IntoIterator<Item = (usize, &'w str)>) -> Vec<String> {
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, word)| format!("{count} {word}")).collect()
 }
 
 /// Returns a sentence about the stacks that are taken over without a change; `None` if there are none.

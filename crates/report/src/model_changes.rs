@@ -97,13 +97,7 @@ fn rows(models: &[ModelChange], most: usize) -> Vec<Row> {
 
 fn folder_parts(model: &ModelChange) -> Vec<Part> {
     let mut parts = vec![name(model.folder.as_str())];
-    for (index, source) in model.sources.iter().take(STACKS).enumerate() {
-        parts.push(word(if index == 0 { " from " } else { ", " }));
-        parts.push(name(source));
-    }
-    if model.sources.len() > STACKS {
-        parts.push(word(format!(" and {} more", model.sources.len() - STACKS)));
-    }
+    parts.extend(first_names(" from ", model.sources.iter().map(String::as_str)));
     match model.record {
         Some(InputChange::Added) => parts.push(word(": new")),
         Some(InputChange::Removed) => parts.push(word(": not recorded any more")),
@@ -133,7 +127,11 @@ fn package_row(package: &ModelPackageChange, most: usize) -> Row {
         }
         InputChange::Modified => "",
     }));
-    parts.extend(stack_parts(&package.stacks));
+    let stacks = package.stacks.iter().map(StackId::as_str);
+    parts.extend(first_names(", used by ", stacks));
+    if package.stacks.is_empty() {
+        parts.push(word(", used by no stack"));
+    }
     let mut changes: Vec<_> = package.properties.iter().collect();
     // Changes that may break a stack come first.
     changes.sort_by_key(|change| change.from.is_none());
@@ -148,21 +146,14 @@ fn package_row(package: &ModelPackageChange, most: usize) -> Row {
     Row { parts, below }
 }
 
-fn stack_parts(stacks: &[StackId]) -> Vec<Part> {
-    let mut parts = vec![word(if stacks.is_empty() {
-        ", used by no stack"
-    } else {
-        ", used by "
-    })];
-    for (index, stack) in stacks.iter().take(STACKS).enumerate() {
-        if index > 0 {
-            parts.push(word(", "));
-        }
-        parts.push(name(stack.as_str()));
+/// Returns the first names after a text, and the number of the others; nothing without names.
+fn first_names<'n>(before: &str, names: impl ExactSizeIterator<Item = &'n str>) -> Vec<Part> {
+    let more = names.len().saturating_sub(STACKS);
+    let mut parts = Vec::new();
+    for (index, text) in names.take(STACKS).enumerate() {
+        parts.extend([word(if index == 0 { before } else { ", " }), name(text)]);
     }
-    if let more @ 1.. = stacks.len().saturating_sub(STACKS) {
-        parts.push(word(format!(" and {more} more")));
-    }
+    parts.extend((more > 0).then(|| word(format!(" and {more} more"))));
     parts
 }
 

@@ -104,7 +104,7 @@ impl ProgressLines {
                 if let Some(running) = self.stacks.get_mut(stack) {
                     running.resources.insert(id.clone(), at);
                 }
-                let (sign, word) = (labels::sign(*action), action.word());
+                let (sign, word) = (labels::sign(*action), action);
                 self.stack_line(stack, format!("{sign} {}: {word}", title(id)))
             }
             RunEvent::ResourceNoted { stack, id, note } => {

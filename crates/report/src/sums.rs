@@ -12,29 +12,20 @@ const NAMED: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct Sums<'a> {
     /// The number of restarted pods by environment, production first.
-    restarts: Vec<(&'a str, u64)>,
+    restarts: BTreeMap<(bool, &'a str), u64>,
     starts: u64,
     ends: u64,
     lost: usize,
     lost_in_production: usize,
     /// The sentence for a change that is certainly harmless.
     harmless: Option<&'static str>,
-    /// The people who must approve: the number of approvals, the names, and the number of stacks.
-    asked: Vec<Asked<'a>>,
-}
-
-#[derive(Debug)]
-struct Asked<'a> {
-    approvals: u32,
-    reviewers: &'a [String],
-    stacks: usize,
+    /// The number of stacks by the names of the people who must approve, and the number of approvals.
+    asked: BTreeMap<(&'a [String], u32), usize>,
 }
 
 impl<'a> Sums<'a> {
     pub(super) fn of_view(view: &'a PlanView<'_>) -> Self {
         let mut sums = Self::default();
-        let mut restarts: BTreeMap<(bool, &str), u64> = BTreeMap::new();
-        let mut asked: BTreeMap<(&[String], u32), usize> = BTreeMap::new();
         for stack in &view.stacks {
             for resource in &stack.own {
                 let PodImpact {
@@ -43,9 +34,8 @@ impl<'a> Sums<'a> {
                     ends,
                 } = resource.pods;
                 if restarted > 0 {
-                    *restarts
-                        .entry((!stack.is_production(), stack.environment()))
-                        .or_default() += restarted;
+                    let environment = (!stack.is_production(), stack.environment());
+                    *sums.restarts.entry(environment).or_default() += restarted;
                 }
                 sums.starts += starts;
                 sums.ends += ends;
@@ -57,22 +47,11 @@ impl<'a> Sums<'a> {
         let contexts = view.stacks.iter().map(|stack| stack.context).chain(taken_over);
         for context in contexts.flatten() {
             if context.approvals > 0 || !context.reviewers.is_empty() {
-                *asked.entry((&context.reviewers, context.approvals)).or_default() += 1;
+                let people = (&context.reviewers[..], context.approvals);
+                *sums.asked.entry(people).or_default() += 1;
             }
         }
         sums.harmless = harmless(view);
-        sums.restarts = restarts
-            .into_iter()
-            .map(|((_, environment), pods)| (environment, pods))
-            .collect();
-        sums.asked = asked
-            .into_iter()
-            .map(|((reviewers, approvals), stacks)| Asked {
-                approvals,
-                reviewers,
-                stacks,
-            })
-            .collect();
         sums
     }
 
@@ -85,13 +64,13 @@ impl<'a> Sums<'a> {
     pub(super) fn sentences(&self, code: impl Fn(&str) -> String) -> Vec<String> {
         let pods = |count: u64| labels::plural(usize::try_from(count).unwrap_or(usize::MAX), "pod");
         let mut parts: Vec<_> = self.harmless.map(str::to_owned).into_iter().collect();
-        let restarted: u64 = self.restarts.iter().map(|(_, pods)| pods).sum();
+        let restarted: u64 = self.restarts.values().sum();
         if restarted > 0 {
             let named = self.restarts.iter().take(NAMED);
             let mut named: Vec<_> = named
-                .map(|(environment, pods)| format!("{} {pods}", code(environment)))
+                .map(|((_, environment), pods)| format!("{} {pods}", code(environment)))
                 .collect();
-            let rest: u64 = self.restarts.iter().skip(NAMED).map(|(_, pods)| pods).sum();
+            let rest: u64 = self.restarts.values().skip(NAMED).sum();
             named.extend((rest > 0).then(|| format!("others {rest}")));
             parts.push(format!("restarts {}: {}", pods(restarted), named.join(", ")));
         }
@@ -112,19 +91,19 @@ impl<'a> Sums<'a> {
         if self.asked.is_empty() {
             return None;
         }
-        let one = |asked: &Asked<'_>| {
-            let people: BTreeSet<_> = asked.reviewers.iter().map(|name| code(name)).collect();
+        let one = |((reviewers, approvals), stacks): (&(&[String], u32), &usize)| {
+            let people: BTreeSet<_> = reviewers.iter().map(|name| code(name)).collect();
             let people = people.into_iter().collect::<Vec<_>>().join(" or ");
-            let approvals = labels::plural(asked.approvals.max(1) as usize, "approval");
-            let by = match (people.is_empty(), asked.approvals > 1) {
+            let by = match (people.is_empty(), *approvals > 1) {
                 (true, _) => String::new(),
                 (false, false) => format!(" by {people}"),
                 (false, true) => format!(", one of them by {people}"),
             };
-            format!("{approvals}{by} ({})", labels::plural(asked.stacks, "stack"))
+            let approvals = labels::plural((*approvals).max(1) as usize, "approval");
+            format!("{approvals}{by} ({})", labels::plural(*stacks, "stack"))
         };
         let mut named: Vec<_> = self.asked.iter().take(NAMED).map(one).collect();
-        let rest: usize = self.asked.iter().skip(NAMED).map(|asked| asked.stacks).sum();
+        let rest: usize = self.asked.values().skip(NAMED).sum();
         named.extend((rest > 0).then(|| format!("others ({})", labels::plural(rest, "stack"))));
         Some(format!("needs {}", named.join("; ")))
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use konverge_base::error::ErrorBody;
 use konverge_base::model::{
-    ResourceId, StackId,
+    FieldPath, ResourceId, StackId,
     affected::{Affected, AffectedStack, InputChange, SpecChange},
     plan::{Action, Basis, Plan, ResourcePlan, StackPlan, Summary},
     takeover,
@@ -177,12 +177,8 @@ pub fn plan(plan: &Plan, style: Style) -> String {
             already_different(drifted)
         ));
     }
-    if failed > 0 {
-        parts.push(format!("{failed} failed"));
-    }
-    if failed_before > 0 {
-        parts.push(format!("{failed_before} failed as before"));
-    }
+    let failures = [(failed, "failed"), (failed_before, "failed as before")];
+    parts.extend(labels::without_zeros(failures));
     text.push_str(&format!(
         "{}: {}.\n",
         style.paint(Color::Bold, &labels::plural(plan.stacks.len(), "stack")),
@@ -407,7 +403,7 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
         "  {} {}\n",
         style.action(
             resource.action,
-            &format!("{} {}", labels::sign(resource.action), resource.action.word())
+            &format!("{} {}", labels::sign(resource.action), resource.action)
         ),
         escape::log(title)
     );
@@ -419,20 +415,18 @@ fn titled_resource(resource: &ResourcePlan, title: &str, style: Style) -> String
             style.paint(Color::Red, "permanently deletes data or releases an address")
         ));
     }
+    let fields = |paths: &[FieldPath]| {
+        let paths: Vec<_> = paths.iter().map(|p| escape::log(&diff::dotted(p))).collect();
+        paths.join(", ")
+    };
     if !resource.replace.is_empty() {
-        let paths: Vec<_> = resource
-            .replace
-            .iter()
-            .map(|p| escape::log(&diff::dotted(p)))
-            .collect();
-        text.push_str(&format!("      must be replaced: {} changed\n", paths.join(", ")));
+        let paths = fields(&resource.replace);
+        text.push_str(&format!("      must be replaced: {paths} changed\n"));
     }
     if !resource.immutable.is_empty() {
-        let paths = resource.immutable.iter();
-        let paths: Vec<_> = paths.map(|p| escape::log(&diff::dotted(p))).collect();
+        let paths = fields(&resource.immutable);
         text.push_str(&format!(
-            "      may have to be replaced: {} cannot be changed in place\n",
-            paths.join(", ")
+            "      may have to be replaced: {paths} cannot be changed in place\n"
         ));
     }
     for note in resource.notes.iter().skip(usize::from(loss.is_some())) {

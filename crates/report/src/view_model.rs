@@ -71,7 +71,7 @@ impl StackView<'_> {
     }
 
     /// Returns the shortest chain from a changed file to the stack.
-    fn shortest_chain(&self) -> Option<&[RepoPath]> {
+    pub(super) fn shortest_chain(&self) -> Option<&[RepoPath]> {
         let reasons = self.affected?.why.iter();
         let reason = reasons.min_by_key(|reason| (reason.chain.len(), *reason))?;
         Some(if reason.chain.is_empty() {
@@ -92,7 +92,7 @@ pub(super) struct TakenOver<'a> {
 /// The common cause of the changes of several stacks.
 pub(super) struct Cause<'a> {
     /// The common start of the chains from a changed file to the stacks.
-    chain: Vec<&'a RepoPath>,
+    chain: &'a [RepoPath],
     /// The changed files if they have no common start, each with the number of its stacks, the highest number first.
     files: Vec<(&'a RepoPath, usize)>,
 }
@@ -103,7 +103,7 @@ const FILES: usize = 3;
 impl Cause<'_> {
     /// Returns the chain or the files. `code` formats a path.
     pub(super) fn text(&self, code: impl Fn(&str) -> String) -> String {
-        match self.chain.as_slice() {
+        match self.chain {
             [] => {
                 let named = self.files.iter().take(FILES);
                 let mut named: Vec<_> = named
@@ -115,15 +115,24 @@ impl Cause<'_> {
                 named.extend((more > 0).then(|| labels::plural(more, "more file")));
                 named.join(", ")
             }
-            [only] => code(only.as_str()),
-            [first, last] => format!("{} → {}", code(first.as_str()), code(last.as_str())),
-            [first, between @ .., last] => format!(
-                "{} → {} → {}",
-                code(first.as_str()),
-                labels::plural(between.len(), "file"),
-                code(last.as_str())
-            ),
+            chain => chain_text(chain, code),
         }
+    }
+}
+
+/// Returns both ends of a chain, and the number of files between them: `base/base.k → models/app.k`. `code` formats a
+/// path.
+pub(super) fn chain_text(chain: &[RepoPath], code: impl Fn(&str) -> String) -> String {
+    match chain {
+        [] => String::new(),
+        [only] => code(only.as_str()),
+        [first, last] => format!("{} → {}", code(first.as_str()), code(last.as_str())),
+        [first, between @ .., last] => format!(
+            "{} → {} → {}",
+            code(first.as_str()),
+            labels::plural(between.len(), "file"),
+            code(last.as_str())
+        ),
     }
 }
 
@@ -322,7 +331,7 @@ impl PlanView<'_> {
         let mut files: Vec<_> = files.into_iter().collect();
         files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         Some(Cause {
-            chain: first[..length].iter().collect(),
+            chain: &first[..length],
             files,
         })
     }

@@ -281,8 +281,4 @@ impl Source for EmptySource {
             why: "there is nothing here".into(),
         })
     }
-
-    fn commit(&self) -> Option<&CommitId> {
-        None
-    }
 }

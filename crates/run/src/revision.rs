@@ -14,6 +14,7 @@ use konverge_base::{
         CommitId, RepoPath, StackId,
         file_source::{BlobId, FileKind, Listing, Source, TreeId, WrittenPaths},
         stack::Stack,
+        text::with_rest,
     },
 };
 use konverge_config::Config;
@@ -548,14 +549,7 @@ impl OpenRevision {
 /// Returns the error for names that several stacks have, so that the names cannot be an identity.
 fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
     const SHOWN: usize = 3;
-    let mut shown: Vec<_> = stacks
-        .iter()
-        .take(SHOWN)
-        .map(|stack| format!("`{}`", stack.id))
-        .collect();
-    if stacks.len() > SHOWN {
-        shown.push(format!("and {} more", stacks.len() - SHOWN));
-    }
+    let shown = with_rest(stacks.iter().map(|stack| format!("`{}`", stack.id)), SHOWN);
     let (project, _) = names.rsplit_once('/').unwrap_or_default();
     UserError::new(
         ErrorKind::Layout,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use konverge_base::model::{
-    CommitId, Digest, RepoPath, StackId,
+    Digest, RepoPath, StackId,
     event::NoEvents,
     file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
     note::Note,
@@ -185,10 +185,6 @@ impl Source for Files {
 
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
         Ok(Arc::clone(&self.contents[&blob]))
-    }
-
-    fn commit(&self) -> Option<&CommitId> {
-        None
     }
 
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {

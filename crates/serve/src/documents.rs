@@ -91,10 +91,7 @@ fn filter(words: &Words) -> Result<(Option<StackCondition>, &str), RequestError>
     let condition = match key {
         None => None,
         Some(key) => Some(StackCondition::from_key(key).ok_or_else(|| {
-            let known: Vec<_> = StackCondition::ALL
-                .iter()
-                .map(|condition| condition.key())
-                .collect();
+            let known = StackCondition::ALL.map(|condition| condition.to_string());
             RequestError::wrong(
                 "the value of `condition` is unknown",
                 &format!("known are {}", known.join(", ")),

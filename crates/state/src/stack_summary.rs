@@ -65,13 +65,8 @@ pub struct StackSummary {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub images: BTreeSet<String>,
     /// The number of resources and images that are not named.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "konverge_base::model::json_parts::is_default")]
     pub more: usize,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 impl StackSummary {

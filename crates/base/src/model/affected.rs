@@ -1,7 +1,6 @@
 //! The output of `konverge affected`.
 
-use std::fmt;
-
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath, StackId};
@@ -76,7 +75,8 @@ pub struct InputReason {
 }
 
 /// The classes of input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
+#[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum InputKind {
     /// A `.k` file reached by imports.
@@ -111,10 +111,4 @@ pub enum InputKind {
     Test,
     /// An output of another stack that the change affects (`reads` in `stack.yaml`).
     Output,
-}
-
-impl fmt::Display for InputKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }

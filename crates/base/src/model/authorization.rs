@@ -65,7 +65,7 @@ pub struct RecordedFindings {
     /// The recorded findings; those that an exception or an override let pass come first.
     pub shown: Vec<PolicyFinding>,
     /// The number of findings that are left out of `shown`.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::json_parts::is_default")]
     pub more: usize,
 }
 
@@ -89,11 +89,6 @@ impl RecordedFindings {
     pub fn is_empty(&self) -> bool {
         self.shown.is_empty()
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// A merged pull request that authorizes a part of a plan.

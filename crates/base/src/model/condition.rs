@@ -1,13 +1,15 @@
 //! [`StackCondition`]: the condition of a stack, for `konverge status` and the portal. A stack may have several
 //! conditions; lists are sorted by the worst one.
 
+use derive_more::Display;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::apply_result::StackResult;
 
 /// The condition of a stack, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Display)]
+#[display(rename_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum StackCondition {
     /// The last apply failed.
@@ -58,35 +60,28 @@ impl StackCondition {
         Self::Destroyed,
     ];
 
-    /// Returns the name of the condition in JSON and in URLs.
-    pub fn key(self) -> &'static str {
-        self.key_and_words().0
-    }
-
     /// Returns the condition with this name; `None` for any other text.
     pub fn from_key(key: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|condition| condition.key() == key)
+        Self::ALL
+            .into_iter()
+            .find(|condition| condition.to_string() == key)
     }
 
     /// Returns the words for the condition on a page.
     pub fn words(self) -> &'static str {
-        self.key_and_words().1
-    }
-
-    fn key_and_words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Failed => ("failed", "last apply failed"),
-            Self::Unreadable => ("unreadable", "state unreadable"),
-            Self::Stopped => ("stopped", "last apply stopped"),
-            Self::Open => ("open", "running or interrupted"),
-            Self::HeldBack => ("held-back", "held back"),
-            Self::Drifted => ("drifted", "drifted"),
-            Self::Pending => ("pending", "changes pending"),
-            Self::Removed => ("removed", "removed from the repository"),
-            Self::NeverApplied => ("never-applied", "never applied"),
-            Self::Waiting => ("waiting", "waiting"),
-            Self::Applied => ("applied", "as applied"),
-            Self::Destroyed => ("destroyed", "destroyed"),
+            Self::Failed => "last apply failed",
+            Self::Unreadable => "state unreadable",
+            Self::Stopped => "last apply stopped",
+            Self::Open => "running or interrupted",
+            Self::HeldBack => "held back",
+            Self::Drifted => "drifted",
+            Self::Pending => "changes pending",
+            Self::Removed => "removed from the repository",
+            Self::NeverApplied => "never applied",
+            Self::Waiting => "waiting",
+            Self::Applied => "as applied",
+            Self::Destroyed => "destroyed",
         }
     }
 }
@@ -217,8 +212,8 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!(sorted, StackCondition::ALL);
         for condition in StackCondition::ALL {
-            assert_eq!(StackCondition::from_key(condition.key()), Some(condition));
-            assert_eq!(serde_json::to_value(condition).unwrap(), condition.key());
+            assert_eq!(StackCondition::from_key(&condition.to_string()), Some(condition));
+            assert_eq!(serde_json::to_value(condition).unwrap(), condition.to_string());
         }
     }
 

@@ -1,13 +1,15 @@
 //! [`Digest`]: a BLAKE3 hash of the meaning of data (canonical JSON, sorted parts), never of a text that
 //! can be formatted in several ways.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// 256 bits of BLAKE3, written as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Debug, derive_more::Display)]
+#[debug("{self}")]
+#[display("{}", blake3::Hash::from_bytes(*_0).to_hex())]
 pub struct Digest([u8; 32]);
 
 impl Digest {
@@ -40,11 +42,6 @@ impl Digest {
             hasher.update(&part.0);
         }
         Self(*hasher.finalize().as_bytes())
-    }
-
-    /// Creates a digest from its 32 raw bytes.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
     }
 
     /// Returns the 32 bytes of the hash.
@@ -127,18 +124,6 @@ fn write_scalar(scalar: &impl Serialize, text: &mut Vec<u8>) {
     serde_json::to_writer(text, scalar).expect("a scalar is JSON, and memory takes all");
 }
 
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The error for a text that is not a digest of 64 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest (64 hexadecimal digits)")]
@@ -156,12 +141,19 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
         String::deserialize(deserializer)?
             .parse()
             .map_err(serde::de::Error::custom)

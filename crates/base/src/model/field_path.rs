@@ -1,14 +1,19 @@
 //! The paths of fields in plans, reviews and records: RFC 6901, but an item of a keyed list is written with its label
 //! (`/spec/containers/name=web/image`).
 
-use std::{borrow::Borrow, fmt};
+use std::borrow::Borrow;
 
+use derive_more::{AsRef, Debug, Display, From};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A path in a document. The empty path is the whole document.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, AsRef, Debug, Display, From,
+)]
 #[serde(transparent)]
+#[as_ref(str)]
+#[debug("{_0:?}")]
 pub struct FieldPath(String);
 
 impl FieldPath {
@@ -132,18 +137,6 @@ impl From<&str> for FieldPath {
     }
 }
 
-impl From<String> for FieldPath {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl AsRef<str> for FieldPath {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
 impl Borrow<str> for FieldPath {
     fn borrow(&self) -> &str {
         &self.0
@@ -159,18 +152,6 @@ impl PartialEq<str> for FieldPath {
 impl PartialEq<&str> for FieldPath {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
-    }
-}
-
-impl fmt::Display for FieldPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for FieldPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -2,32 +2,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
 };
+
+use derive_more::{Debug, Display};
+use serde::{Deserialize, Serialize};
 
 use super::{CommitId, RepoPath};
 use crate::error::{ErrorKind, SharedError, UserError};
 
 /// Git's object id of a file's content (SHA-1 of `blob <size>\0<content>`). It is computed for files of the
 /// working tree too.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Debug, Display)]
+#[debug("{self}")]
+#[display("{}", hex::encode(_0))]
 pub struct BlobId(pub [u8; 20]);
 
-impl fmt::Display for BlobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for BlobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The kind of an entry of a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
     File,
@@ -38,7 +30,7 @@ pub enum FileKind {
 }
 
 /// One entry of a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// The id of the content.
     pub blob: BlobId,
@@ -50,11 +42,11 @@ pub struct FileEntry {
 pub type FileTree = BTreeMap<RepoPath, FileEntry>;
 
 /// Git's id of a folder. Equal ids mean equal files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TreeId(pub [u8; 20]);
 
 /// Every file of one git tree.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Listing {
     /// The id of the tree.
     pub tree: TreeId,
@@ -112,7 +104,9 @@ pub trait Source: Send + Sync {
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError>;
 
     /// Returns the commit; `None` for the working tree and for the index.
-    fn commit(&self) -> Option<&CommitId>;
+    fn commit(&self) -> Option<&CommitId> {
+        None
+    }
 
     /// Returns the tree that the files come from. `None` for the working tree, and if the files include those of
     /// submodules.

@@ -1,6 +1,6 @@
 //! Hooks: Jobs that run before or after a change.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use super::{Digest, ResourceId};
 
@@ -16,7 +16,8 @@ pub const HOOK_REVERSIBLE: &str = "konverge/hook-reversible";
 pub const HOOK_STAMP: &str = "konverge/hook-digest";
 
 /// The time at which a hook runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("{}", self.word())]
 pub enum HookTime {
     /// Runs before the workloads that the hook guards change.
     Pre,
@@ -40,12 +41,6 @@ impl HookTime {
             Self::Failed => "failed",
             Self::PreDestroy => "pre-destroy",
         }
-    }
-}
-
-impl fmt::Display for HookTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

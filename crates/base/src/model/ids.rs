@@ -1,6 +1,6 @@
 //! Identifiers: stacks, resources, clusters, commits. Each is validated once, when it is created.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,9 @@ macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $check:path, $error:ty) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(derive_more::Debug, derive_more::Display, derive_more::Into)]
         #[serde(try_from = "String", into = "String")]
+        #[debug("{_0:?}")]
         pub struct $name(String);
 
         impl $name {
@@ -60,27 +62,9 @@ macro_rules! text_id {
             }
         }
 
-        impl From<$name> for String {
-            fn from(id: $name) -> String {
-                id.0
-            }
-        }
-
         impl std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
             }
         }
     };

@@ -2,6 +2,11 @@
 
 use serde_json::Value;
 
+/// Returns true for the value that a missing member stands for.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Returns true if a part fulfils a condition.
 pub fn any_part(value: &Value, holds: impl Fn(&Value) -> bool + Copy) -> bool {
     holds(value)

@@ -1,9 +1,11 @@
 //! The protocol and the language of a receiver of notifications.
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 
 /// The protocol of a receiver of notifications.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema, Display)]
+#[display("{}", self.name())]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyKind {
     /// An incoming webhook of Slack or a compatible chat.
@@ -50,12 +52,6 @@ impl NotifyKind {
     /// Returns true if nothing may be sent without a key: the receiver verifies a signature.
     pub fn needs_key(self) -> bool {
         matches!(self, Self::Webhook | Self::Dingtalk | Self::Feishu)
-    }
-}
-
-impl std::fmt::Display for NotifyKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -1,14 +1,31 @@
 //! [`RepoPath`]: a path relative to the root of the repository, with `/` and without `.` or `..`.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use derive_more::{Debug, Display};
+use indexmap::IndexSet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Display)]
+#[debug("{_0:?}")]
+#[display("{}", if _0.is_empty() { "." } else { &**_0 })]
 pub struct RepoPath(Arc<str>);
+
+thread_local! {
+    /// The paths that [`RepoPath::numbered`] has met so far; `None` outside of it.
+    static MET: RefCell<Option<IndexSet<RepoPath>>> = const { RefCell::new(None) };
+}
+
+/// A path inside of [`RepoPath::numbered`].
+#[derive(Serialize, Deserialize)]
+enum Numbered<'a> {
+    /// The text, where the path occurs for the first time.
+    Text(#[serde(borrow)] Cow<'a, str>),
+    /// The number of the path among those that occurred before.
+    Number(usize),
+}
 
 impl RepoPath {
     /// Returns the root of the repository: the empty path.
@@ -28,6 +45,15 @@ impl RepoPath {
     /// Creates a path from a text that was normalized before it was stored.
     pub fn from_kept(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// Runs a function that serializes or deserializes on this thread. A path is written as text once and then as its
+    /// number, and all that are read from one text share one allocation.
+    pub fn numbered<T>(run: impl FnOnce() -> T) -> T {
+        MET.set(Some(IndexSet::new()));
+        let value = run();
+        MET.set(None);
+        value
     }
 
     /// Joins a relative path and normalizes the result. Returns `None` if the result leaves the repository or
@@ -123,6 +149,34 @@ impl RepoPath {
     }
 }
 
+impl Serialize for RepoPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match MET.with_borrow_mut(|met| Some(met.as_mut()?.insert_full(self.clone()))) {
+            None => self.0.serialize(serializer),
+            Some((_, true)) => Numbered::Text(self.as_str().into()).serialize(serializer),
+            Some((number, false)) => Numbered::Number(number).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RepoPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if MET.with_borrow(Option::is_none) {
+            return Deserialize::deserialize(deserializer).map(Self);
+        }
+        match Numbered::deserialize(deserializer)? {
+            Numbered::Text(text) => {
+                let path = Self::from_kept(&text);
+                MET.with_borrow_mut(|met| met.get_or_insert_default().insert(path.clone()));
+                Ok(path)
+            }
+            Numbered::Number(number) => MET
+                .with_borrow(|met| met.as_ref()?.get_index(number).cloned())
+                .ok_or_else(|| D::Error::custom("the number of a path that did not occur")),
+        }
+    }
+}
+
 impl std::borrow::Borrow<str> for RepoPath {
     fn borrow(&self) -> &str {
         &self.0
@@ -132,18 +186,6 @@ impl std::borrow::Borrow<str> for RepoPath {
 impl AsRef<std::path::Path> for RepoPath {
     fn as_ref(&self) -> &std::path::Path {
         std::path::Path::new(self.as_str())
-    }
-}
-
-impl fmt::Display for RepoPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "." } else { &self.0 })
-    }
-}
-
-impl fmt::Debug for RepoPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use derive_more::{Add, Display};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     ClusterName, Digest, FieldPath, RepoPath, ResourceId, StackId,
     digest::DigestBuilder,
+    json_parts::is_default,
     other_names::OtherNames,
     spec::RuntimeKind,
     stack_output::{FilledTexts, RecordedRead},
@@ -82,7 +84,7 @@ pub enum Basis {
 }
 
 /// The number of resources by action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, Add)]
 pub struct Summary {
     /// Resources to create.
     pub create: usize,
@@ -100,7 +102,7 @@ pub struct Summary {
     /// Resources to remove from the state only.
     pub forget: usize,
     /// Hooks to run.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub run: usize,
     /// Resources without a change.
     pub unchanged: usize,
@@ -137,31 +139,9 @@ impl Summary {
     }
 }
 
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
-impl std::ops::Add for Summary {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            adopt_changed: self.adopt_changed + other.adopt_changed,
-            create: self.create + other.create,
-            update: self.update + other.update,
-            replace: self.replace + other.replace,
-            delete: self.delete + other.delete,
-            adopt: self.adopt + other.adopt,
-            forget: self.forget + other.forget,
-            run: self.run + other.run,
-            unchanged: self.unchanged + other.unchanged,
-            unknown: self.unknown + other.unknown,
-        }
-    }
-}
-
 /// The planned change of a resource, from the comparison of the recorded, the desired and the live resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
+#[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// The resource does not exist and is created.
@@ -184,23 +164,6 @@ pub enum Action {
     Unknown,
 }
 
-impl Action {
-    /// Returns the word for the action.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Replace => "replace",
-            Self::Delete => "delete",
-            Self::Adopt => "adopt",
-            Self::Forget => "forget",
-            Self::Run => "run",
-            Self::Unchanged => "unchanged",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// The way in which a change was validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -214,7 +177,7 @@ pub enum Validation {
 }
 
 /// The number of pods that a change restarts, starts and ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, Add)]
 pub struct PodImpact {
     /// Pods that are replaced by new ones.
     pub restarts: u64,
@@ -222,24 +185,6 @@ pub struct PodImpact {
     pub starts: u64,
     /// Pods that are ended without a replacement.
     pub ends: u64,
-}
-
-impl PodImpact {
-    fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl std::ops::Add for PodImpact {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            restarts: self.restarts + other.restarts,
-            starts: self.starts + other.starts,
-            ends: self.ends + other.ends,
-        }
-    }
 }
 
 /// The planned change of one resource.
@@ -275,7 +220,7 @@ pub struct ResourcePlan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ownership: Vec<FieldPath>,
     /// The pods that the change restarts, starts and ends; a note says how.
-    #[serde(default, skip_serializing_if = "PodImpact::is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pods: PodImpact,
     /// Notes for the reader: rollout impact, server warnings, why something could not be checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -50,7 +50,7 @@ impl ReviewUnit {
         for part in [
             self.stack.as_str(),
             self.resource.as_str(),
-            self.action.word(),
+            &self.action.to_string(),
             self.path.as_str(),
         ] {
             builder.part(part.as_bytes());

@@ -86,16 +86,19 @@ pub struct RolloutStack {
 }
 
 /// The phase of the current wave of a rollout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(rename_all = "kebab-case")]
+#[display(rename_all = "lowercase")]
 pub enum RolloutPhase {
     /// The stacks of the wave are being applied.
     Applying,
     /// The stacks of the wave are applied, and must stay ready for the bake time.
     Baking,
     /// The gates of the wave are checked.
+    #[display("waits for its gates")]
     Gate,
     /// The wave failed, and its stacks are rolled back.
+    #[display("rolling back")]
     RollingBack,
     /// The wave failed. The commit is held until a newer commit changes its stacks, or somebody resumes the rollout.
     Stopped,
@@ -109,20 +112,6 @@ impl RolloutPhase {
     /// Returns true if the rollout has ended: the next change starts a new one.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Aborted)
-    }
-}
-
-impl std::fmt::Display for RolloutPhase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Applying => "applying",
-            Self::Baking => "baking",
-            Self::Gate => "waits for its gates",
-            Self::RollingBack => "rolling back",
-            Self::Stopped => "stopped",
-            Self::Done => "done",
-            Self::Aborted => "aborted",
-        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Shards: each job processes a part of the stacks. Used by `--shard 2/8` on the command line, and by the preview
 //! jobs of a matrix in CI.
 
-use std::{fmt, num::NonZeroU32, str::FromStr};
+use std::{num::NonZeroU32, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
@@ -11,7 +11,8 @@ use super::{Digest, InvalidId, StackId};
 const MOST: u32 = 256;
 
 /// One shard: `2/8` is the second of eight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("{number}/{of}")]
 pub struct Shard {
     of: NonZeroU32,
     number: NonZeroU32,
@@ -90,12 +91,6 @@ impl FromStr for Shard {
             Some((number, of)) if number <= of && of.get() <= MOST => Ok(Self { of, number }),
             _ => Err(invalid(text)),
         }
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
     }
 }
 

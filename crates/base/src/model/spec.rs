@@ -1,8 +1,9 @@
 //! The Spec: the result of compiling a stack with KCL. All historical Spec formats are normalized to this
 //! one.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -14,21 +15,12 @@ use super::{
 };
 
 /// The runtime of a resource (`type` in the Spec).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
 pub enum RuntimeKind {
     /// Objects of a cluster.
     Kubernetes,
     /// Resources of Terraform's providers.
     Terraform,
-}
-
-impl fmt::Display for RuntimeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kubernetes => "Kubernetes",
-            Self::Terraform => "Terraform",
-        })
-    }
 }
 
 /// The owners of an object. Only the generation sets a value: neither KCL code nor a Kusion module can.

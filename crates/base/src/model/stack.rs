@@ -35,7 +35,7 @@ impl SettingsOrder {
 }
 
 /// The configured rules for the layout of a repository.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LayoutRules {
     /// The order in which settings files are read.
     pub order: SettingsOrder,
@@ -77,7 +77,7 @@ impl NamedBy {
 }
 
 /// One stack of one revision.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stack {
     /// The identity, unique in the revision.
     pub id: StackId,
@@ -118,7 +118,7 @@ impl Stack {
 
 /// The error for a stack whose files cannot be resolved. The stack counts as affected and reports the error;
 /// other stacks are not concerned.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct SetupError {
     /// The file with the error.
@@ -154,6 +154,7 @@ pub struct CompileSetup {
     /// The entry files and folders, in order.
     pub entries: Vec<Entry>,
     /// The options (`-D key=value`). The values are JSON, so that `"1"` and `1` stay different.
+    #[serde(with = "options_as_text")]
     pub options: Vec<(String, Value)>,
     /// The overrides (`-O pkg:path=value`).
     pub overrides: Vec<String>,
@@ -169,6 +170,24 @@ pub struct CompileSetup {
     pub remote_packages: Vec<RemotePackage>,
     /// The settings files that were read, in order. They are inputs of the stack.
     pub settings_files: Vec<RepoPath>,
+}
+
+/// Keeps options as JSON texts, because a binary format cannot tell the type of a value.
+mod options_as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(options: &[(String, Value)], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(options.iter().map(|(key, value)| (key, value.to_string())))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Value)>, D::Error> {
+        let option = |(key, text): (String, String)| Ok((key, serde_json::from_str(&text)?));
+        let options = Vec::deserialize(from)?.into_iter().map(option);
+        options
+            .collect::<serde_json::Result<_>>()
+            .map_err(D::Error::custom)
+    }
 }
 
 /// A file or folder where a compilation starts.

@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterName, ResourceId, health::Health, review::ReviewUnit, stack_status::ObjectStatus};
+use super::{
+    ClusterName, ResourceId, health::Health, json_parts::is_default, review::ReviewUnit,
+    stack_status::ObjectStatus,
+};
 
 /// The maximum number of changes in a [`StackLook`].
 const UNITS: usize = 60;
@@ -21,22 +24,17 @@ pub struct HealthCounts {
     /// Objects that are ready, or suspended by the Spec.
     pub ready: usize,
     /// Objects that are changing.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub progressing: usize,
     /// Objects that do not become ready without a change.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub failed: usize,
     /// Objects that are suspended, but not by the Spec.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub suspended: usize,
     /// Objects whose health is unknown.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub unknown: usize,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 impl HealthCounts {
@@ -89,7 +87,7 @@ pub struct StackLook {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<ReviewUnit>,
     /// The number of changes that are left out.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub more: usize,
     /// The objects that are not ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -8,11 +8,11 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt,
     ops::Range,
     str::FromStr,
 };
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -53,18 +53,13 @@ fn check_name(text: &str) -> Result<(), InvalidName> {
 pub type StackReads = BTreeMap<OutputName, StackId>;
 
 /// The identity of an output of another stack.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display)]
+#[display("`{name}` of {stack}")]
 pub struct OutputId {
     /// The stack that publishes the output.
     pub stack: StackId,
     /// The name of the output in that stack.
     pub name: OutputName,
-}
-
-impl fmt::Display for OutputId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` of {}", self.name, self.stack)
-    }
 }
 
 /// An output in the state of the stack that publishes it.

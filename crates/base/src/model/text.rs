@@ -77,6 +77,13 @@ pub fn first_few<N: Borrow<str>>(names: impl ExactSizeIterator<Item = N>, most: 
     }
 }
 
+/// Returns at most `most` texts, followed by the number of the others: `and 3 more`.
+pub fn with_rest(texts: impl ExactSizeIterator<Item = String>, most: usize) -> Vec<String> {
+    let more = texts.len().saturating_sub(most);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    texts.take(most).chain(rest).collect()
+}
+
 /// Adds to the first line of a message the number of other locations with the same cause.
 pub fn with_place_count(message: &str, more: usize) -> String {
     let (first, rest) = match message.split_once('\n') {
@@ -170,6 +177,9 @@ mod tests {
         let names = ["a", "b", "c"].into_iter();
         assert_eq!(first_few(names.clone(), 2), "a, b and 1 more");
         assert_eq!(first_few(names, 3), "a, b, c");
+        let texts = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(with_rest(texts.clone().into_iter(), 2), ["a", "b", "and 1 more"]);
+        assert_eq!(with_rest(texts.clone().into_iter(), 3), texts);
     }
 
     #[test]

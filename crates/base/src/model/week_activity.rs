@@ -42,7 +42,7 @@ impl Week {
 }
 
 /// The applies of a stack in one week. It is serialized as a list of numbers, because the index contains many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, derive_more::From, derive_more::Into)]
 #[serde(from = "WeekNumbers", into = "WeekNumbers")]
 pub struct WeekActivity {
     /// The week of these applies.
@@ -58,24 +58,6 @@ pub struct WeekActivity {
 }
 
 type WeekNumbers = (Week, u32, u32, u32, u64);
-
-impl From<WeekNumbers> for WeekActivity {
-    fn from((week, applies, failures, merged, lead): WeekNumbers) -> Self {
-        Self {
-            week,
-            applies,
-            failures,
-            merged,
-            lead,
-        }
-    }
-}
-
-impl From<WeekActivity> for WeekNumbers {
-    fn from(of: WeekActivity) -> Self {
-        (of.week, of.applies, of.failures, of.merged, of.lead)
-    }
-}
 
 /// An apply that has ended.
 #[derive(Debug, Clone, Copy)]

@@ -42,7 +42,11 @@ pub fn json_documents(text: &str, rules: ScalarRules) -> Result<Vec<JsonDocument
             let line = u32::try_from(document.referenced.line())
                 .unwrap_or(u32::MAX)
                 .max(1);
-            let mut layout = JsonLayout::default();
+            let mut layout = JsonLayout {
+                json: String::new(),
+                line: 1,
+                column: 1,
+            };
             layout.write(document);
             JsonDocument {
                 line,
@@ -57,16 +61,6 @@ struct JsonLayout {
     json: String,
     line: u64,
     column: u64,
-}
-
-impl Default for JsonLayout {
-    fn default() -> Self {
-        Self {
-            json: String::new(),
-            line: 1,
-            column: 1,
-        }
-    }
 }
 
 impl JsonLayout {

@@ -18,6 +18,7 @@ use konverge_base::{
         Shard, StackId,
         plan_document::StackDocument,
         policy_finding::{Enforcement, PolicyFinding},
+        text::first_few,
     },
 };
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
@@ -138,13 +139,9 @@ impl PolicyOutlook {
             1 => "1 stack".to_owned(),
             number => format!("{number} stacks"),
         };
-        let named = |ids: &BTreeSet<StackId>| {
-            let first: Vec<_> = ids.iter().take(NAMED).map(StackId::as_str).collect();
-            match (ids.len(), ids.len().saturating_sub(NAMED)) {
-                (0, _) => String::new(),
-                (_, 0) => format!(" ({})", first.join(", ")),
-                (_, more) => format!(" ({} and {more} more)", first.join(", ")),
-            }
+        let named = |ids: &BTreeSet<StackId>| match ids.len() {
+            0 => String::new(),
+            _ => format!(" ({})", first_few(ids.iter().map(StackId::as_str), NAMED)),
         };
         let verb = |number: usize| if number == 1 { "is" } else { "are" };
         let (more, fewer) = (compared.more.len(), compared.fewer.len());

@@ -7,7 +7,7 @@ use konverge_base::{
         Digest, StackId,
         plan::StackPlan,
         review::{ReviewUnit, stack_units},
-        text::json_name,
+        text::with_rest,
     },
 };
 use konverge_policy::{Objection, Unreviewed};
@@ -15,17 +15,8 @@ use konverge_policy::{Objection, Unreviewed};
 /// Returns the error for unreviewed changes. `lines` describe the changes; only the first of them are shown.
 pub(crate) fn refusal(what: &str, lines: &[String]) -> UserError {
     const SHOWN: usize = 5;
-    let more = lines.len().saturating_sub(SHOWN);
-    let lines = &lines[..lines.len() - more];
-    let more = if more > 0 {
-        format!("\nand {more} more")
-    } else {
-        String::new()
-    };
-    UserError::new(
-        ErrorKind::Unreviewed,
-        format!("{what}:\n{}{more}", lines.join("\n")),
-    )
+    let lines = with_rest(lines.iter().cloned(), SHOWN);
+    UserError::new(ErrorKind::Unreviewed, format!("{what}:\n{}", lines.join("\n")))
 }
 
 /// Returns the error for drift that differs from the approved drift. `found` is the present drift, with its digest.
@@ -93,5 +84,5 @@ fn describe_unit(unit: &ReviewUnit) -> String {
     } else {
         format!(" at {}", unit.path)
     };
-    format!("{} {}{path}", json_name(unit.action), unit.resource)
+    format!("{} {}{path}", unit.action, unit.resource)
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{FieldPath, RepoPath, spec::Spec, stack::Stack},
+    model::{FieldPath, RepoPath, spec::Spec, stack::Stack, text::with_rest},
 };
 use konverge_kcl::{AssignedValue, AttributePath, literal};
 
@@ -366,12 +366,6 @@ fn at_first(failure: UserError, literals: &[LiteralPlace]) -> UserError {
     }
 }
 
-fn listed(names: impl Iterator<Item = String>) -> String {
-    let mut names: Vec<_> = names.collect();
-    let more = names.len().saturating_sub(MOST_NAMED);
-    names.truncate(MOST_NAMED);
-    if more > 0 {
-        names.push(format!("and {more} more"));
-    }
-    names.join(", ")
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    with_rest(names, MOST_NAMED).join(", ")
 }

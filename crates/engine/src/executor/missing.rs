@@ -12,25 +12,22 @@ use crate::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{ResourceId, apply_result::ResourceResult, plan::Action, spec::RuntimeKind},
+    model::{ResourceId, apply_result::ResourceResult, plan::Action, spec::RuntimeKind, text::first_few},
 };
 
 impl Executor<'_> {
     /// Returns the error for an apply during which resources disappeared.
     pub(super) fn missing_failure(&self, missing: &[ResourceId]) -> Option<UserError> {
-        let (first, more) = missing.split_first()?;
+        let first = missing.first()?;
         let mut nodes = self.plan.nodes.iter().map(|node| &node.planned);
         let runtime = nodes.find(|planned| planned.item.id == *first)?.public.runtime;
         let kind = match runtime {
             RuntimeKind::Kubernetes => ErrorKind::Kubernetes,
             RuntimeKind::Terraform => ErrorKind::Terraform,
         };
-        let more = match more.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let named = first_few(missing.iter().map(|id| format!("`{id}`")), 1);
         let what = format!(
-            "`{first}`{more} disappeared during the apply: it was deleted or recreated after it was planned or written"
+            "{named} disappeared during the apply: it was deleted or recreated after it was planned or written"
         );
         Some(
             UserError::new(kind, what)

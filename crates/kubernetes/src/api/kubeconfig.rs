@@ -7,6 +7,7 @@ use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
 use super::cluster_login::{ClusterLogin, ForeignIdentity};
 use konverge_base::{
     checkout::{Checkout, Untrusted},
+    model::text::first_few,
     variables,
 };
 use konverge_cloud::{CloudEnvironment, StackIdentity};
@@ -70,16 +71,11 @@ fn missing(wanted: Option<&str>) -> String {
 const LISTED: usize = 10;
 
 fn listed(known: &[String]) -> String {
-    let names: Vec<_> = known
-        .iter()
-        .take(LISTED)
-        .map(|name| format!("`{}`", name.escape_debug()))
-        .collect();
-    match known.len() {
-        0 => "it has no contexts".to_owned(),
-        count if count > LISTED => format!("it has {} and {} more", names.join(", "), count - LISTED),
-        _ => format!("it has {}", names.join(", ")),
+    if known.is_empty() {
+        return "it has no contexts".to_owned();
     }
+    let names = known.iter().map(|name| format!("`{}`", name.escape_debug()));
+    format!("it has {}", first_few(names, LISTED))
 }
 
 /// Reads a kubeconfig. Without a path, reads the files of `$KUBECONFIG`, or else `~/.kube/config`.

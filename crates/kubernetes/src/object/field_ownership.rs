@@ -14,7 +14,7 @@ use super::{
     field_leftovers::Leftover,
     managed_fields::{self, FieldsEntry},
 };
-use konverge_base::model::{FieldPath, field_path::label};
+use konverge_base::model::{FieldPath, field_path::label, text::first_few};
 
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
@@ -162,11 +162,7 @@ impl Transfer {
 }
 
 fn describe_paths(paths: &[FieldPath]) -> String {
-    let first: Vec<_> = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect();
-    match paths.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    first_few(paths.iter().map(|path| format!("`{path}`")), NAMED)
 }
 
 /// Returns the entry of the manager `manager`.

@@ -79,7 +79,7 @@ fn counts(overview: &Overview, current: Option<StackCondition>) -> Markup {
                 @if count > 0 {
                     // Without the script, a static page jumps to the section. With the script, or on a server, the
                     // filter also finds stacks that have the condition but a worse one too.
-                    a href={ (site_path::OVERVIEW) "?condition=" (condition.key()) "#" (condition.key()) }
+                    a href={ (site_path::OVERVIEW) "?condition=" (condition) "#" (condition) }
                         aria-current=[(current == Some(condition)).then_some("true")] {
                         strong { (count) } " " (condition.words())
                     }
@@ -99,7 +99,7 @@ fn filter(overview: &Overview, mode: PageMode, current: Option<StackCondition>, 
                     option value="" { "all" }
                     @for condition in StackCondition::ALL {
                         @if overview.count(condition) > 0 || current == Some(condition) {
-                            option value=(condition.key()) selected[current == Some(condition)] { (condition.words()) }
+                            option value=(condition) selected[current == Some(condition)] { (condition.words()) }
                         }
                     }
                 }
@@ -122,7 +122,7 @@ fn section(
     };
     let is_calm = matches!(condition, StackCondition::Applied | StackCondition::Destroyed);
     html! {
-        section id=(condition.key()) {
+        section id=(condition) {
             @if is_calm {
                 details open[is_filtered || rows.len() <= OPEN] {
                     summary { h2 { (heading(condition)) " (" (rows.len()) ")" } }
@@ -144,7 +144,7 @@ fn heading(condition: StackCondition) -> String {
 }
 
 fn row(row: &OverviewRow, forge: Option<&RepositoryPages>) -> Markup {
-    let keys: Vec<_> = row.conditions.iter().map(|condition| condition.key()).collect();
+    let keys: Vec<_> = row.conditions.iter().map(ToString::to_string).collect();
     html! {
         li.row data-conditions=(keys.join(" ")) data-text=(line(&row.filter_text())) {
             a.name href=(site_path::stack(&row.id)) { (line(row.id.as_str())) }

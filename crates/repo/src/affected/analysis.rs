@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     AffectedError, CoreRules, ScanCache, WorkspaceInput, data_files,
     graph::{ImportGraph, NodeId},
-    merkle, shared_reads,
+    merkle,
     stack_inputs::StackInputs,
 };
 use crate::konfig::{Changes, FileTreeView, Layout};
@@ -240,11 +240,6 @@ impl Analysis {
         let entries = &self.inputs[at].entries;
         let same = |entry: &usize| self.nodes[*entry] == other.nodes[*entry];
         entries.iter().all(same) && self.shared_reads(at).is_empty()
-    }
-
-    /// Returns the files that the entries of a stack may read because of each other's imports.
-    pub(super) fn shared_reads(&self, at: usize) -> Vec<(RepoPath, RepoPath)> {
-        shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &self.inputs[at].entries)
     }
 
     fn digest(&self, at: usize) -> Digest {

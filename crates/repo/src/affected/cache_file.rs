@@ -6,30 +6,39 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use konverge_base::{atomic_file, model::Digest};
+use konverge_base::{
+    atomic_file,
+    model::{Digest, RepoPath},
+};
+use serde::{Serialize, de::DeserializeOwned};
 
 /// The maximum size in bytes. A larger file was not written by Konverge and is ignored.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// Returns the body between the header and the checksum; `None` for a missing, damaged or incompatible file.
-pub(super) fn read(path: &Path, header: &[u8]) -> Option<Vec<u8>> {
+/// Returns the value between the header and the checksum; `None` for a missing, damaged or incompatible file.
+pub(super) fn read<T: DeserializeOwned>(path: &Path, header: &[u8]) -> Option<T> {
     let metadata = std::fs::metadata(path)
         .ok()
         .filter(|metadata| metadata.is_file())?;
     if metadata.len() > MAX_SIZE {
         return None;
     }
-    let mut bytes = std::fs::read(path).ok()?;
-    let body = body(&bytes, header)?;
-    let range = header.len()..header.len() + body.len();
-    bytes.truncate(range.end);
-    bytes.drain(..range.start);
-    Some(bytes)
+    value(body(&std::fs::read(path).ok()?, header)?)
 }
 
-/// Writes header, body and checksum.
-pub(super) fn write(path: &Path, header: &[u8], body: &[u8]) -> std::io::Result<()> {
-    atomic_file::write(path, &with_checksum(header, body))
+/// Writes header, value and checksum.
+pub(super) fn write(path: &Path, header: &[u8], value: &impl Serialize) -> std::io::Result<()> {
+    let bytes = RepoPath::numbered(|| postcard::to_extend(value, header.to_vec()));
+    let mut bytes = bytes.map_err(std::io::Error::other)?;
+    let sum = Digest::of_bytes(&bytes);
+    bytes.extend_from_slice(sum.as_bytes());
+    atomic_file::write(path, &bytes)
+}
+
+/// Decodes a value. Returns `None` if it does not use all bytes.
+fn value<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let (value, rest) = RepoPath::numbered(|| postcard::take_from_bytes(bytes)).ok()?;
+    rest.is_empty().then_some(value)
 }
 
 /// Returns the number of cache files in a folder, and their total size in bytes.
@@ -82,13 +91,6 @@ fn unless_gone<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
     }
 }
 
-fn with_checksum(header: &[u8], body: &[u8]) -> Vec<u8> {
-    let mut bytes = [header, body].concat();
-    let sum = Digest::of_bytes(&bytes);
-    bytes.extend_from_slice(sum.as_bytes());
-    bytes
-}
-
 fn body<'a>(bytes: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
     let (front, sum) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
     let body = front.strip_prefix(header)?;
@@ -98,13 +100,16 @@ fn body<'a>(bytes: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::affected::RuntimeReads;
+    use konverge_base::model::stack::CompileSetup;
+    use serde_json::json;
 
     #[test]
     fn what_was_not_written_for_long_is_pruned() {
         let folder = tempfile::tempdir().unwrap();
         let day = Duration::from_secs(24 * 3600);
         for name in ["old", "new"] {
-            write(&folder.path().join(name), b"header", b"").unwrap();
+            write(&folder.path().join(name), b"header", &()).unwrap();
         }
         let old = std::fs::File::options()
             .append(true)
@@ -127,10 +132,10 @@ mod tests {
     fn a_damaged_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep").join("x");
-        assert_eq!(read(&path, b"header"), None);
-        write(&path, b"header", b"the body").unwrap();
-        assert_eq!(read(&path, b"header").as_deref(), Some(&b"the body"[..]));
-        assert_eq!(read(&path, b"Header"), None);
+        assert_eq!(read::<String>(&path, b"header"), None);
+        write(&path, b"header", &"the body").unwrap();
+        assert_eq!(read::<String>(&path, b"header").as_deref(), Some("the body"));
+        assert_eq!(read::<String>(&path, b"Header"), None);
         let whole = std::fs::read(&path).unwrap();
         for end in 0..whole.len() {
             assert_eq!(body(&whole[..end], b"header"), None, "cut at {end}");
@@ -140,5 +145,51 @@ mod tests {
             bent[at] ^= 1;
             assert_eq!(body(&bent, b"header"), None, "bent at {at}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_less() {
+        let path = |text: &str| RepoPath::normalize(text).unwrap();
+        let setup = CompileSetup {
+            work_dir: path("a/b"),
+            module_root: Some(path("")),
+            options: vec![
+                (
+                    "a".to_owned(),
+                    json!({"z": [1, -1, 0.1, 1e300, true, null], "a": "ü"}),
+                ),
+                ("b".to_owned(), json!(u64::MAX)),
+                ("c".to_owned(), json!(i64::MIN)),
+            ],
+            settings_files: vec![path("a/b"), path("a/b")],
+            ..CompileSetup::default()
+        };
+        let sum = Digest::of_bytes(b"a");
+        let bytes = RepoPath::numbered(|| postcard::to_stdvec(&(&setup, sum))).unwrap();
+        let read = value::<(CompileSetup, Digest)>;
+        let back = read(&bytes).unwrap();
+        assert_eq!(back, (setup.clone(), sum));
+        assert_eq!(back.0.options[0].1.to_string(), setup.options[0].1.to_string());
+        for file in &back.0.settings_files {
+            assert_eq!(file.as_str().as_ptr(), back.0.work_dir.as_str().as_ptr());
+        }
+        for end in 0..bytes.len() {
+            assert_eq!(read(&bytes[..end]), None, "cut at {end}");
+        }
+        assert_eq!(read(&[bytes.as_slice(), b"x"].concat()), None);
+    }
+
+    #[test]
+    fn a_wrong_length_or_case_is_none() {
+        let long = postcard::to_stdvec(&u64::MAX).unwrap();
+        assert_eq!(value::<String>(&long), None);
+        assert_eq!(value::<Vec<Digest>>(&long), None);
+        let unknown = postcard::to_stdvec(&(3_u32, Vec::<String>::new())).unwrap();
+        assert_eq!(value::<RuntimeReads>(&unknown), None);
+        let far = RepoPath::numbered(|| postcard::to_stdvec(&(1_u32, 0_u32))).unwrap();
+        assert_eq!(value::<RepoPath>(&far), None, "no path has this number");
+        let named = RuntimeReads::Named(vec!["a".to_owned(), "b".to_owned()]);
+        let bytes = postcard::to_stdvec(&named).unwrap();
+        assert_eq!(value::<RuntimeReads>(&bytes), Some(named));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{AffectedError, Analysis, data_files, resolve::ResolvedImport, shared_reads};
+use super::{AffectedError, Analysis, data_files, resolve::ResolvedImport};
 use crate::konfig::FileTreeView;
 use konverge_base::model::{
     RepoPath,
@@ -93,7 +93,7 @@ fn compute(analysis: &Analysis, stack: usize) -> Result<Closure, AffectedError> 
             _ => {}
         }
     }
-    for (readable, _) in shared_reads::shared_reads(tree, &analysis.rules, &analysis.graph, &inputs.entries) {
+    for (readable, _) in analysis.shared_reads(stack) {
         files.extend(data_files(tree, &readable));
     }
     Ok(Closure {

@@ -6,11 +6,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Analysis, WorkspaceInput, graph::NodeId, resolve::ResolvedImport, shared_reads};
+use super::{Analysis, WorkspaceInput, graph::NodeId, resolve::ResolvedImport, stack_inputs::StackInputs};
 use crate::konfig::Changes;
 use konverge_base::model::{
     Digest, RepoPath,
     affected::{InputKind, InputReason},
+    file_source::BlobId,
 };
 
 /// The maximum number of reasons per stack, those with the shortest chains. If a change affects everything, a complete
@@ -208,7 +209,7 @@ impl<'a> AnalysisDiff<'a> {
                 Some(file) => add(InputKind::Workspace, vec![file.clone(), folder.clone()]),
                 // The stack's own `kcl.mod` or a secret file is a reason already. Otherwise konverge.yaml names another
                 // workspace.
-                None if found_module(&old.files, &new.files) || !secrets.is_empty() => {}
+                None if has_other_modules(old, new) || !secrets.is_empty() => {}
                 None => add(InputKind::Config, vec![config.clone(), folder.clone()]),
             }
         }
@@ -222,7 +223,7 @@ impl<'a> AnalysisDiff<'a> {
             if was == is {
                 continue;
             }
-            let module = found_module(&old.files, &new.files);
+            let module = has_other_modules(old, new);
             match (edited.is_empty(), module) {
                 (false, _) => edited
                     .iter()
@@ -233,10 +234,8 @@ impl<'a> AnalysisDiff<'a> {
                 (true, false) => add(InputKind::Config, vec![config.clone(), folder.clone()]),
             }
         }
-        for (analysis, entries) in [(self.head, &new.entries), (self.base, &old.entries)] {
-            let shared =
-                shared_reads::shared_reads(&analysis.tree, &analysis.rules, &analysis.graph, entries);
-            for (readable, reader) in shared {
+        for (analysis, at) in [(self.head, after), (self.base, before)] {
+            for (readable, reader) in analysis.shared_reads(at) {
                 for path in self.changed.paths_below(&readable) {
                     if *path != reader {
                         add(
@@ -289,18 +288,10 @@ fn symmetric_difference<'a, T: Eq + Hash>(old: &'a [T], new: &'a [T]) -> Vec<&'a
     was.symmetric_difference(&is).copied().collect()
 }
 
-fn found_module(
-    old: &[(InputKind, RepoPath, konverge_base::model::file_source::BlobId)],
-    new: &[(InputKind, RepoPath, konverge_base::model::file_source::BlobId)],
-) -> bool {
-    let modules = |files: &[(InputKind, RepoPath, konverge_base::model::file_source::BlobId)]| {
-        files
-            .iter()
-            .filter(|(kind, ..)| *kind == InputKind::Module)
-            .cloned()
-            .collect::<Vec<_>>()
-    };
-    modules(old) != modules(new)
+fn has_other_modules(old: &StackInputs, new: &StackInputs) -> bool {
+    let is_module = |(kind, ..): &&(InputKind, RepoPath, BlobId)| *kind == InputKind::Module;
+    let (old, new) = (old.files.iter(), new.files.iter());
+    old.filter(is_module).ne(new.filter(is_module))
 }
 
 impl<'a> Side<'a> {

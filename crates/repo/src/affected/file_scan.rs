@@ -7,9 +7,10 @@ use super::{
     import_scanner::{ScanResult, scan_imports},
     runtime_reads::ReadCall,
 };
+use serde::{Deserialize, Serialize};
 
 /// The other files that a `.k` file refers to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileScan {
     /// The imports: leading dots and path; sorted and unique.
     pub imports: Vec<(u32, String)>,
@@ -20,7 +21,7 @@ pub struct FileScan {
 }
 
 /// The form in which a file imports a module that can read other files during evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum ReaderImport {
     /// The file imports no module that can read files.
     #[default]
@@ -32,7 +33,7 @@ pub enum ReaderImport {
 }
 
 /// The files that a `.k` file reads during evaluation, as far as its text shows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum RuntimeReads {
     /// The file reads nothing.
     #[default]

@@ -15,11 +15,12 @@ use konverge_base::model::{
     digest::DigestBuilder,
     file_source::{BlobId, FileKind, SourceError},
 };
+use serde::{Deserialize, Serialize};
 
 pub(super) type NodeId = usize;
 
 /// A package or a file, with the context in which its imports are resolved.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct PackageNode {
     pub(super) place: ResolvedImport,
     pub(super) context: usize,
@@ -35,7 +36,7 @@ pub(super) struct PackageNode {
     pub(super) local: Digest,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct NodeFile {
     pub(super) path: RepoPath,
     pub(super) blob: BlobId,
@@ -44,11 +45,14 @@ pub(super) struct NodeFile {
     pub(super) reads: RuntimeReads,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "(Vec<PackageNode>, Vec<ImportContext>)")]
 pub(super) struct ImportGraph {
     pub(super) nodes: Vec<PackageNode>,
     pub(super) contexts: Vec<ImportContext>,
+    #[serde(skip)]
     by_key: HashMap<(usize, ResolvedImport), NodeId>,
+    #[serde(skip)]
     by_context: HashMap<ImportContext, usize>,
 }
 
@@ -58,6 +62,18 @@ struct UnlinkedNode {
     digest: DigestBuilder,
 }
 
+impl From<(Vec<PackageNode>, Vec<ImportContext>)> for ImportGraph {
+    fn from((nodes, contexts): (Vec<PackageNode>, Vec<ImportContext>)) -> Self {
+        let key = |(id, node): (usize, &PackageNode)| ((node.context, node.place.clone()), id);
+        Self {
+            by_key: nodes.iter().enumerate().map(key).collect(),
+            by_context: contexts.iter().cloned().zip(0..).collect(),
+            nodes,
+            contexts,
+        }
+    }
+}
+
 impl ImportGraph {
     pub(super) fn new() -> Self {
         Self {
@@ -65,22 +81,6 @@ impl ImportGraph {
             contexts: Vec::new(),
             by_key: HashMap::new(),
             by_context: HashMap::new(),
-        }
-    }
-
-    /// Creates a graph from its contexts and nodes.
-    pub(super) fn from_parts(contexts: Vec<ImportContext>, nodes: Vec<PackageNode>) -> Self {
-        let key = |(id, node): (usize, &PackageNode)| ((node.context, node.place.clone()), id);
-        Self {
-            by_key: nodes.iter().enumerate().map(key).collect(),
-            by_context: contexts
-                .iter()
-                .cloned()
-                .enumerate()
-                .map(|(id, c)| (c, id))
-                .collect(),
-            nodes,
-            contexts,
         }
     }
 

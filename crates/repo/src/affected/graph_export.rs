@@ -3,12 +3,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
+    fmt::Write as _,
 };
 
 use serde::Serialize;
 
-use super::{Analysis, graph::NodeId, resolve::ResolvedImport, shared_reads};
+use super::{Analysis, graph::NodeId, resolve::ResolvedImport};
 use konverge_base::model::{RepoPath, affected::InputKind, text::is_hidden};
 
 /// The dependency graph. The JSON has `"version":1`.
@@ -32,7 +32,8 @@ pub struct ExportNode {
 }
 
 /// The kind of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, derive_more::Display)]
+#[display(rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
     /// A stack, by its folder.
@@ -43,12 +44,6 @@ pub enum NodeKind {
     File,
     /// A folder whose files may be read during evaluation.
     Data,
-}
-
-impl fmt::Display for NodeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// An edge of the graph.
@@ -64,22 +59,21 @@ impl Analysis {
     /// Returns the graph of everything that the stacks of this revision reach.
     pub fn picture(&self) -> GraphExport {
         let mut edges = BTreeSet::new();
-        for (stack, inputs) in self.layout.stacks.iter().zip(&self.inputs) {
+        for (at, (stack, inputs)) in self.layout.stacks.iter().zip(&self.inputs).enumerate() {
             let from = node(&stack.folder, NodeKind::Stack);
             for writer in stack
                 .reads
                 .values()
                 .filter_map(|writer| self.layout.stack(writer))
             {
-                edges.insert((from.clone(), node(&writer.folder, NodeKind::Stack)));
+                edges.insert(edge(from.clone(), node(&writer.folder, NodeKind::Stack)));
             }
             for entry in &inputs.entries {
-                edges.insert((from.clone(), self.export_node(*entry)));
+                edges.insert(edge(from.clone(), self.export_node(*entry)));
             }
-            let shared = shared_reads::shared_reads(&self.tree, &self.rules, &self.graph, &inputs.entries);
-            for (readable, reader) in shared {
+            for (readable, reader) in self.shared_reads(at) {
                 let reader = node(&reader, NodeKind::File);
-                edges.insert((reader, node(&readable, NodeKind::Data)));
+                edges.insert(edge(reader, node(&readable, NodeKind::Data)));
             }
             let own = inputs.files.iter().map(|(kind, path, _)| (*kind, path));
             let settings = inputs
@@ -87,30 +81,26 @@ impl Analysis {
                 .iter()
                 .map(|(path, _)| (InputKind::Settings, path));
             for (_, path) in own.chain(settings) {
-                edges.insert((from.clone(), node(path, NodeKind::File)));
+                edges.insert(edge(from.clone(), node(path, NodeKind::File)));
             }
         }
-        let entries = self
-            .inputs
-            .iter()
-            .flat_map(|inputs| inputs.entries.iter().copied());
-        for id in self.graph.reachable(entries) {
+        for id in self.reachable_nodes() {
             let loaded = &self.graph.nodes[id];
             if !matches!(loaded.place, ResolvedImport::File(_)) {
                 for file in &loaded.files {
-                    edges.insert((self.export_node(id), node(&file.path, NodeKind::File)));
+                    edges.insert(edge(self.export_node(id), node(&file.path, NodeKind::File)));
                 }
             }
             for (to, importer) in &loaded.edges {
                 let importer = node(&loaded.files[*importer].path, NodeKind::File);
-                edges.insert((importer, self.export_node(*to)));
+                edges.insert(edge(importer, self.export_node(*to)));
             }
             for (folder, reader) in &loaded.data {
                 let reader = node(&loaded.files[*reader].path, NodeKind::File);
-                edges.insert((reader, node(folder, NodeKind::Data)));
+                edges.insert(edge(reader, node(folder, NodeKind::Data)));
             }
         }
-        GraphExport::from_edges(edges)
+        GraphExport::new(edges, [])
     }
 
     fn export_node(&self, id: NodeId) -> ExportNode {
@@ -124,18 +114,14 @@ impl Analysis {
 }
 
 impl GraphExport {
-    fn from_edges(edges: BTreeSet<(ExportNode, ExportNode)>) -> Self {
-        let nodes: BTreeSet<_> = edges
-            .iter()
-            .flat_map(|(from, to)| [from.clone(), to.clone()])
-            .collect();
+    /// Creates a graph of edges, their nodes and other nodes.
+    fn new(edges: BTreeSet<ExportEdge>, others: impl IntoIterator<Item = ExportNode>) -> Self {
+        let mut nodes: BTreeSet<_> = others.into_iter().collect();
+        nodes.extend(edges.iter().flat_map(|edge| [edge.from.clone(), edge.to.clone()]));
         Self {
             version: 1,
             nodes: nodes.into_iter().collect(),
-            edges: edges
-                .into_iter()
-                .map(|(from, to)| ExportEdge { from, to })
-                .collect(),
+            edges: edges.into_iter().collect(),
         }
     }
 
@@ -174,30 +160,20 @@ impl GraphExport {
         let mut edges = BTreeSet::new();
         while let Some(node) = queue.pop() {
             for (to, edge) in next.get(node).into_iter().flatten() {
-                edges.insert((edge.from.clone(), edge.to.clone()));
+                edges.insert(ExportEdge::clone(edge));
                 if seen.insert(to) {
                     queue.push(to);
                 }
             }
         }
-        let mut part = Self::from_edges(edges);
-        let mut nodes: BTreeSet<_> = part.nodes.drain(..).collect();
-        nodes.extend(seen.into_iter().cloned());
-        part.nodes = nodes.into_iter().collect();
-        part
+        Self::new(edges, seen.into_iter().cloned())
     }
 
     /// Returns the union of both graphs.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let mut nodes: BTreeSet<_> = self.nodes.iter().chain(&other.nodes).cloned().collect();
-        let edges: BTreeSet<_> = self.edges.iter().chain(&other.edges).cloned().collect();
-        nodes.extend(edges.iter().flat_map(|edge| [edge.from.clone(), edge.to.clone()]));
-        Self {
-            version: 1,
-            nodes: nodes.into_iter().collect(),
-            edges: edges.into_iter().collect(),
-        }
+        let edges = self.edges.iter().chain(&other.edges).cloned();
+        Self::new(edges.collect(), self.nodes.iter().chain(&other.nodes).cloned())
     }
 
     /// Returns the graph in Graphviz's DOT language.
@@ -266,6 +242,10 @@ impl ExportNode {
     }
 }
 
+fn edge(from: ExportNode, to: ExportNode) -> ExportEdge {
+    ExportEdge { from, to }
+}
+
 fn node(path: &RepoPath, kind: NodeKind) -> ExportNode {
     ExportNode {
         path: path.clone(),
@@ -307,8 +287,8 @@ mod tests {
     #[test]
     fn a_stack_and_a_package_in_one_folder_are_two_nodes_of_a_drawing() {
         let folder = RepoPath::normalize("apps/shop").unwrap();
-        let edge = (node(&folder, NodeKind::Stack), node(&folder, NodeKind::Package));
-        let dot = GraphExport::from_edges([edge].into()).dot();
+        let edge = edge(node(&folder, NodeKind::Stack), node(&folder, NodeKind::Package));
+        let dot = GraphExport::new([edge].into(), []).dot();
         assert!(
             dot.contains("\"stack:apps/shop\" -> \"package:apps/shop\";"),
             "{dot}"
@@ -329,14 +309,12 @@ mod tests {
         let file = |text: &str| node(&path(text), NodeKind::File);
         let data = node(&path("conf/data"), NodeKind::Data);
         let stack = node(&path("apps/shop"), NodeKind::Stack);
-        let whole = GraphExport::from_edges(
-            [
-                (stack.clone(), file("apps/shop/main.k")),
-                (file("apps/shop/main.k"), data.clone()),
-                (file("apps/shop/main.k"), file("lib/a.k")),
-            ]
-            .into(),
-        );
+        let edges = [
+            edge(stack.clone(), file("apps/shop/main.k")),
+            edge(file("apps/shop/main.k"), data.clone()),
+            edge(file("apps/shop/main.k"), file("lib/a.k")),
+        ];
+        let whole = GraphExport::new(edges.into(), []);
         let downstream = |focus: &str| {
             let part = whole.downstream(&[path(focus)]);
             let names = part.nodes.into_iter().map(|node| node.path.to_string());

@@ -13,7 +13,6 @@ mod analysis;
 mod analysis_tests;
 mod cache_file;
 mod closure;
-mod codec;
 #[cfg(test)]
 mod compare_tests;
 mod core_compat;
@@ -34,10 +33,8 @@ mod option_reads;
 mod resolve;
 mod runtime_reads;
 mod scan_cache;
-mod scan_cache_file;
 mod shared_reads;
 mod snapshot;
-mod snapshot_codec;
 mod stack_inputs;
 mod test_files;
 mod watched_paths;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::core_compat::CoreRules;
 use crate::konfig::FileTreeView;
 use konverge_base::model::RepoPath;
+use serde::{Deserialize, Serialize};
 
 /// The roots in which the imports of a file are looked up.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct ImportContext {
     /// The package root for absolute imports.
     pub(super) root: RepoPath,
@@ -17,7 +18,7 @@ pub(super) struct ImportContext {
 }
 
 /// The target of an import: real paths, with links resolved.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum ResolvedImport {
     /// A file that is an entry, or that is imported as a module.
     File(RepoPath),

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{FileScan, scan_cache_file};
+use super::{FileScan, cache_file};
 use konverge_base::model::{
     Digest,
     file_source::{BlobId, Listing, Source, SourceError},
@@ -24,6 +24,10 @@ const FEW: usize = 24;
 
 /// The number of contents up to which nothing is evicted (a cache file of a few hundred kilobytes).
 const MODEST: usize = 4096;
+
+/// The header of the cache file. Its number changes with the format or with the results of the scanner, and the package
+/// version is part of it, so each release starts with a new cache.
+const HEADER: &[u8] = concat!("konverge import index 5 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// The scan results by content. All revisions of a run share them, and a file keeps them between runs.
 #[derive(Default)]
@@ -44,14 +48,6 @@ impl ScanCache {
         Self::default()
     }
 
-    /// Creates a cache with the results of an earlier run.
-    pub(super) fn open(path: PathBuf) -> Self {
-        Self {
-            unread: Mutex::new(Some(path)),
-            ..Self::default()
-        }
-    }
-
     /// Returns the path of a repository's scan cache among the caches of this machine.
     pub fn location(caches: &Path, repository: &Path) -> Option<PathBuf> {
         let repository = repository.canonicalize().ok()?;
@@ -62,7 +58,10 @@ impl ScanCache {
     /// Creates a cache from a file, which is read only when enough results are needed. A missing, damaged or
     /// incompatible file gives an empty cache.
     pub fn load(path: &Path) -> Self {
-        Self::open(path.to_owned())
+        Self {
+            unread: Mutex::new(Some(path.to_owned())),
+            ..Self::default()
+        }
     }
 
     /// Writes the cache if it has grown.
@@ -73,8 +72,8 @@ impl ScanCache {
         if !self.has_grown() {
             return Ok(());
         }
-        self.is_saved();
-        scan_cache_file::write(path, &self.sorted_entries())
+        self.grown.store(false, Ordering::Relaxed);
+        cache_file::write(path, HEADER, &self.sorted_entries())
     }
 
     /// Returns the number of files with a known result.
@@ -91,11 +90,6 @@ impl ScanCache {
     /// Returns true if the cache has gained enough results to be worth saving.
     pub fn has_grown(&self) -> bool {
         self.grown.load(Ordering::Relaxed)
-    }
-
-    /// Marks the cache as saved.
-    pub(super) fn is_saved(&self) {
-        self.grown.store(false, Ordering::Relaxed);
     }
 
     /// Returns the scan result of each content, in order. Unknown contents are read and scanned in parallel.
@@ -196,8 +190,8 @@ impl ScanCache {
     fn read_file(&self) {
         let file = self.unread().take();
         if let Some(path) = file {
-            let kept = scan_cache_file::read(&path);
-            self.lock().extend(kept);
+            let known = cache_file::read::<Vec<(BlobId, Arc<FileScan>)>>(&path, HEADER);
+            self.lock().extend(known.into_iter().flatten());
         }
     }
 
@@ -252,7 +246,7 @@ fn learn(source: &dyn Source, blobs: &[BlobId]) -> Result<Vec<(BlobId, Arc<FileS
 mod tests {
     use super::*;
     use konverge_base::model::{
-        CommitId, RepoPath,
+        RepoPath,
         file_source::{FileEntry, FileKind, FileTree, TreeId},
     };
 
@@ -315,10 +309,6 @@ mod tests {
                 why: "it is not there".into(),
             })
         }
-
-        fn commit(&self) -> Option<&CommitId> {
-            None
-        }
     }
 
     /// A revision in which each content is an import.
@@ -331,10 +321,6 @@ mod tests {
 
         fn read(&self, _: BlobId) -> Result<Arc<[u8]>, SourceError> {
             Ok(Arc::from(&b"import a"[..]))
-        }
-
-        fn commit(&self) -> Option<&CommitId> {
-            None
         }
     }
 

@@ -9,20 +9,20 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Analysis, CoreRules, ScanCache, cache_file, codec, graph::ImportGraph, stack_inputs::StackInputs,
-};
+use super::{Analysis, CoreRules, ScanCache, cache_file, graph::ImportGraph, stack_inputs::StackInputs};
 use crate::konfig::{FileTreeView, Layout, LayoutRules};
 use konverge_base::model::{
     CommitId, Digest, RepoPath,
     file_source::{Listing, Source},
 };
+use serde::{Deserialize, Serialize};
 
 /// The header. Increase the number when the format changes, or when the same files would be analyzed
 /// differently. The package version is part of it, so each release starts with new snapshots.
-const HEADER: &[u8] = concat!("konverge revision 12 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
+const HEADER: &[u8] = concat!("konverge revision 13 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as an earlier run analyzed it.
+#[derive(Serialize, Deserialize)]
 pub struct Snapshot {
     pub(super) commit: CommitId,
     pub(super) listing: Listing,
@@ -45,8 +45,7 @@ impl Snapshot {
 
     /// Loads a snapshot; `None` for a missing, damaged or incompatible file.
     pub fn load(path: &Path) -> Option<Self> {
-        let bytes = cache_file::read(path, HEADER)?;
-        codec::value_of::<Self>(&bytes).filter(Self::is_consistent)
+        cache_file::read::<Self>(path, HEADER).filter(Self::is_consistent)
     }
 
     /// Creates a snapshot of an analysis; `None` unless all its files are in one git tree.
@@ -72,7 +71,7 @@ impl Snapshot {
     /// # Errors
     /// The folder cannot be written. The results of the analysis do not depend on the snapshot.
     pub fn save(&self, path: &Path) -> std::io::Result<()> {
-        cache_file::write(path, HEADER, &codec::bytes_of(self))
+        cache_file::write(path, HEADER, self)
     }
 
     /// Returns the analyzed commit.
@@ -121,7 +120,7 @@ impl Snapshot {
 
 /// The inputs of a stack that are parts of other files: a part of a workspace, and encrypted files. A change elsewhere
 /// in the workspace file does not affect the stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceInput {
     /// The workspace file, if the stack has one, and the binaries of modules in the repository.
     pub files: Vec<RepoPath>,

@@ -15,9 +15,10 @@ use konverge_base::model::{
     file_source::BlobId,
     stack::{CompileSetup, Entry, EntryPackage, SetupError, Stack},
 };
+use serde::{Deserialize, Serialize};
 
 /// The inputs of a stack's digest.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StackInputs {
     /// The entries, in order.
     pub(super) entries: Vec<NodeId>,

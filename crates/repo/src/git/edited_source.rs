@@ -7,7 +7,7 @@ use std::{
 
 use super::{GitError, object_ids::blob_id};
 use konverge_base::model::{
-    CommitId, RepoPath,
+    RepoPath,
     file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
 };
 
@@ -49,10 +49,6 @@ impl Source for EditedSource {
             Some(content) => Ok(Arc::clone(content)),
             None => self.below.read(blob),
         }
-    }
-
-    fn commit(&self) -> Option<&CommitId> {
-        None
     }
 
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {

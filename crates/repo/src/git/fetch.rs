@@ -1,6 +1,6 @@
 //! Fetches the commits that a shallow clone lacks, with the `git` program.
 
-use std::{ffi::OsString, fmt, path::Path, time::Duration};
+use std::{ffi::OsString, path::Path, time::Duration};
 
 use base64::Engine as _;
 use secrecy::{ExposeSecret, SecretString};
@@ -9,7 +9,8 @@ use super::{GitError, remote_url::without_credentials};
 use konverge_base::{checkout::Checkout, process::Program, variables};
 
 /// A token to read the repository over HTTPS, with the user name that the forge requires.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Credentials(***)")]
 pub struct GitCredentials {
     user: &'static str,
     token: SecretString,
@@ -19,12 +20,6 @@ impl GitCredentials {
     /// Creates credentials from a token.
     pub fn new(user: &'static str, token: SecretString) -> Self {
         Self { user, token }
-    }
-}
-
-impl fmt::Debug for GitCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(***)")
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     submodules::graft_submodules, tree_walk::checked_path,
 };
 use konverge_base::model::{
-    CommitId, RepoPath,
+    RepoPath,
     file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
 };
 
@@ -110,10 +110,6 @@ impl Source for IndexSource {
 
     fn read(&self, blob: BlobId) -> Result<Arc<[u8]>, SourceError> {
         read_blob(&self.handles, &self.submodules, blob)
-    }
-
-    fn commit(&self) -> Option<&CommitId> {
-        None
     }
 
     fn earlier_files(&self) -> Result<Vec<EarlierFile>, SourceError> {

@@ -17,16 +17,20 @@ pub(super) fn commit_id(oid: git2::Oid) -> CommitId {
 }
 
 pub(super) fn tree_of(git: &git2::Repository, commit: &CommitId) -> Result<git2::Oid, GitError> {
-    let found = git
-        .find_commit(oid(commit))
-        .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
-    Ok(found.tree_id())
+    Ok(find_commit(git, commit)?.tree_id())
+}
+
+/// Returns a commit of the repository.
+pub(super) fn find_commit<'g>(
+    git: &'g git2::Repository,
+    commit: &CommitId,
+) -> Result<git2::Commit<'g>, GitError> {
+    git.find_commit(oid(commit))
+        .map_err(|_| GitError::UnknownRevision(commit.to_string()))
 }
 
 pub(super) fn tree_id(id: git2::Oid) -> TreeId {
-    let mut bytes = [0; 20];
-    bytes.copy_from_slice(id.as_bytes());
-    TreeId(bytes)
+    TreeId(blob_id(id).0)
 }
 
 pub(super) fn blob_id(oid: git2::Oid) -> BlobId {

@@ -13,7 +13,7 @@ use super::{
     fetch::{FetchSpec, fetch},
     index_source::IndexSource,
     normalize_url,
-    object_ids::{commit_id, oid, tree_id, tree_of},
+    object_ids::{commit_id, find_commit, oid, tree_id, tree_of},
     pool::RepositoryPool,
     renames::{self, CommitFolder},
     worktree_source::WorktreeSource,
@@ -105,10 +105,8 @@ impl Repository {
     pub fn merge_base(&self, a: &CommitId, b: &CommitId) -> Result<CommitId, GitError> {
         self.handles.with(|git| {
             let (left, right) = (oid(a), oid(b));
-            for (id, name) in [(left, a), (right, b)] {
-                if git.find_commit(id).is_err() {
-                    return Err(GitError::UnknownRevision(name.to_string()));
-                }
+            for commit in [a, b] {
+                find_commit(git, commit)?;
             }
             let found = git.merge_base(left, right);
             if git.is_shallow() && left != right {
@@ -209,10 +207,8 @@ impl Repository {
     /// There is no such commit.
     pub fn parents(&self, commit: &CommitId) -> Result<Vec<CommitId>, GitError> {
         self.handles.with(|git| {
-            let found = git
-                .find_commit(oid(commit))
-                .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
-            Ok(found.parent_ids().map(commit_id).collect())
+            let parents = find_commit(git, commit)?.parent_ids().map(commit_id).collect();
+            Ok(parents)
         })
     }
 
@@ -222,10 +218,7 @@ impl Repository {
     /// There is no such commit.
     pub fn commit_time(&self, commit: &CommitId) -> Result<jiff::Timestamp, GitError> {
         self.handles.with(|git| {
-            let found = git
-                .find_commit(oid(commit))
-                .map_err(|_| GitError::UnknownRevision(commit.to_string()))?;
-            jiff::Timestamp::from_second(found.time().seconds())
+            jiff::Timestamp::from_second(find_commit(git, commit)?.time().seconds())
                 .map_err(|_| GitError::UnknownRevision(commit.to_string()))
         })
     }

@@ -15,7 +15,7 @@ use super::{
 use konverge_base::{
     error::SharedError,
     model::{
-        CommitId, RepoPath,
+        RepoPath,
         file_source::{BlobId, EarlierFile, FileEntry, FileKind, FileTree, Source, SourceError},
     },
 };
@@ -201,10 +201,6 @@ impl Source for WorktreeSource {
             Ok(now) if now == blob => Ok(bytes.into()),
             _ => Err(failed("it was changed meanwhile; run the command again".into())),
         }
-    }
-
-    fn commit(&self) -> Option<&CommitId> {
-        None
     }
 
     fn after_writes(&self, written: &BTreeSet<RepoPath>) -> Option<Arc<dyn Source>> {

@@ -96,7 +96,7 @@ fn read_settings(
 ) -> Result<(), SetupFailure> {
     for (name, required) in order.files() {
         let file = folder.join(name).expect("a fixed name inside the stack's folder");
-        let settings = match reader.settings(tree, &file)? {
+        let settings = match reader.settings.get(tree, &file)? {
             Some(Ok(settings)) => settings,
             Some(Err(error)) => {
                 let (line, column) = (error.line, error.column);
@@ -145,7 +145,7 @@ fn read_profile(
     entries: &mut Vec<EntryText>,
 ) -> Result<(), SetupFailure> {
     let file = root.child("kcl.mod");
-    let module = match reader.module(tree, &file)? {
+    let module = match reader.modules.get(tree, &file)? {
         Some(Ok(module)) => module,
         Some(Err(message)) => return Err(SetupError::new(file, message).into()),
         None => return Ok(()),

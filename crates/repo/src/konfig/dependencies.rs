@@ -40,7 +40,8 @@ pub fn path_packages(tree: &FileTreeView, root: &RepoPath) -> Result<Vec<PathPac
     let mut packages = Vec::new();
     for (declared, folder) in found {
         let module = reader
-            .module(tree, &folder.child("kcl.mod"))?
+            .modules
+            .get(tree, &folder.child("kcl.mod"))?
             .and_then(Result::ok);
         packages.push(PathPackage {
             declared,
@@ -75,7 +76,7 @@ fn add_each(
     let mut queue = VecDeque::from([root]);
     while let Some(folder) = queue.pop_front() {
         let file = folder.child("kcl.mod");
-        let module = match reader.module(tree, &file)? {
+        let module = match reader.modules.get(tree, &file)? {
             Some(Ok(module)) => module,
             Some(Err(message)) => return Err(SetupError::new(file, message).into()),
             None => continue,
@@ -206,7 +207,7 @@ fn outside(
     name: &str,
     path: &str,
 ) -> Result<RepoPath, SetupFailure> {
-    let module = reader.module(tree, &RepoPath::root().child("kcl.mod"))?;
+    let module = reader.modules.get(tree, &RepoPath::root().child("kcl.mod"))?;
     let module = module.and_then(Result::ok);
     let root = module.as_ref().and_then(|module| module.name.as_deref());
     let own = root.filter(|root| root.replace('-', "_") == name);

@@ -189,7 +189,7 @@ impl LayoutReader {
         layout: &mut Layout,
     ) -> Result<(Project, Option<SetupError>), SourceError> {
         let file = folder.child("project.yaml");
-        let document = self.files.project(tree, &file)?;
+        let document = self.files.projects.get(tree, &file)?;
         let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken = None;
         let document = document.unwrap_or_else(|error| {
@@ -235,7 +235,7 @@ impl LayoutReader {
                 }),
                 ..StackManifest::default()
             }))),
-            _ => self.files.stack(tree, &file)?,
+            _ => self.files.stacks.get(tree, &file)?,
         };
         let document = document.unwrap_or_else(|| Ok(Arc::default()));
         let mut broken: Option<SetupError> = None;

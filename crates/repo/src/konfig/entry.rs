@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    FileTreeView, outside_paths,
+    FileTreeView, outside_paths, path_glob,
     path_variables::{package_folder, variable},
 };
 use konverge_base::model::{
@@ -145,9 +145,7 @@ fn found(
     if !written.is_glob() {
         return Err(format!("there is no `{path}`, which the entry `{text}` names"));
     }
-    let glob = globset::GlobBuilder::new(path.as_str())
-        .literal_separator(true)
-        .build()
+    let glob = path_glob(path.as_str())
         .map_err(|error| format!("the entry `{text}` is not a glob: {}", error.kind()))?
         .compile_matcher();
     let fixed = path.as_str().find(GLOB).unwrap_or_default();

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use globset::GlobMatcher;
 
-use super::{FileTreeView, parsed_files::ParsedFiles};
+use super::{FileTreeView, parsed_files::ParsedFiles, path_glob};
 use konverge_base::model::{RepoPath, file_source::SourceError};
 
 /// The reason why the folders in a package do not define stacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PackageKind {
     /// The package is in a `vendor` folder beside a `kcl.mod`.
     Vendored,
@@ -37,10 +37,7 @@ impl Exclusion {
                 Some(pattern) => (pattern, true),
                 None => (text.as_str(), false),
             };
-            let glob = globset::GlobBuilder::new(pattern.trim_end_matches('/'))
-                .literal_separator(true)
-                .build()
-                .ok()?;
+            let glob = path_glob(pattern.trim_end_matches('/')).ok()?;
             Some(Glob {
                 matcher: glob.compile_matcher(),
                 takes_in,
@@ -103,7 +100,7 @@ pub(super) fn packages(
             packages.insert(vendor, PackageKind::Vendored);
             continue;
         }
-        let Some(Ok(document)) = reader.module(tree, &module.child("kcl.mod"))? else {
+        let Some(Ok(document)) = reader.modules.get(tree, &module.child("kcl.mod"))? else {
             continue;
         };
         let paths = document

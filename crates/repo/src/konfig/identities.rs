@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::{Clash, Layout};
+use super::{Clash, Layout, path_glob};
 use konverge_base::model::{
     RepoPath, StackId,
     stack::{NamedBy, Stack},
+    text::first_few,
 };
 
 /// Returns the identities that no other stack may have: the stack's own one, and the one that an earlier version of
@@ -23,10 +24,7 @@ impl Layout {
         let rules: Vec<_> = rules
             .iter()
             .filter_map(|(pattern, identity)| {
-                let glob = globset::GlobBuilder::new(pattern)
-                    .literal_separator(true)
-                    .build()
-                    .ok()?;
+                let glob = path_glob(pattern).ok()?;
                 Some((glob.compile_matcher(), identity))
             })
             .collect();
@@ -125,27 +123,17 @@ impl Layout {
     pub fn clash_note(&self) -> Option<String> {
         let first = self.clashes.first()?;
         let folders: BTreeSet<&RepoPath> = self.clashes.iter().flat_map(|clash| &clash.folders).collect();
-        let some: Vec<_> = first
-            .folders
-            .iter()
-            .take(3)
-            .map(|folder| format!("`{folder}`"))
-            .collect();
-        let more = match first.folders.len() - some.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let some = first_few(first.folders.iter().map(|folder| format!("`{folder}`")), 3);
         let others = match self.clashes.len() - 1 {
             0 => String::new(),
             1 => ", and 1 other identity is not unique".to_owned(),
             others => format!(", and {others} other identities are not unique"),
         };
         Some(format!(
-            "{} stacks are known by their folder: the names of {}{more} all give `{}`{others}\n  hint: give the projects \
+            "{} stacks are known by their folder: the names of {some} all give `{}`{others}\n  hint: give the projects \
              names of their own, or name a stack in konverge.yaml: `stacks: [{{match: {}, identity: PROJECT/STACK}}]`; \
              `exclude: [GLOB]` takes folders out that hold no stacks",
             folders.len(),
-            some.join(", "),
             first.identity,
             first.folders[0],
         ))

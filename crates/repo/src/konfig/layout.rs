@@ -7,9 +7,10 @@ use konverge_base::model::{
     RepoPath, StackId,
     stack::{SetupError, Stack},
 };
+use serde::{Deserialize, Serialize};
 
 /// A folder with a `project.yaml`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {
     /// Folder of the project.
     pub folder: RepoPath,
@@ -22,7 +23,7 @@ pub struct Project {
 }
 
 /// The names of a project as earlier versions of Konverge read them: unquoted, `1.10` was `1.1` and `no` was `false`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierNames {
     /// The tenant, if there is one.
     pub tenant: Option<String>,
@@ -31,7 +32,7 @@ pub struct EarlierNames {
 }
 
 /// Folders that would have the same identity.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clash {
     /// The identity that the names, or rules of `konverge.yaml`, give these folders.
     pub identity: StackId,
@@ -40,7 +41,7 @@ pub struct Clash {
 }
 
 /// The projects and stacks of a revision.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Layout {
     /// The stacks, sorted by folder.
     pub stacks: Vec<Stack>,

@@ -39,3 +39,8 @@ pub use resolved_files::{ResolvedFile, ResolvedFiles};
 pub use selector::{InvalidSelector, StackSelector};
 pub use settings::{LayoutRules, Settings, SettingsOrder};
 pub use setup_failure::SetupFailure;
+
+/// Parses a glob whose `*` does not match a slash, as for `match` in konverge.yaml; `**` does.
+fn path_glob(text: &str) -> Result<globset::Glob, globset::Error> {
+    globset::GlobBuilder::new(text).literal_separator(true).build()
+}

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{FileTreeView, PackageKind, Project};
+use super::{FileTreeView, PackageKind, Project, path_glob};
 use konverge_base::model::RepoPath;
 
 /// The name of a stack whose project is the same folder.
@@ -93,8 +93,5 @@ fn project_folder(folder: &RepoPath) -> RepoPath {
 }
 
 fn matcher(glob: &str) -> Option<globset::GlobMatcher> {
-    let glob = globset::GlobBuilder::new(glob.trim_end_matches('/'))
-        .literal_separator(true)
-        .build();
-    Some(glob.ok()?.compile_matcher())
+    Some(path_glob(glob.trim_end_matches('/')).ok()?.compile_matcher())
 }

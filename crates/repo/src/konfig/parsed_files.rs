@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -19,149 +19,121 @@ use konverge_base::{
     yaml::YamlError,
 };
 
-/// The parsed files, by content.
-#[derive(Default)]
+/// The parsed files, by their kind.
 pub(super) struct ParsedFiles {
-    parsed: Mutex<HashMap<(BlobId, Class), Parsed>>,
+    pub(super) projects: Parsed<ProjectManifest>,
+    pub(super) stacks: Parsed<StackManifest>,
+    pub(super) settings: Parsed<Settings>,
+    pub(super) modules: Parsed<KclMod, String>,
 }
 
-/// The kind of a file, which decides its parser.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Class {
-    Project,
-    Stack,
-    Settings,
-    Module,
+/// The parsed files of one kind, by content.
+pub(super) struct Parsed<T, E = YamlError> {
+    parse: fn(&[u8]) -> Result<T, E>,
+    known: Mutex<HashMap<BlobId, Result<Arc<T>, E>>>,
 }
 
-/// A parsed file.
-#[derive(Clone)]
-enum Parsed {
-    Project(Result<Arc<ProjectManifest>, YamlError>),
-    Stack(Result<Arc<StackManifest>, YamlError>),
-    Settings(Result<Arc<Settings>, YamlError>),
-    Module(Result<Arc<KclMod>, String>),
+impl<T, E: Clone> Parsed<T, E> {
+    fn new(parse: fn(&[u8]) -> Result<T, E>) -> Self {
+        Self {
+            parse,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns the parsed content of a file; `None` if there is no such file.
+    pub(super) fn get(
+        &self,
+        tree: &FileTreeView,
+        file: &RepoPath,
+    ) -> Result<Option<Result<Arc<T>, E>>, SourceError> {
+        let entry = tree.file(file).map(|(_, entry)| entry);
+        entry.map(|entry| self.parse(tree, entry.blob)).transpose()
+    }
+
+    fn parse(&self, tree: &FileTreeView, blob: BlobId) -> Result<Result<Arc<T>, E>, SourceError> {
+        if let Some(known) = self.lock().get(&blob) {
+            return Ok(known.clone());
+        }
+        let parsed = (self.parse)(&tree.source().read(blob)?).map(Arc::new);
+        Ok(self.lock().entry(blob).or_insert(parsed).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BlobId, Result<Arc<T>, E>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The parsed content of a file; `None` if there is no such file.
-type Found<T, E = YamlError> = Result<Option<Result<Arc<T>, E>>, SourceError>;
+/// Files of a kind that can be parsed before somebody asks for them.
+trait Prefetch: Sync {
+    fn knows(&self, blob: BlobId) -> bool;
+    fn prefetch(&self, tree: &FileTreeView, blob: BlobId) -> Result<(), SourceError>;
+}
+
+impl<T: Send + Sync, E: Clone + Send> Prefetch for Parsed<T, E> {
+    fn knows(&self, blob: BlobId) -> bool {
+        self.lock().contains_key(&blob)
+    }
+
+    fn prefetch(&self, tree: &FileTreeView, blob: BlobId) -> Result<(), SourceError> {
+        self.parse(tree, blob).map(drop)
+    }
+}
 
 /// The number of threads that read and parse. CI machines usually have two cores.
 const READERS: usize = 2;
 
-impl ParsedFiles {
-    pub(super) fn settings(&self, tree: &FileTreeView, file: &RepoPath) -> Found<Settings> {
-        Ok(match self.parse_cached(tree, file, Class::Settings)? {
-            Some(Parsed::Settings(settings)) => Some(settings),
-            _ => None,
-        })
-    }
-
-    pub(super) fn module(&self, tree: &FileTreeView, file: &RepoPath) -> Found<KclMod, String> {
-        Ok(match self.parse_cached(tree, file, Class::Module)? {
-            Some(Parsed::Module(module)) => Some(module),
-            _ => None,
-        })
-    }
-
-    pub(super) fn project(&self, tree: &FileTreeView, file: &RepoPath) -> Found<ProjectManifest> {
-        Ok(match self.parse_cached(tree, file, Class::Project)? {
-            Some(Parsed::Project(document)) => Some(document),
-            _ => None,
-        })
-    }
-
-    pub(super) fn stack(&self, tree: &FileTreeView, file: &RepoPath) -> Found<StackManifest> {
-        Ok(match self.parse_cached(tree, file, Class::Stack)? {
-            Some(Parsed::Stack(document)) => Some(document),
-            _ => None,
-        })
-    }
-
-    fn parse_cached(
-        &self,
-        tree: &FileTreeView,
-        file: &RepoPath,
-        class: Class,
-    ) -> Result<Option<Parsed>, SourceError> {
-        let Some((_, entry)) = tree.file(file) else {
-            return Ok(None);
-        };
-        let key = (entry.blob, class);
-        if let Some(parsed) = self
-            .parsed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-        {
-            return Ok(Some(parsed.clone()));
+impl Default for ParsedFiles {
+    fn default() -> Self {
+        Self {
+            projects: Parsed::new(ProjectManifest::parse),
+            stacks: Parsed::new(StackManifest::parse),
+            settings: Parsed::new(Settings::parse),
+            modules: Parsed::new(KclMod::parse),
         }
-        let parsed = class.parse(&tree.source().read(entry.blob)?);
-        let mut memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Some(memo.entry(key).or_insert(parsed).clone()))
     }
+}
 
+impl ParsedFiles {
     /// Reads every needed small file of the layout, on several threads, each content once.
     pub(super) fn prefetch(
         &self,
         tree: &FileTreeView,
         is_wanted: impl Fn(&RepoPath) -> bool,
     ) -> Result<(), SourceError> {
-        let mut wanted: Vec<(BlobId, Class)> = Vec::new();
+        // Sorted by path: neighbours are often stored as deltas of one another, which git then reads faster.
+        let mut wanted: Vec<(&dyn Prefetch, BlobId)> = Vec::new();
+        let mut met = HashSet::new();
         let files = tree.source().files().iter();
         for (path, entry) in files.filter(|(path, _)| is_wanted(path)) {
-            let class = match path.file_name() {
-                "project.yaml" => Class::Project,
-                "stack.yaml" => Class::Stack,
-                "kcl.yaml" => Class::Settings,
-                "settings.yaml" if path.as_str().ends_with("ci-test/settings.yaml") => Class::Settings,
-                "kcl.mod" => Class::Module,
+            let kind: &dyn Prefetch = match path.file_name() {
+                "project.yaml" => &self.projects,
+                "stack.yaml" => &self.stacks,
+                "kcl.yaml" => &self.settings,
+                "settings.yaml" if path.as_str().ends_with("ci-test/settings.yaml") => &self.settings,
+                "kcl.mod" => &self.modules,
                 _ => continue,
             };
-            if entry.kind == FileKind::File {
-                wanted.push((entry.blob, class));
+            let mut is_new = || !kind.knows(entry.blob) && met.insert((path.file_name(), entry.blob));
+            if entry.kind == FileKind::File && is_new() {
+                wanted.push((kind, entry.blob));
             }
         }
-        {
-            // Sorted by path: neighbours are often stored as deltas of one another, which git then reads faster.
-            let memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut met = HashSet::new();
-            wanted.retain(|key| !memo.contains_key(key) && met.insert(*key));
-        }
-        let read_some = |keys: &[(BlobId, Class)]| -> Result<Vec<_>, SourceError> {
-            keys.iter()
-                .map(|(blob, class)| Ok(((*blob, *class), class.parse(&tree.source().read(*blob)?))))
-                .collect()
+        let read_some = |some: &[(&dyn Prefetch, BlobId)]| {
+            let mut some = some.iter();
+            some.try_for_each(|(kind, blob)| kind.prefetch(tree, *blob))
         };
-        let parts: Vec<Result<Vec<_>, SourceError>> = if wanted.len() < 64 {
-            vec![read_some(&wanted)]
-        } else {
-            std::thread::scope(|scope| {
-                let readers: Vec<_> = wanted
-                    .chunks(wanted.len().div_ceil(READERS))
-                    .map(|chunk| scope.spawn(|| read_some(chunk)))
-                    .collect();
-                readers
-                    .into_iter()
-                    .map(|reader| reader.join().expect("a reader parses or returns its error"))
-                    .collect()
-            })
-        };
-        let mut memo = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in parts {
-            memo.extend(part?);
+        if wanted.len() < 64 {
+            return read_some(&wanted);
         }
-        Ok(())
-    }
-}
-
-impl Class {
-    fn parse(self, bytes: &[u8]) -> Parsed {
-        match self {
-            Self::Project => Parsed::Project(ProjectManifest::parse(bytes).map(Arc::new)),
-            Self::Stack => Parsed::Stack(StackManifest::parse(bytes).map(Arc::new)),
-            Self::Settings => Parsed::Settings(Settings::parse(bytes).map(Arc::new)),
-            Self::Module => Parsed::Module(KclMod::parse(bytes).map(Arc::new)),
-        }
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = wanted
+                .chunks(wanted.len().div_ceil(READERS))
+                .map(|chunk| scope.spawn(|| read_some(chunk)))
+                .collect();
+            readers
+                .into_iter()
+                .try_for_each(|reader| reader.join().expect("a reader parses or returns its error"))
+        })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use globset::{Glob, GlobBuilder};
+use globset::Glob;
 
-use super::Layout;
+use super::{Layout, path_glob};
 use konverge_base::model::{
     RepoPath, StackId,
     stack::{NamedBy, Stack},
@@ -37,13 +37,7 @@ impl FromStr for StackSelector {
             return Err(InvalidSelector::Empty);
         }
         let is_glob = text.contains(['*', '?', '[', '{']);
-        let glob = is_glob.then(|| {
-            // As for `match` in konverge.yaml, `*` does not match a slash and `**` does.
-            GlobBuilder::new(text.trim_end_matches('/'))
-                .literal_separator(true)
-                .build()
-        });
-        let glob = glob.transpose();
+        let glob = is_glob.then(|| path_glob(text.trim_end_matches('/'))).transpose();
         Ok(Self {
             text: text.to_owned(),
             glob: glob.map_err(|error| InvalidSelector::Glob(error.kind().to_string()))?,

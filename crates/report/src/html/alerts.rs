@@ -115,7 +115,7 @@ fn grave_changes(view: &PlanView<'_>) -> Markup {
         @for (stack, resource) in grave {
             @let style = if resource.data_loss { Action::Delete } else { resource.action };
             li class=(class(style)) {
-                (resource.action.word()) " " (short_title(resource)) " in " (code(stack.plan.id.as_str()))
+                (resource.action) " " (short_title(resource)) " in " (code(stack.plan.id.as_str()))
                 (fields(", forced by ", &resource.replace))
                 @if resource.data_loss {
                     ": permanently deletes data or releases an address"

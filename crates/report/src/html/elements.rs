@@ -65,7 +65,7 @@ pub fn diff_lines(lines: &[String]) -> Markup {
 
 /// Returns the sign and the word of an action.
 pub fn action(action: Action) -> Markup {
-    html! { span.badge.(class(action)) { (labels::sign(action)) " " (action.word()) } }
+    html! { span.badge.(class(action)) { (labels::sign(action)) " " (action) } }
 }
 
 /// Returns the CSS class of an action.

@@ -135,7 +135,7 @@ fn tools(view: &PlanView<'_>) -> Markup {
             }
             div.filters {
                 @for action in count_actions(view) {
-                    (filter(action.word()))
+                    (filter(&action.to_string()))
                 }
                 @if view.failed > 0 { (filter(stacks::FAILED)) }
                 @if is_dangerous { (filter(stacks::DANGEROUS)) }
@@ -158,9 +158,9 @@ fn last_push(input: &CommentInput<'_>) -> Markup {
             ul {
                 @for change in &changes {
                     li {
-                        (change.word()) ": " (change.action().word()) " " (code(change.resource.as_str()))
+                        (change.word()) ": " (change.action()) " " (code(change.resource.as_str()))
                         " in " (code(change.stack.as_str()))
-                        @if let Some(before) = change.other_action() { " (was: " (before.word()) ")" }
+                        @if let Some(before) = change.other_action() { " (was: " (before) ")" }
                         @for (index, field) in change.fields.iter().enumerate() {
                             @if index == 0 { ": " } @else { ", " }
                             (code(&field.is))

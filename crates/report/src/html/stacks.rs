@@ -31,11 +31,14 @@ pub(super) fn is_dangerous(resources: &[&ResourcePlan]) -> bool {
 
 /// Returns the filters under which an item is shown.
 fn filter_keys(resources: &[&ResourcePlan], failed: bool) -> String {
-    let mut keys: Vec<_> = resources.iter().map(|resource| resource.action.word()).collect();
-    keys.extend(is_dangerous(resources).then_some(DANGEROUS));
+    let mut keys: Vec<_> = resources
+        .iter()
+        .map(|resource| resource.action.to_string())
+        .collect();
+    keys.extend(is_dangerous(resources).then(|| DANGEROUS.to_owned()));
     keys.sort_unstable();
     keys.dedup();
-    keys.extend(failed.then_some(FAILED));
+    keys.extend(failed.then(|| FAILED.to_owned()));
     keys.join(" ")
 }
 
@@ -148,7 +151,7 @@ fn stack_item(stack: &StackView<'_>, open: bool) -> Markup {
                 @match group {
                     Some(index) => {
                         p.same {
-                            (resource.action.word()) " " (code(&full_title(resource))) ": "
+                            (resource.action) " " (code(&full_title(resource))) ": "
                             a href={ "#group-" (index) } { "see \"Same change\"" }
                         }
                         (drift_of(resource))

@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use crate::{
     CommentInput,
     bounded_part::BoundedPart,
-    diff, errors, escape, labels,
+    diff,
+    errors::{self, ErrorGroup},
+    escape, labels,
     view_model::{PlanView, StackView},
     yaml_text,
 };
-use konverge_base::{
-    error::ErrorBody,
-    model::{
-        StackId,
-        plan::{Action, Basis, FieldChange, ResourcePlan},
-        policy_finding::Enforcement,
-        text::first_few,
-    },
+use konverge_base::model::{
+    FieldPath, StackId,
+    plan::{Action, Basis, FieldChange, ResourcePlan},
+    policy_finding::Enforcement,
+    text::first_few,
 };
 
 /// The maximum number of resources that are listed if their number matters more.
@@ -143,28 +142,13 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         });
     }
     for group in errors::group(view.whole_failures()) {
-        let names = group.names(escape::code);
-        alerts.push(failed(
-            &names,
-            labels::FAILED,
-            group.error,
-            &group.message(),
-            group.stacks.len(),
-        ));
+        alerts.push(failed(AlertKind::Failed, labels::FAILED, &group));
     }
     for group in errors::group(view.earlier_failures()) {
-        let names = group.names(escape::code);
-        let n = group.stacks.len();
-        let alert = failed(&names, labels::FAILED_BEFORE, group.error, &group.message(), n);
-        alerts.push(Alert {
-            kind: AlertKind::FailedBefore,
-            ..alert
-        });
+        alerts.push(failed(AlertKind::FailedBefore, labels::FAILED_BEFORE, &group));
     }
     for group in errors::group(view.partial_failures()) {
-        let names = group.names(escape::code);
-        let n = group.stacks.len();
-        let mut alert = failed(&names, labels::FAILED_IN_PART, group.error, &group.message(), n);
+        let mut alert = failed(AlertKind::FailedInPart, labels::FAILED_IN_PART, &group);
         let of_group = view
             .stacks
             .iter()
@@ -173,10 +157,7 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
         alert
             .line
             .push_str(&format!("\n>   {}", labels::skipped(skipped)));
-        alerts.push(Alert {
-            kind: AlertKind::FailedInPart,
-            ..alert
-        });
+        alerts.push(alert);
     }
     for stack in &view.stacks {
         let name = escape::code(stack.plan.id.as_str());
@@ -215,21 +196,22 @@ fn collect(input: &CommentInput<'_>, view: &PlanView<'_>) -> Vec<Alert> {
 }
 
 /// Returns the alert for stacks that failed with the same error.
-fn failed(names: &str, failed: &str, error: &ErrorBody, message: &str, count: usize) -> Alert {
+fn failed(kind: AlertKind, failed: &str, group: &ErrorGroup<'_>) -> Alert {
+    let (names, error, message) = (group.names(escape::code), group.error, group.message());
     let place = match (&error.file, error.line) {
         (Some(file), Some(line)) => format!(" at {}", escape::code(&format!("{file}:{line}"))),
         (Some(file), None) => format!(" at {}", escape::code(file)),
         (None, _) => String::new(),
     };
-    let mut line = format!("{names} {failed}{place}:\n{}", quote(message));
+    let mut line = format!("{names} {failed}{place}:\n{}", quote(&message));
     for hint in &error.hints {
         line.push_str(&format!("\n>   hint: {}", escape::prose(hint)));
     }
     Alert {
-        kind: AlertKind::Failed,
+        kind,
         line,
-        joined: format!("stacks {failed}: {}", escape::code(&first_line(message))),
-        count,
+        joined: format!("stacks {failed}: {}", escape::code(&first_line(&message))),
+        count: group.stacks.len(),
     }
 }
 
@@ -244,15 +226,9 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     let why = if resource.replace.is_empty() {
         String::new()
     } else {
-        let paths: Vec<_> = resource
-            .replace
-            .iter()
-            .take(5)
-            .map(|p| escape::code(&diff::dotted(p)))
-            .collect();
-        format!(", forced by {}", paths.join(", "))
+        format!(", forced by {}", fields(&resource.replace))
     };
-    let word = resource.action.word();
+    let word = resource.action;
     Alert {
         kind,
         line: format!("{word} {} in {stack}{why}{loss}", escape::code(&title.short())),
@@ -261,12 +237,16 @@ fn destructive_alert(stack: &str, resource: &ResourcePlan) -> Alert {
     }
 }
 
+fn fields(paths: &[FieldPath]) -> String {
+    let paths = paths.iter().take(5);
+    let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
+    paths.join(", ")
+}
+
 /// Returns the alert for an update of immutable fields, if no server has checked whether it must be a replacement.
 fn may_replace(stack: &str, resource: &ResourcePlan) -> Alert {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
-    let paths = resource.immutable.iter().take(5);
-    let paths: Vec<_> = paths.map(|path| escape::code(&diff::dotted(path))).collect();
-    let fields = paths.join(", ");
+    let fields = fields(&resource.immutable);
     Alert {
         kind: AlertKind::MayReplace,
         line: format!(

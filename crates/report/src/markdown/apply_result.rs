@@ -13,19 +13,17 @@ use konverge_base::model::{
 /// Returns the number of stacks with each result that occurs.
 pub fn result_counts(report: &ApplyReport) -> Vec<String> {
     let count = |result| report.stacks.iter().filter(|s| s.result == result).count();
-    let words = [
-        (StackResult::Applied, "applied"),
-        (StackResult::Unchanged, "unchanged"),
-        (StackResult::Waiting, "waiting"),
-        (StackResult::Failed, "failed"),
-        (StackResult::Stopped, "stopped"),
-        (StackResult::HeldBack, "skipped"),
-    ];
-    let counted = words.map(|(result, word)| (count(result), word)).into_iter();
-    counted
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect()
+    labels::without_zeros(
+        [
+            (StackResult::Applied, "applied"),
+            (StackResult::Unchanged, "unchanged"),
+            (StackResult::Waiting, "waiting"),
+            (StackResult::Failed, "failed"),
+            (StackResult::Stopped, "stopped"),
+            (StackResult::HeldBack, "skipped"),
+        ]
+        .map(|(result, word)| (count(result), word)),
+    )
 }
 
 /// Renders headline, failures, table and footer in at most `budget` bytes. If not everything fits, failures are dropped
@@ -39,7 +37,7 @@ pub fn outcome(report: &ApplyReport, run: &RunInfo, marker: Option<&CommentMarke
     let title = format!("Konverge apply: {}", parts.join(" · "));
     page.try_push(&heading(&title, run, marker));
     let footer = footer(run);
-    let _ = page.reserve(footer.len() + 160);
+    page.reserve(footer.len() + 160);
     let mut omitted = unfinished_stacks::push(&mut page, report);
     let mut header = false;
     for stack in report

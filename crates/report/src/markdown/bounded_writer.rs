@@ -1,9 +1,5 @@
 //! A writer of text with a maximum size.
 
-/// The error for a text that does not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BudgetExceeded;
-
 /// A text with a limit in bytes. A block that does not fit is left out completely, so the text never ends inside a
 /// block.
 #[derive(Debug, Clone)]
@@ -20,17 +16,18 @@ impl BoundedWriter {
         }
     }
 
-    pub(super) fn push(&mut self, block: &str) -> Result<(), BudgetExceeded> {
-        if self.text.len() + block.len() > self.budget {
-            return Err(BudgetExceeded);
-        }
-        self.text.push_str(block);
-        Ok(())
-    }
-
     /// Adds a block if it fits. Returns true if it was added.
     pub(super) fn try_push(&mut self, block: &str) -> bool {
-        self.push(block).is_ok()
+        let fits = block.len() <= self.room();
+        if fits {
+            self.text.push_str(block);
+        }
+        fits
+    }
+
+    /// Adds the blocks that fit. Returns the number of the others.
+    pub(super) fn push_each(&mut self, blocks: impl IntoIterator<Item = String>) -> usize {
+        blocks.into_iter().filter(|block| !self.try_push(block)).count()
     }
 
     /// Returns the number of bytes that are left.
@@ -38,13 +35,13 @@ impl BoundedWriter {
         self.budget - self.text.len()
     }
 
-    /// Reserves bytes for the end of the text.
-    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
-        if bytes > self.room() {
-            return Err(BudgetExceeded);
+    /// Reserves bytes for the end of the text. Returns false if they are not left.
+    pub(super) fn reserve(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.room();
+        if fits {
+            self.budget -= bytes;
         }
-        self.budget -= bytes;
-        Ok(())
+        fits
     }
 
     /// Releases reserved bytes.

@@ -151,13 +151,7 @@ fn kept_block<'v>(kept: usize) -> Block<'v> {
         let objects = labels::plural(kept, "object");
         format!("- {objects} taken over as they run: only the owner annotation is added\n\n").into()
     };
-    Block::new(
-        Omitted {
-            resources: kept,
-            ..Omitted::default()
-        },
-        Form::new(Rank::Harmless, line),
-    )
+    Block::new(Omitted::resources(kept), Form::new(Rank::Harmless, line))
 }
 
 /// Returns the line of a change that is shown above as an equal change of several stacks.
@@ -166,7 +160,7 @@ fn grouped_block(resource: &ResourcePlan) -> Block<'_> {
         let title = labels::Title::with_runtime(&resource.id, resource.runtime);
         let text = format!(
             "- {} {}: see \"Same change\" above\n\n",
-            resource.action.word(),
+            resource.action,
             escape::code(&title.short())
         );
         Text::uncounted(text)
@@ -181,20 +175,14 @@ fn resource_forms<'v>(
     count: usize,
     title: impl Fn(usize, fn(&str) -> String) -> String + Clone + 'v,
 ) -> Block<'v> {
-    let hidden = Omitted {
-        resources: count,
-        ..Omitted::default()
-    };
+    let hidden = Omitted::resources(count);
     let has_values = has_values(resource);
     let name = title.clone();
     let line = Form::new(rank_of_line(resource), move || {
         line(resource, &name(FEW, escape::code)).into()
     });
     let mut forms = vec![if has_values {
-        line.without(Omitted {
-            values: count,
-            ..Omitted::default()
-        })
+        line.without(Omitted::values(count))
     } else {
         line
     }];
@@ -245,7 +233,7 @@ fn line(resource: &ResourcePlan, title: &str) -> String {
         let paths = paths.iter().map(|path| escape::code(path));
         format!(": {}", first_few(paths, PATHS))
     };
-    format!("- {} {title}{paths}\n\n", resource.action.word())
+    format!("- {} {title}{paths}\n\n", resource.action)
 }
 
 /// Returns a fold with a whole resource that is created or deleted.
@@ -253,7 +241,7 @@ fn whole(resource: &ResourcePlan, title: &str) -> Text {
     let text = format!(
         "<details><summary>{} {} {title}</summary>\n\n{}</details>\n\n",
         labels::sign(resource.action),
-        resource.action.word(),
+        resource.action,
         body(resource, Detail::Tree).text
     );
     Text { text, lines: 1 }
@@ -265,17 +253,14 @@ pub(super) fn resource_block(resource: &ResourcePlan, title: &str, detail: Detai
     let text = format!(
         "#### {} {} {title}\n\n{}",
         labels::sign(resource.action),
-        resource.action.word(),
+        resource.action,
         body.text
     );
     Text { text, ..body }
 }
 
 fn body(resource: &ResourcePlan, detail: Detail) -> Text {
-    let mut text: String = notes(resource).iter().map(|note| format!("- {note}\n")).collect();
-    if !text.is_empty() {
-        text.push('\n');
-    }
+    let mut text = escape::bullets(notes(resource));
     let mut lines = 0;
     match detail.context() {
         Some(context) => {

@@ -10,6 +10,7 @@ use konverge_base::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
         plan::{Plan, StackPlan},
+        text::with_rest,
     },
 };
 
@@ -65,14 +66,12 @@ pub fn drift_round(round: &DriftRound<'_>, run: &RunInfo, budget: usize) -> Stri
     }
     page.try_push(&turns(round));
     const LAST: usize = 512;
-    let _ = page.reserve(LAST);
-    let mut omitted = 0;
-    for stack in &round.plan.stacks {
-        if let Some(error) = &stack.error {
-            let line = format!("\n- {}: {}\n", escape::code(stack.id.as_str()), reason(error));
-            omitted += usize::from(!page.try_push(&line));
-        }
-    }
+    page.reserve(LAST);
+    let errors = round.plan.stacks.iter().filter_map(|stack| {
+        let reason = reason(stack.error.as_ref()?);
+        Some(format!("\n- {}: {reason}\n", escape::code(stack.id.as_str())))
+    });
+    let mut omitted = page.push_each(errors);
     for (at, stack) in drifted.iter().enumerate() {
         let row = row(stack, round);
         let head = "\n| Stack | Differs | Known for | Restored |\n| --- | --- | --- | --- |\n";
@@ -109,14 +108,7 @@ fn pending_note(stacks: &[StackId]) -> Option<String> {
     if stacks.is_empty() {
         return None;
     }
-    let mut names: Vec<_> = stacks
-        .iter()
-        .take(NAMED)
-        .map(|stack| escape::code(stack.as_str()))
-        .collect();
-    if stacks.len() > NAMED {
-        names.push(format!("and {} more", stacks.len() - NAMED));
-    }
+    let names = with_rest(stacks.iter().map(|stack| escape::code(stack.as_str())), NAMED);
     Some(format!(
         "> [!WARNING]\n> The default branch is ahead of what is applied for {}: {}. Run the apply job again if none is under way.\n\n",
         labels::plural(stacks.len(), "stack"),

@@ -1,7 +1,7 @@
 //! The report of a failed run: the error, and the data about the run.
 
 use super::apply_result::{footer, heading};
-use crate::{RunInfo, escape};
+use crate::{RunInfo, errors, escape};
 use konverge_base::{
     error::UserError,
     model::{comment_marker::CommentMarker, text::truncate},
@@ -43,14 +43,7 @@ pub fn failure(what: Failed, failure: &UserError, run: &RunInfo, marker: Option<
         ),
         Failed::Run => ("Konverge: failed", "This run has no result."),
     };
-    let mut lines: Vec<_> = escape::lines(&failure.message)
-        .take(LINES)
-        .map(|line| truncate(&line, LINE).into_owned())
-        .collect();
-    let more = failure.message.lines().skip(LINES).count();
-    if more > 0 {
-        lines.push(format!("… ({more} more lines)"));
-    }
+    let mut lines = errors::first_lines(failure.message.lines(), LINES);
     if let Some(place) = &failure.location {
         lines.push(format!("at {}", escape::line(&place.to_string())));
     }

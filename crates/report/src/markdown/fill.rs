@@ -37,7 +37,7 @@ pub(super) enum Rank {
 }
 
 /// The counts of the parts that a comment leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, derive_more::Add)]
 pub struct Omitted {
     /// The changed resources whose values are not shown.
     pub values: usize,
@@ -48,22 +48,24 @@ pub struct Omitted {
 }
 
 impl Omitted {
+    pub(super) fn values(values: usize) -> Self {
+        Self {
+            values,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn resources(resources: usize) -> Self {
+        Self {
+            resources,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn lines(lines: usize) -> Self {
         Self {
             lines,
             ..Self::default()
-        }
-    }
-}
-
-impl Add for Omitted {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            values: self.values + other.values,
-            resources: self.resources + other.resources,
-            lines: self.lines + other.lines,
         }
     }
 }

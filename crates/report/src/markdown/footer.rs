@@ -113,8 +113,7 @@ fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> 
         let lines = diff::drift(resource, diff::DiffContext::Tree(1));
         // If this change also modifies the resource, its notes are shown with the change.
         let notes = resource.notes.iter().filter(|_| !diff::touches(resource));
-        let notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
-        let notes = if notes.is_empty() { notes } else { notes + "\n" };
+        let notes = escape::bullets(notes.map(|note| escape::prose(note)));
         let text = format!(
             "{}\n\n{notes}{}\n",
             name(),
@@ -122,15 +121,9 @@ fn drift_block<'v>(stack: &'v StackId, resource: &'v ResourcePlan) -> Block<'v> 
         );
         text.into()
     };
-    let line = Form::new(Rank::Beside, move || format!("{}\n\n", name()).into()).without(Omitted {
-        values: 1,
-        ..Omitted::default()
-    });
+    let line = Form::new(Rank::Beside, move || format!("{}\n\n", name()).into()).without(Omitted::values(1));
     Block {
-        hidden: Omitted {
-            resources: 1,
-            ..Omitted::default()
-        },
+        hidden: Omitted::resources(1),
         forms: vec![line, Form::new(Rank::Beside, values)],
     }
 }
@@ -184,16 +177,11 @@ const READERS: &str = "https://konverge.github.io/konverge/guides/app-developers
 /// Returns a note about what is left out, with the counts and the places that show it; empty if nothing is left out.
 pub(super) fn cut_note(input: &CommentInput<'_>, omitted: Omitted, surface: Surface) -> String {
     let resources = |count| labels::plural(count, "changed resource");
+    let lines = |count| labels::plural(count, "name or note").replace("name or notes", "names and notes");
     let mut parts = Vec::new();
-    if omitted.values > 0 {
-        parts.push(format!("the values of {}", resources(omitted.values)));
-    }
-    if omitted.resources > 0 {
-        parts.push(resources(omitted.resources));
-    }
-    if omitted.lines > 0 {
-        parts.push(labels::plural(omitted.lines, "name or note").replace("name or notes", "names and notes"));
-    }
+    parts.extend((omitted.values > 0).then(|| format!("the values of {}", resources(omitted.values))));
+    parts.extend((omitted.resources > 0).then(|| resources(omitted.resources)));
+    parts.extend((omitted.lines > 0).then(|| lines(omitted.lines)));
     if parts.is_empty() {
         return String::new();
     }
@@ -244,16 +232,17 @@ pub(super) fn footer(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
         escape::link("How to read this", READERS),
         "to reproduce it: <code>konverge preview</code> in a checkout of this branch".to_owned(),
     ];
-    if let Some(url) = &input.run.page_url {
-        facts.push(escape::link("the preview as a page", url));
-    }
-    if let Some(url) = &input.run.run_url {
-        facts.push(escape::link("run", url));
-    }
+    let links = [
+        ("the preview as a page", &input.run.page_url),
+        ("run", &input.run.run_url),
+    ];
+    facts.extend(
+        links
+            .into_iter()
+            .filter_map(|(words, url)| Some(escape::link(words, url.as_ref()?))),
+    );
     let total: Duration = input.run.timeline.stages().map(|(_, time)| time).sum();
-    if !total.is_zero() {
-        facts.push(labels::seconds(total));
-    }
+    facts.extend((!total.is_zero()).then(|| labels::seconds(total)));
     if !input.run.version.is_empty() {
         facts.push(format!("Konverge {}", escape::line(&input.run.version)));
     }

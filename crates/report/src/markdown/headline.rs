@@ -13,11 +13,12 @@ pub(super) fn render(input: &CommentInput<'_>, view: &PlanView<'_>) -> String {
     let mut text = format!("### Konverge preview{scope}: {}\n\n", view.verdict());
     let mut facts = Vec::new();
     facts.extend(view.stacks_line());
-    if let Some(head) = &input.run.head {
-        facts.push(format!("head `{}`", head.short()));
-    }
-    if let Some(base) = &input.run.base {
-        facts.push(format!("base `{}`", base.short()));
+    for (word, commit) in [("head", &input.run.head), ("base", &input.run.base)] {
+        facts.extend(
+            commit
+                .as_ref()
+                .map(|commit| format!("{word} `{}`", commit.short())),
+        );
     }
     if input.marker.scope.parse::<Shard>().is_ok() {
         facts.push("the other shards have their own comments".to_owned());

@@ -77,13 +77,13 @@ fn line(change: &PushedChange<'_>) -> String {
         format!(": {}", first_few(change.fields.iter().map(field), FIELDS))
     };
     let before = match change.other_action() {
-        Some(before) => format!(" (was: {})", before.word()),
+        Some(before) => format!(" (was: {before})"),
         None => String::new(),
     };
     format!(
         "{}: {} {} in {}{before}{fields}",
         change.word(),
-        change.action().word(),
+        change.action(),
         escape::code(&labels::Title::from_id(change.resource).short()),
         escape::code(change.stack.as_str())
     )

@@ -53,14 +53,12 @@ fn fitted(
     resources: &[ResourcePlan],
     render: impl Fn(&ResourcePlan, Detail) -> String,
 ) -> String {
-    let _ = page.reserve(LAST);
-    let mut omitted = 0;
-    for resource in resources {
-        let fitted = Detail::ALL
-            .into_iter()
-            .any(|detail| page.try_push(&render(resource, detail)));
-        omitted += usize::from(!fitted);
-    }
+    page.reserve(LAST);
+    let mut fits = |resource: &ResourcePlan| {
+        let mut details = Detail::ALL.into_iter();
+        details.any(|detail| page.try_push(&render(resource, detail)))
+    };
+    let omitted = resources.iter().filter(|resource| !fits(resource)).count();
     page.release(LAST);
     if omitted > 0 {
         page.try_push(&format!(
@@ -257,11 +255,8 @@ fn place(run: &RunInfo, words: &str) -> String {
 fn issue(head: &str, resources: impl Iterator<Item = String>, footer: &str, budget: usize) -> String {
     let mut page = BoundedWriter::new(budget.max(4096));
     page.try_push(head);
-    let _ = page.reserve(footer.len() + LAST);
-    let mut omitted = 0;
-    for resource in resources {
-        omitted += usize::from(!page.try_push(&resource));
-    }
+    page.reserve(footer.len() + LAST);
+    let omitted = page.push_each(resources);
     page.release(footer.len() + LAST);
     if omitted > 0 {
         page.try_push(&format!(
@@ -278,7 +273,7 @@ fn difference(resource: &ResourcePlan) -> String {
     let title = labels::Title::with_runtime(&resource.id, resource.runtime);
     let mut lines = diff::resource(resource, diff::DiffContext::Tree(3));
     lines.extend(diff::drift(resource, diff::DiffContext::Tree(3)));
-    let title = format!("{} {}", resource.action.word(), escape::code(&title.full()));
+    let title = format!("{} {}", resource.action, escape::code(&title.full()));
     resource_text(&title, &lines, resource)
 }
 
@@ -305,10 +300,8 @@ fn resource_text(title: &str, lines: &[String], resource: &ResourcePlan) -> Stri
     } else {
         escape::fenced("diff", &lines.join("\n")) + "\n"
     };
-    let notes = resource.notes.iter();
-    let mut notes: String = notes.map(|note| format!("- {}\n", escape::prose(note))).collect();
-    if !notes.is_empty() {
-        notes.push('\n');
-    }
-    format!("#### {title}\n\n{body}{notes}")
+    format!(
+        "#### {title}\n\n{body}{}",
+        escape::bullets(resource.notes.iter().map(|note| escape::prose(note)))
+    )
 }

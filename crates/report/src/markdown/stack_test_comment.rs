@@ -4,7 +4,7 @@ use super::{
     apply_result::{footer, heading},
     bounded_writer::BoundedWriter,
 };
-use crate::{RunInfo, escape, labels, stack_test_results::failure_lines};
+use crate::{RunInfo, errors, escape, labels, stack_test_results::failure_lines};
 use konverge_base::{
     error::UserError,
     model::{
@@ -43,16 +43,11 @@ impl TestPage<'_> {
     /// Returns the verdict on one line, without Markdown.
     pub fn verdict(&self) -> String {
         let count = |result| self.report.count(result);
-        let mut parts = Vec::new();
-        for (result, word) in [
-            (StackTestOutcome::Failed, "failed"),
-            (StackTestOutcome::Error, "not run"),
-            (StackTestOutcome::Passed, "passed"),
-        ] {
-            if count(result) > 0 {
-                parts.push(format!("{} {word}", count(result)));
-            }
-        }
+        let mut parts = labels::without_zeros([
+            (count(StackTestOutcome::Failed), "failed"),
+            (count(StackTestOutcome::Error), "not run"),
+            (count(StackTestOutcome::Passed), "passed"),
+        ]);
         if self.failure.is_some() || self.skipped.is_some() {
             parts.push("live tests not run".to_owned());
         }
@@ -77,29 +72,24 @@ pub fn stack_tests(
     text.try_push(&heading(&title, run, marker));
     let footer = footer(run);
     let last = footer.len() + 160;
-    let _ = text.reserve(last);
+    text.reserve(last);
     if let Some(failure) = page.failure {
         text.try_push(&alert("CAUTION", &failure.message, &failure.hints));
     }
     if let Some(skipped) = page.skipped {
         text.try_push(&alert("NOTE", skipped, &[]));
     }
-    let mut omitted = 0;
     let (passed, missed): (Vec<_>, Vec<_>) = page
         .report
         .tests
         .iter()
         .partition(|test| test.result == StackTestOutcome::Passed);
-    for test in missed {
-        omitted += usize::from(!text.try_push(&missed_test(test)));
-    }
+    let mut omitted = text.push_each(missed.into_iter().map(missed_test));
     if !passed.is_empty() {
         let opening = format!("<details><summary>{} passed</summary>\n\n", passed.len());
         const CLOSING: &str = "\n</details>\n";
-        if text.try_push(&opening) && text.reserve(CLOSING.len()).is_ok() {
-            for test in passed {
-                omitted += usize::from(!text.try_push(&format!("- {}\n", name(test))));
-            }
+        if text.try_push(&opening) && text.reserve(CLOSING.len()) {
+            omitted += text.push_each(passed.into_iter().map(|test| format!("- {}\n", name(test))));
             text.release(CLOSING.len());
             text.try_push(CLOSING);
         }
@@ -129,18 +119,7 @@ fn missed_test(test: &StackTestResult) -> String {
         StackTestOutcome::Error => "not run",
         StackTestOutcome::Failed | StackTestOutcome::Passed => "failed",
     };
-    let all: Vec<String> = failure_lines(test)
-        .iter()
-        .flat_map(|text| escape::lines(text).collect::<Vec<_>>())
-        .collect();
-    let mut lines: Vec<_> = all
-        .iter()
-        .take(LINES)
-        .map(|line| truncate(line, LINE).into_owned())
-        .collect();
-    if all.len() > LINES {
-        lines.push(format!("… ({} more lines)", all.len() - LINES));
-    }
+    let lines = errors::first_lines(failure_lines(test).iter().flat_map(|text| text.lines()), LINES);
     format!(
         "**{word}** {}\n\n{}\n",
         name(test),

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use super::fill::{Block, Form, Omitted, Rank, Section, Text};
 use crate::{
     CommentInput, diff, escape, labels,
-    view_model::{PlanView, StackView, lifecycle},
+    view_model::{PlanView, StackView, chain_text, lifecycle},
 };
 use konverge_base::model::{
     StackId,
-    affected::InputReason,
     plan::{ResourcePlan, Summary},
     spec::RuntimeKind,
 };
@@ -159,36 +158,13 @@ fn counts_cell(summary: &Summary, restored: usize) -> String {
 /// Returns the shortest chain from a changed file to the stack, and the number of other chains.
 fn reason_cell(stack: &StackView<'_>) -> String {
     let mut parts: Vec<String> = lifecycle(stack).map(str::to_owned).into_iter().collect();
-    if let Some(affected) = stack.affected
-        && let Some(reason) = affected.why.iter().min_by_key(|r| (r.chain.len(), *r))
-    {
-        parts.push(chain(reason));
+    if let (Some(chain), Some(affected)) = (stack.shortest_chain(), stack.affected) {
+        parts.push(chain_text(chain, escape::cell));
         if affected.why.len() > 1 {
             parts.push(format!("and {} more", affected.why.len() - 1));
         }
     }
     parts.join(" ")
-}
-
-/// Returns both ends of a chain, and the number of files between them: `base/base.k → models/app.k`.
-fn chain(reason: &InputReason) -> String {
-    match reason.chain.as_slice() {
-        [] => escape::cell(reason.path.as_str()),
-        [only] => escape::cell(only.as_str()),
-        [first, last] => format!(
-            "{} → {}",
-            escape::cell(first.as_str()),
-            escape::cell(last.as_str())
-        ),
-        [first, between @ .., last] => {
-            format!(
-                "{} → {} → {}",
-                escape::cell(first.as_str()),
-                labels::plural(between.len(), "file"),
-                escape::cell(last.as_str())
-            )
-        }
-    }
 }
 
 /// The changes of a project besides the equal changes.

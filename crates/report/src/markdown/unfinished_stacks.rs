@@ -155,7 +155,7 @@ fn unfinished_stack(stack: &StackOutcome, group: Option<&ErrorGroup<'_>>, progre
         };
         let mut line = format!(
             "- {word}: {} {}",
-            resource.action.word(),
+            resource.action,
             escape::code(&labels::Title::from_id(&resource.id).full())
         );
         if let Some(message) = &resource.message {
@@ -180,7 +180,7 @@ fn named(stack: &StackOutcome, word: &str, is: impl Fn(ResourceResult) -> bool) 
     }
     let names = found.iter().map(|resource| {
         let title = escape::code(&labels::Title::from_id(&resource.id).full());
-        format!("{} {title}", resource.action.word())
+        format!("{} {title}", resource.action)
     });
     Some(format!("- {word}: {}", first_few(names, NAMED)))
 }

@@ -6,6 +6,7 @@ use konverge_base::{
     model::{
         ClusterName, RepoPath, StackFolder, StackId,
         stack::{NamedBy, Stack},
+        text::with_rest,
     },
 };
 use konverge_config::ClusterChoice;
@@ -138,14 +139,7 @@ fn stack_of_state<'a>(
         [stack] => Ok(Some(stack)),
         many => {
             const SHOWN: usize = 3;
-            let mut folders: Vec<_> = many
-                .iter()
-                .take(SHOWN)
-                .map(|stack| format!("`{}`", stack.folder))
-                .collect();
-            if many.len() > SHOWN {
-                folders.push(format!("and {} more", many.len() - SHOWN));
-            }
+            let folders = with_rest(many.iter().map(|stack| format!("`{}`", stack.folder)), SHOWN);
             Err(UserError::new(
                 ErrorKind::State,
                 format!(

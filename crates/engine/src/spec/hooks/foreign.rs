@@ -9,6 +9,7 @@ use konverge_base::model::{
     GroupKind, ResourceId,
     hook::{HOOK, HookRules, HookTime},
     spec::Resource,
+    text::first_few,
 };
 
 /// The hook annotations of another tool (Argo CD or Helm).
@@ -170,13 +171,9 @@ fn instead(key: &str, value: &str) -> &'static str {
 /// Returns one note for each annotation, even if several objects have it.
 pub(super) fn notes_of(unread: UnreadAnnotations) -> impl Iterator<Item = String> {
     unread.into_iter().map(|((key, value), (tool, ids))| {
-        let more = match ids.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let named = first_few(ids.iter().map(|id| format!("`{id}`")), 1);
         format!(
-            "`{}`{more}: `{}: {}` of {tool} is not understood: {}; `dependsOn` gives an order",
-            ids[0],
+            "{named}: `{}: {}` of {tool} is not understood: {}; `dependsOn` gives an order",
             key.escape_debug(),
             value.escape_debug(),
             instead(&key, &value),
