@@ -115,7 +115,7 @@ impl DescribedStore {
             Some(format!("{key}: \"{}\"", shown(value)))
         };
         let kv = self.kv.filter(|kv| *kv == 1).map(|_| "kv: 1".to_owned());
-        let kind = Some(format!("kind: {}", self.kind.word()));
+        let kind = Some(format!("kind: {}", self.kind));
         let keys = [
             kind,
             quoted("address", &self.address),

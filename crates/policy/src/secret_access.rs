@@ -272,7 +272,7 @@ fn check(
     if versions && !has_versions(of) {
         return Err(AccessRefusal::NoVersions {
             reference: text(),
-            kind: of.kind.word(),
+            kind: of.kind,
         });
     }
     // A rule such as `*` must not give a stack the credentials with which the run itself logs in.
@@ -361,7 +361,7 @@ fn store_of<'c>(
         ([(name, store)], _) | (_, Some((name, store))) => Ok((name, store)),
         _ => Err(AccessRefusal::Ambiguous {
             reference: text(),
-            kind: kind.word(),
+            kind,
             known: of_kind.iter().map(|(name, _)| format!("`{name}`")).collect(),
         }),
     }

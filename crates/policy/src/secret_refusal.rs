@@ -1,6 +1,7 @@
 //! The reasons why a stack may not use a secret reference, with the key of `konverge.yaml` that would change that.
 
 use konverge_base::model::{RepoPath, StackId};
+use konverge_config::SecretStoreKind;
 use konverge_secrets::{GENERATED, MalformedReference};
 
 /// Schemes of vals that run a command, read a file or open an address. A store's kind never has such a name.
@@ -25,7 +26,7 @@ pub enum AccessRefusal {
     #[error("`{reference}`: several secret stores are of the kind `{kind}`")]
     Ambiguous {
         reference: String,
-        kind: &'static str,
+        kind: SecretStoreKind,
         known: Vec<String>,
     },
     #[error("`{reference}`: a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
@@ -35,12 +36,15 @@ pub enum AccessRefusal {
         store: String,
     },
     #[error("`{reference}`: a store of kind `{kind}` has no versions")]
-    NoVersions { reference: String, kind: &'static str },
+    NoVersions {
+        reference: String,
+        kind: SecretStoreKind,
+    },
     #[error("`{reference}`: `{path}` is not a path of a store of kind `{kind}`")]
     Path {
         reference: String,
         path: String,
-        kind: &'static str,
+        kind: SecretStoreKind,
     },
     #[error("`{reference}`: no stack may read `{variable}`, with which the run itself logs in")]
     OfRun { reference: String, variable: String },
@@ -107,16 +111,19 @@ impl AccessRefusal {
                 ),
             },
             Self::NoVersions { .. } => "remove `version` from the reference".to_owned(),
-            Self::Path { kind, .. } => match *kind {
-                "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
-                "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
-                "aws" => "write the name of a secret: `ref+awssecrets://NAME?version=ID#/KEY`".to_owned(),
-                "gcp" => "write `ref+gcpsecrets://PROJECT/NAME?version=NUMBER#/KEY`".to_owned(),
-                "azure" => "write the name of a secret: `ref+azurekeyvault://NAME?version=ID#/KEY`".to_owned(),
-                "alikms" => "write the name of a secret: `ref+alikms://NAME?version=ID#/KEY`".to_owned(),
-                "sops" => "write the path of a file: `ref+sops://secrets/pay.yaml#/KEY`".to_owned(),
-                "ssm" => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`".to_owned(),
-                _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
+            Self::Path { kind, .. } => {
+                let form = match kind {
+                    SecretStoreKind::Env => "write the name of a variable: `ref+env://NAME`",
+                    SecretStoreKind::Vault => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`",
+                    SecretStoreKind::Aws => "write the name of a secret: `ref+awssecrets://NAME?version=ID#/KEY`",
+                    SecretStoreKind::Gcp => "write `ref+gcpsecrets://PROJECT/NAME?version=NUMBER#/KEY`",
+                    SecretStoreKind::Azure => "write the name of a secret: `ref+azurekeyvault://NAME?version=ID#/KEY`",
+                    SecretStoreKind::AliKms => "write the name of a secret: `ref+alikms://NAME?version=ID#/KEY`",
+                    SecretStoreKind::Sops => "write the path of a file: `ref+sops://secrets/pay.yaml#/KEY`",
+                    SecretStoreKind::Ssm => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`",
+                    SecretStoreKind::Kubernetes => "write `ref+k8s://NAMESPACE/NAME#/KEY`",
+                };
+                form.to_owned()
             },
             Self::OfRun { .. } => {
                 "give the job the value under another name, such as `PAY_TOKEN`, and refer to that".to_owned()
@@ -196,15 +203,15 @@ mod tests {
     #[test]
     fn a_wrong_path_is_answered_with_the_form_of_its_kind() {
         for (kind, form) in [
-            ("env", "ref+env://NAME"),
-            ("vault", "ref+vault://MOUNT/PATH"),
-            ("aws", "ref+awssecrets://NAME"),
-            ("gcp", "ref+gcpsecrets://PROJECT/NAME"),
-            ("azure", "ref+azurekeyvault://NAME"),
-            ("alikms", "ref+alikms://NAME"),
-            ("sops", "ref+sops://secrets/pay.yaml"),
-            ("ssm", "ref+awsssm:///PATH"),
-            ("kubernetes", "ref+k8s://NAMESPACE/NAME"),
+            (SecretStoreKind::Env, "ref+env://NAME"),
+            (SecretStoreKind::Vault, "ref+vault://MOUNT/PATH"),
+            (SecretStoreKind::Aws, "ref+awssecrets://NAME"),
+            (SecretStoreKind::Gcp, "ref+gcpsecrets://PROJECT/NAME"),
+            (SecretStoreKind::Azure, "ref+azurekeyvault://NAME"),
+            (SecretStoreKind::AliKms, "ref+alikms://NAME"),
+            (SecretStoreKind::Sops, "ref+sops://secrets/pay.yaml"),
+            (SecretStoreKind::Ssm, "ref+awsssm:///PATH"),
+            (SecretStoreKind::Kubernetes, "ref+k8s://NAMESPACE/NAME"),
         ] {
             let refusal = AccessRefusal::Path {
                 reference: "ref".to_owned(),
