@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     finding_mask::FindingMask,
-    rule::{ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE},
+    rule::{ENDED, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE},
     set_rules::SetSource,
 };
 use konverge_base::model::{
@@ -88,15 +88,6 @@ impl PolicySet {
     /// The files could not be found or read.
     pub fn source(&self) -> Result<&Arc<SetSource>, &String> {
         self.source.as_ref()
-    }
-
-    /// Returns the failure of a set that cannot be parsed, in place of test results.
-    pub fn unreadable_test(path: &str, why: &str) -> FailedTest {
-        FailedTest {
-            file: path.to_owned(),
-            name: "load".to_owned(),
-            why: why.to_owned(),
-        }
     }
 
     /// Returns the digest of the settings and files.

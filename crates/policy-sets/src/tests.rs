@@ -67,8 +67,8 @@ impl PolicySet {
     pub(super) fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
         match (self.source(), self.parsed()) {
             (Ok(source), Ok(rules)) => source.failed_tests(&rules),
-            (_, Err(why)) => vec![Self::unreadable_test(path, &why)],
-            (Err(why), _) => vec![Self::unreadable_test(path, why)],
+            (_, Err(why)) => vec![FailedTest::new(path, "load", why)],
+            (Err(why), _) => vec![FailedTest::new(path, "load", why)],
         }
     }
 }
