@@ -102,7 +102,6 @@ pub(super) fn normal_form(
         return Ok(named);
     }
     Err(AccessRefusal::Path {
-        reference: reference.to_string(),
         path: reference.path.clone(),
         kind,
     })
